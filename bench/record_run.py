@@ -1,0 +1,226 @@
+"""Writes docs/recorded-run.md: `berth run` on a real control plane, commands and output as they were.
+
+`python -m bench.record_run` (or with `--print`, to standard output). Every command shown is run by bash as shown; names
+of this machine and its temporary directory are replaced in the output, long output is cut by the commands themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+
+from tests.controlplane.api import Object
+from tests.controlplane.cluster import ControlPlane
+from tests.integration.berth import COMMAND
+from tests.integration.objects import SHAPES, nodes, pod
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "recorded-run.md"
+SCHEDULER = "berth"
+NODES, PODS = 300, 200
+
+CONFIG: Object = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "leaderElection": {"leaderElect": False},
+    "clientConnection": {"kubeconfig": "berth.kubeconfig", "qps": 5000, "burst": 5000},
+    "profiles": [{"schedulerName": SCHEDULER}],
+}
+SHAPE_WORDS = {
+    "plain": "nothing but 100m CPU and 500Mi",
+    "affinity": "required pod affinity, topology zone",
+    "antiaffinity": "required pod anti-affinity, topology hostname",
+    "nodeaffinity": "required node affinity, zone In two of ten",
+    "hetero": "each of another size, 97 apps, preferred anti-affinity by app",
+}
+COLUMNS = "POD:.regarding.name,BY:.reportingController,ACTION:.action,NOTE:.note"
+
+
+class Transcript:
+    """The page being written, and the shell that it is a record of."""
+
+    def __init__(self, home: Path, path: str) -> None:
+        self._home = home
+        self._env = {"PATH": path, "HOME": str(home), "KUBECONFIG": "admin.kubeconfig", "TERM": "dumb"}
+        self._page: list[str] = []
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def say(self, *lines: str) -> None:
+        """Text between the commands."""
+        self._page += ["", *lines, ""]
+
+    def run(self, command: str) -> str:
+        """Run a command and record it with what it printed."""
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            cwd=self._home,
+            env=self._env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,
+        )
+        output = self._clean(done.stdout).rstrip("\n")
+        if done.returncode not in (0, 141):  # 141: `head` had enough
+            raise RuntimeError(f"{command}: {done.returncode}: {output}")
+        self._page += ["```console", f"$ {command}", *([output] if output else []), "```"]
+        return output
+
+    def background(self, command: str) -> int:
+        """Start a command that goes on; its process id."""
+        child = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=self._home, env=self._env)
+        self._children.append(child)
+        self._page += ["```console", f"$ {command} &", "```"]
+        return child.pid
+
+    def ended(self) -> int:
+        """Wait for the last background command; its exit code."""
+        return self._children[-1].wait(60)
+
+    def close(self) -> None:
+        """End what is left in the background."""
+        for child in self._children:
+            child.kill()
+
+    def text(self) -> str:
+        """The page."""
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(self._page)).strip() + "\n"
+
+    def _clean(self, output: str) -> str:
+        for found, name in ((str(self._home), "."), (str(ROOT), "berth"), (platform.node(), "host")):
+            output = output.replace(found, name)
+        output = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:6443", output)
+        return "\n".join(line.rstrip() for line in output.splitlines())
+
+
+def files(home: Path) -> None:
+    """The manifests that the run applies."""
+    everything: dict[str, list[Object]] = {"nodes": nodes(NODES, "node")}
+    for shape, make in SHAPES.items():
+        everything[shape] = make(PODS, SCHEDULER)
+        for body in everything[shape]:
+            body["metadata"]["labels"]["shape"] = shape
+    everything["giant"] = [pod("giant", SCHEDULER, cpu="64", labels={"shape": "giant"})]
+    for name, bodies in everything.items():
+        kind = "Node" if name == "nodes" else "Pod"
+        documents = [{"apiVersion": "v1", "kind": kind, **body} for body in bodies]
+        (home / f"{name}.yaml").write_text(yaml.dump_all(documents, Dumper=_Plain, sort_keys=False))
+    (home / "berth.yaml").write_text(yaml.dump(CONFIG, sort_keys=False))
+    shutil.copy(ROOT / "manifests" / "scheduler-rbac.yaml", home)
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes a value that is there twice twice, as people do."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
+    """The run."""
+    now = datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC")
+    page.say(
+        "# A recorded run",
+        "",
+        f"Recorded on {now} by `python -m bench.record_run` on {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, and "
+        "`berth run` as a process of its own with the rights of `manifests/scheduler-rbac.yaml`. No kubelet and no "
+        "controller runs, so bound pods stay Pending; nothing else is left out. Commands and output are as they were; "
+        "addresses and paths of the machine are replaced. Nodes without a kubelet have the status Unknown.",
+    )
+    page.run("kubectl version")
+    page.run("berth version")
+    page.say(f"## {NODES} nodes in ten zones, {len(SHAPES)} × {PODS} pods")
+    page.run("kubectl create -f nodes.yaml | tail -1")
+    page.run("kubectl get nodes -L topology.kubernetes.io/zone | head -4")
+    page.run(
+        "kubectl get node node-0 -o "
+        "custom-columns=CPU:.status.allocatable.cpu,MEMORY:.status.allocatable.memory,PODS:.status.allocatable.pods"
+    )
+    page.say(*(f"- `{shape}.yaml`: {words}" for shape, words in SHAPE_WORDS.items()), "- `giant.yaml`: a pod of 64 CPU")
+    page.run("sed '/^---/,$d' antiaffinity.yaml")
+    for shape in SHAPES:
+        page.run(f"kubectl create -f {shape}.yaml | tail -1")
+    page.run("kubectl create -f giant.yaml")
+    page.run("kubectl get pods -o wide | head -3")
+    page.say("## Berth")
+    page.run("kubectl create namespace berth && kubectl apply -f scheduler-rbac.yaml")
+    cluster.kubeconfig(home / "berth.kubeconfig", cluster.service_account_token("berth", "berth-scheduler"))
+    page.run("cat berth.yaml")
+    pid = page.background("berth run --config berth.yaml 2> berth.log")
+    page.say("Until all but the giant are bound:")
+    page.run("until [ $(kubectl get pods --field-selector spec.nodeName= -o name | wc -l) = 1 ]; do sleep 0.2; done")
+    page.run("kubectl wait pod giant --for=condition=PodScheduled=False --timeout=60s")
+    page.run("cut -c -300 berth.log")
+    page.say("## What is where")
+    page.run("kubectl get pods --field-selector spec.nodeName!= --no-headers | wc -l")
+    page.run("kubectl get pods --field-selector spec.nodeName=")
+    for shape in SHAPES:
+        page.run(f"kubectl get pods -l shape={shape} -o wide | head -4")
+    page.say("The promises, counted by other means than Berth's. One zone for all that must be together:")
+    on = "kubectl get pods -l shape={shape} -o jsonpath='{{range .items[*]}}{{.spec.nodeName}}{{\"\\n\"}}{{end}}'"
+    zones = "kubectl get nodes -L topology.kubernetes.io/zone --no-headers | awk '{print $1, $NF}' | sort > zones"
+    page.run(zones)
+    page.run(on.format(shape="affinity") + " | sort | join - zones | awk '{print $2}' | sort | uniq -c")
+    page.say("No node twice for those that must be apart:")
+    page.run(on.format(shape="antiaffinity") + " | sort | uniq -d | wc -l")
+    page.say("Two zones for those that name them:")
+    page.run(on.format(shape="nodeaffinity") + " | sort | join - zones | awk '{print $2}' | sort | uniq -c")
+    page.say("One Scheduled event each:")
+    events = "kubectl get events.events.k8s.io --field-selector reason=Scheduled"
+    page.run(
+        events + " -o custom-columns=POD:.regarding.name --no-headers | sort | uniq -c | awk '{print $1}' | uniq -c"
+    )
+    page.run(events + f" --sort-by=.eventTime -o custom-columns={COLUMNS} | (head -3; echo ...; tail -1)")
+    page.say("The first and the last of them:")
+    page.run(events + " --sort-by=.eventTime -o custom-columns=T:.eventTime --no-headers | sed -n '1p;$p'")
+    page.say("## A bound pod and one that can't be")
+    page.run("kubectl describe pod anti-7")
+    page.run("kubectl describe pod giant")
+    page.run("kubectl get pod giant -o jsonpath='{.status.conditions}'")
+    page.say("## A node for the giant, and the end")
+    page.run("sed '/^---/,$d; s/node-0/big/; s/cpu: .4./cpu: \"96\"/' nodes.yaml | kubectl create -f -")
+    page.run("kubectl wait pod giant --for=condition=PodScheduled --timeout=60s && kubectl get pod giant -o wide")
+    os.kill(pid, 15)
+    code = page.ended()
+    page.say(f"After SIGTERM it ends with exit code {code}, and its last line is:")
+    page.run("tail -1 berth.log")
+
+
+def main() -> None:
+    """Make the page."""
+    options = argparse.ArgumentParser(prog="python -m bench.record_run", description="Writes docs/recorded-run.md")
+    options.add_argument("--print", action="store_true", help="to standard output instead")
+    chosen = options.parse_args()
+    with tempfile.TemporaryDirectory() as directory, ControlPlane() as cluster:
+        home = Path(directory)
+        programs = home / "bin"
+        programs.mkdir()
+        (programs / "kubectl").symlink_to(cluster.tool("kubectl"))
+        (programs / "berth").symlink_to(COMMAND[0])
+        cluster.kubeconfig(home / "admin.kubeconfig")
+        files(home)
+        page = Transcript(home, f"{programs}:{os.environ['PATH']}")
+        try:
+            record(page, home, cluster)
+        finally:
+            page.close()
+    if chosen.print:
+        print(page.text(), end="")
+    else:
+        PAGE.write_text(page.text())
+        print(f"wrote {PAGE.relative_to(ROOT)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

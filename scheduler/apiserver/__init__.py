@@ -1,0 +1,17 @@
+"""An embedded Kubernetes API server for the demo and the fast tests: real REST wire, no etcd, no Go.
+
+It imports nothing else of Berth, so that a client and this server can't share a bug. What it promises is what
+`tests/contract/` proves on it and on the real kube-apiserver alike.
+
+What it leaves out, on purpose: protobuf (so `kubectl create namespace` and other typed kubectl commands; `-f` works),
+managedFields and field ownership (server-side apply merges), dropping of unknown fields of built-in kinds, CEL (rules
+of CRDs, matchConditions), conversion between CRD versions, matchPolicy beyond the same version, quotas and limit
+ranges, service addresses, protection finalizers of volumes, expiry of events. Of all controllers it does only the
+namespace controller's last step.
+"""
+
+from scheduler.apiserver.audit import AuditEntry, User
+from scheduler.apiserver.server import ApiServer, Connection, DropConnectionError
+from scheduler.apiserver.status import StatusError
+
+__all__ = ["ApiServer", "AuditEntry", "Connection", "DropConnectionError", "StatusError", "User"]

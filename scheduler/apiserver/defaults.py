@@ -1,0 +1,316 @@
+"""Defaults that clients rely on, put in on create and again after mutating admission.
+
+Upstream: pkg/apis/*/v1/defaults.go.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from scheduler.apiserver import eventview, quantity
+from scheduler.apiserver.status import bad_request
+
+JsonObject = dict[str, Any]
+
+
+def quantities(kind: str, amounts: JsonObject | None) -> None:
+    """Bring a resource list to canonical texts, refusing what is no quantity as the decoder would."""
+    try:
+        quantity.canonicalise(amounts or {})
+    except ValueError as error:
+        raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from error
+
+
+def containers(spec: JsonObject) -> Iterator[JsonObject]:
+    """All containers that are not ephemeral, init containers first."""
+    yield from spec.get("initContainers") or []
+    yield from spec.get("containers") or []
+
+
+def pull_policy(image: str) -> str:
+    """Always for :latest or no tag, unless a digest says which image is meant."""
+    name, _, digest = image.partition("@")
+    tag = name.rpartition(":")[2] if ":" in name.rpartition("/")[2] else ""
+    return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
+
+
+def _probe(probe: JsonObject | None) -> None:
+    if not probe:
+        return
+    for name, value in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
+        if not probe.get(name):
+            probe[name] = value
+    if http := probe.get("httpGet"):
+        http.setdefault("path", "/")
+        http.setdefault("scheme", "HTTP")
+
+
+def _container(kind: str, container: JsonObject, host_network: bool) -> None:
+    if not container.get("imagePullPolicy"):
+        container["imagePullPolicy"] = pull_policy(container.get("image", ""))
+    if not container.get("terminationMessagePath"):
+        container["terminationMessagePath"] = "/dev/termination-log"
+    if not container.get("terminationMessagePolicy"):
+        container["terminationMessagePolicy"] = "File"
+    resources = container.setdefault("resources", {})
+    quantities(kind, resources.get("limits"))
+    quantities(kind, resources.get("requests"))
+    for port in container.get("ports") or []:
+        port.setdefault("protocol", "TCP")
+        if host_network and not port.get("hostPort"):
+            port["hostPort"] = port.get("containerPort")
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        _probe(container.get(name))
+    for variable in container.get("env") or []:
+        field = (variable.get("valueFrom") or {}).get("fieldRef")
+        if field is not None:
+            field.setdefault("apiVersion", "v1")
+
+
+def _volume(volume: JsonObject) -> None:
+    if not [name for name in volume if name != "name"]:
+        volume["emptyDir"] = {}
+    for source in ("secret", "configMap", "downwardAPI", "projected"):
+        if isinstance(volume.get(source), dict):
+            volume[source].setdefault("defaultMode", 420)
+
+
+def pod_spec(kind: str, spec: JsonObject) -> None:
+    """Defaults of a PodSpec, in pods and in templates alike."""
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("schedulerName", "default-scheduler")
+    if not spec["schedulerName"]:
+        spec["schedulerName"] = "default-scheduler"
+    if spec.get("terminationGracePeriodSeconds") is None:
+        spec["terminationGracePeriodSeconds"] = 30
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    for container in containers(spec):
+        _container(kind, container, bool(spec.get("hostNetwork")))
+    for volume in spec.get("volumes") or []:
+        _volume(volume)
+    quantities(kind, spec.get("overhead"))
+    for name in ("limits", "requests"):
+        quantities(kind, (spec.get("resources") or {}).get(name))
+
+
+def pod(obj: JsonObject) -> None:
+    """Defaults of a Pod beyond those of its spec."""
+    spec = obj.setdefault("spec", {})
+    pod_spec("Pod", spec)
+    spec.setdefault("enableServiceLinks", True)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    for container in containers(spec):
+        if limits := container["resources"].get("limits"):
+            requests = container["resources"].setdefault("requests", {})
+            for name, amount in limits.items():
+                requests.setdefault(name, amount)
+
+
+def _template(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    template = spec.setdefault("template", {})
+    template.setdefault("metadata", {})
+    pod_spec("Pod", template.setdefault("spec", {}))
+
+
+def _replicated(obj: JsonObject) -> None:
+    _template(obj)
+    if obj["spec"].get("replicas") is None:
+        obj["spec"]["replicas"] = 1
+
+
+def _deployment(obj: JsonObject) -> None:
+    _replicated(obj)
+    spec = obj["spec"]
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("progressDeadlineSeconds", 600)
+    strategy = spec.setdefault("strategy", {})
+    strategy.setdefault("type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", "25%")
+        rolling.setdefault("maxSurge", "25%")
+
+
+def _replication_controller(obj: JsonObject) -> None:
+    _replicated(obj)
+    labels = obj["spec"]["template"]["metadata"].get("labels")
+    if labels:
+        obj["spec"].setdefault("selector", dict(labels))
+        obj["metadata"].setdefault("labels", dict(labels))
+
+
+def _stateful_set(obj: JsonObject) -> None:
+    _replicated(obj)
+    spec = obj["spec"]
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 1}})
+    spec.setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
+    spec.setdefault("serviceName", "")
+
+
+def _service(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("sessionAffinity", "None")
+    spec.setdefault("type", "ClusterIP")
+    if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        # No addresses are handed out here: every service is headless.
+        spec.setdefault("clusterIP", "None")
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+    for port in spec.get("ports") or []:
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+
+
+def _namespace(obj: JsonObject) -> None:
+    if name := obj["metadata"].get("name"):
+        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+
+
+_NODE_INFO = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+
+
+def _node(obj: JsonObject) -> None:
+    obj.setdefault("spec", {})
+    status = obj.setdefault("status", {})
+    quantities("Node", status.get("capacity"))
+    quantities("Node", status.get("allocatable"))
+    status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+    info = status.setdefault("nodeInfo", {})
+    for name in _NODE_INFO:
+        info.setdefault(name, "")
+    for condition in status.get("conditions") or []:
+        condition.setdefault("lastHeartbeatTime", None)
+        condition.setdefault("lastTransitionTime", None)
+    if status.get("allocatable") is None and status.get("capacity") is not None:
+        status["allocatable"] = dict(status["capacity"])
+
+
+def _persistent_volume(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    quantities("PersistentVolume", spec.get("capacity"))
+    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+    spec.setdefault("volumeMode", "Filesystem")
+
+
+def _persistent_volume_claim(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    quantities("PersistentVolumeClaim", (spec.get("resources") or {}).get("requests"))
+    spec.setdefault("volumeMode", "Filesystem")
+
+
+def _storage_class(obj: JsonObject) -> None:
+    obj.setdefault("reclaimPolicy", "Delete")
+    obj.setdefault("volumeBindingMode", "Immediate")
+
+
+def _priority_class(obj: JsonObject) -> None:
+    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    obj.setdefault("value", 0)
+
+
+def _webhooks(obj: JsonObject) -> None:
+    for hook in obj.get("webhooks") or []:
+        hook.setdefault("failurePolicy", "Fail")
+        hook.setdefault("matchPolicy", "Equivalent")
+        hook.setdefault("namespaceSelector", {})
+        hook.setdefault("objectSelector", {})
+        hook.setdefault("timeoutSeconds", 10)
+        for rule in hook.get("rules") or []:
+            rule.setdefault("scope", "*")
+        if service := (hook.get("clientConfig") or {}).get("service"):
+            service.setdefault("port", 443)
+
+
+def _mutating_webhooks(obj: JsonObject) -> None:
+    _webhooks(obj)
+    for hook in obj.get("webhooks") or []:
+        hook.setdefault("reinvocationPolicy", "Never")
+
+
+def _crd(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    kind = names.get("kind", "")
+    names.setdefault("singular", kind.lower())
+    names.setdefault("listKind", f"{kind}List")
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
+def _runtime_class(obj: JsonObject) -> None:
+    quantities("RuntimeClass", (obj.get("overhead") or {}).get("podFixed"))
+
+
+def _secret(obj: JsonObject) -> None:
+    obj.setdefault("type", "Opaque")
+    for name, text in (obj.pop("stringData", None) or {}).items():
+        obj.setdefault("data", {})[name] = base64.b64encode(text.encode()).decode()
+
+
+def _lease(obj: JsonObject) -> None:
+    obj.setdefault("spec", {})
+
+
+def _daemon_set(obj: JsonObject) -> None:
+    _template(obj)
+    spec = obj["spec"]
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}})
+    obj["metadata"].setdefault("annotations", {}).setdefault("deprecated.daemonset.template.generation", "1")
+
+
+_DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
+    "Pod": pod,
+    "Node": _node,
+    "Namespace": _namespace,
+    "Service": _service,
+    "ReplicationController": _replication_controller,
+    "Deployment": _deployment,
+    "ReplicaSet": _replicated,
+    "StatefulSet": _stateful_set,
+    "DaemonSet": _daemon_set,
+    "Lease": _lease,
+    "RuntimeClass": _runtime_class,
+    "PersistentVolume": _persistent_volume,
+    "PersistentVolumeClaim": _persistent_volume_claim,
+    "StorageClass": _storage_class,
+    "PriorityClass": _priority_class,
+    "MutatingWebhookConfiguration": _mutating_webhooks,
+    "ValidatingWebhookConfiguration": _webhooks,
+    "CustomResourceDefinition": _crd,
+    "Secret": _secret,
+    "Event": eventview.set_defaults,
+}
+
+
+def apply(kind: str, obj: JsonObject) -> None:
+    """Put a kind's defaults into an object, in place."""
+    if fill := _DEFAULTS.get(kind):
+        fill(obj)

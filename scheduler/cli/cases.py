@@ -1,0 +1,31 @@
+"""`berth explain --cases`: a line of JSON out for each line of JSON in, whatever is wrong with some of them."""
+
+import msgspec
+
+from scheduler.cli.errors import WRONG
+from scheduler.cli.inputs import lines
+from scheduler.framework.config import ConfigError
+from scheduler.framework.status import PluginError
+from scheduler.whatif.cases import answer
+from scheduler.whatif.documents import ObjectError, parse
+
+
+def print_cases(path: str) -> int:
+    """Answer every case of a file; the exit code says whether all of them could be read.
+
+    Raises InputError when the file itself can't be.
+    """
+    code = 0
+    for number, line in enumerate(lines(path), start=1):
+        name: object = f"line {number}"
+        try:
+            case = msgspec.json.decode(line)
+            if not isinstance(case, dict):
+                raise ObjectError("expected a case: {id, config, objects, pod}")
+            name = case.get("id", name)
+            result = {"id": name, "got": answer(case, lambda text: parse(text.encode()))}
+        except (ConfigError, ObjectError, PluginError, msgspec.DecodeError, RecursionError) as error:
+            result = {"id": name, "error": " | ".join(str(error).splitlines())}
+            code = WRONG
+        print(msgspec.json.encode(result).decode())
+    return code

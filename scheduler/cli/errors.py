@@ -1,0 +1,105 @@
+"""One place that turns what is wrong with the input into one line a problem on stderr, and an exit code.
+
+0: fine. 1: the command found something (a pod that fits nowhere). 2: wrong input. A traceback means a bug of ours.
+"""
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+
+FOUND, WRONG, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""click's own; typer brings click along under its own name, and exports only this child."""
+
+
+class InputError(Exception):
+    """Wrong input; each line of the text is a problem that names file, field and value."""
+
+
+@contextmanager
+def about(source: str) -> Iterator[None]:
+    """Say of which file the problems are that come up inside."""
+    try:
+        yield
+    except Exception as error:
+        lines = _lines(error)
+        if lines is None or isinstance(error, InputError):
+            raise
+        raise InputError("\n".join(f"{source}: {line}" for line in lines)) from error
+
+
+def guard(command: Callable[[], int | None]) -> int:
+    """Run a command to its exit code; wrong input ends in its lines on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that can't show a tick gets a question mark
+    try:
+        code = command() or 0
+        sys.stdout.flush()
+        return code
+    except typer.Exit as error:
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _mute(sys.stdout)
+        return PIPE_CLOSED
+    except Exception as error:
+        lines = _lines(error)
+        if lines is None:
+            raise
+        tell(lines)
+        return WRONG
+
+
+def tell(lines: list[str]) -> None:
+    """Write lines to stderr under our name."""
+    from scheduler.report.wording import printable
+
+    try:
+        for line in lines:
+            print(f"berth: {printable(line)}", file=sys.stderr)
+        sys.stderr.flush()
+    except BrokenPipeError:
+        _mute(sys.stderr)
+
+
+def _lines(error: Exception) -> list[str] | None:
+    """The problems that an exception stands for; None when it is not about input."""
+    if isinstance(error, UsageError):
+        context = getattr(error, "ctx", None)
+        said = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
+        more = f" (see {context.command_path} --help)" if context is not None else ""
+        return [f"{said[:1].lower()}{said[1:]}{more}"] if said else [more.strip(" ()")]
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        _mute(sys.stdout)
+        return ["output: no space left on device"]
+    if isinstance(error, OSError) and error.filename is not None:
+        return [f"{error.filename}: {(error.strerror or type(error).__name__).lower()}"]
+    if isinstance(error, (InputError, *_rooms_errors())):
+        return str(error).splitlines() or [type(error).__name__]
+    return None
+
+
+def _rooms_errors() -> tuple[type[Exception], ...]:
+    """The rooms' own exceptions. Asked only when something went wrong, so that a good start imports none of them."""
+    from scheduler.framework import config
+    from scheduler.kube import errors as kube
+    from scheduler.whatif import documents
+
+    return (config.ConfigError, documents.ObjectError, kube.ConfigError, kube.ApiError, kube.Unreachable)
+
+
+def _mute(stream: object) -> None:
+    """Let the interpreter's last flush of a closed pipe go nowhere."""
+    fileno = getattr(stream, "fileno", None)
+    if fileno is None:
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, fileno())
+    os.close(nowhere)

@@ -1,0 +1,116 @@
+"""`berth explain`: why a pod goes where it goes, or nowhere."""
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+import typer
+
+from scheduler.cli.errors import FOUND, InputError, about, tell
+from scheduler.cli.inputs import configuration, named, world
+from scheduler.cli.pods import from_cluster, from_file
+from scheduler.framework.profiles import build
+from scheduler.framework.runtime import Framework
+from scheduler.model.pod import Pod
+from scheduler.plugins.registry import registry
+from scheduler.whatif.explain import explain as explained
+from scheduler.whatif.explanation import FITS, Explanation
+
+app = typer.Typer(add_completion=False)
+_PROBLEMS = 8
+
+
+class Output(StrEnum):
+    """Forms of an answer."""
+
+    TABLE = "table"
+    JSON = "json"
+    HTML = "html"
+
+
+@app.command()
+def explain(
+    pod: Annotated[str | None, typer.Argument(help="The pod: its name, or namespace/name.", show_default=False)] = None,
+    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="The pod's namespace.")] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("-f", "--filename", help="A pod (or Deployment, Job …) that is not there yet; - is stdin."),
+    ] = None,
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(help="A dump instead of a live cluster: what `kubectl get nodes,pods,ns -A -o yaml` prints."),
+    ] = None,
+    config: Annotated[str | None, typer.Option(help="A KubeSchedulerConfiguration file.")] = None,
+    scheduler: Annotated[str | None, typer.Option(help="The profile to use, by its schedulerName.")] = None,
+    context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
+    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
+    everything: Annotated[bool, typer.Option("--all", help="Show every node and every score.")] = False,
+    cases: Annotated[str | None, typer.Option(help="Answer a file of cases, a line of JSON each.")] = None,
+) -> int:
+    """Why a pod goes where it goes, or nowhere: every node, with numbers, and what would free it.
+
+    Exit code: 0 when a node can take the pod, 1 when none can, 2 when the input is wrong.
+    """
+    if cases is not None:
+        from scheduler.cli.cases import print_cases
+
+        return print_cases(cases)
+    if pod is None and file is None:
+        raise InputError("name a pod, or give one with -f FILE (see berth explain --help)")
+    settings = configuration(config)
+    with about(named(config) if config else "configuration"):
+        frameworks = build(settings, registry())
+    notes: list[str] = []
+    if cluster:
+        there, where, usual = world(cluster), ", ".join(map(named, cluster)), "default"
+    else:
+        from scheduler.cli.live import listed
+
+        there, where, usual = listed(kubeconfig or settings.client_connection.kubeconfig or None, context)
+    tell(there.problems[:_PROBLEMS])
+    if file is not None:
+        asked, node = from_file(file, pod, namespace, there, notes, usual)
+    else:
+        asked, node = from_cluster(pod or "", namespace, there, where, usual)
+    framework = _framework(frameworks, scheduler, asked, notes)
+    answer = explained(asked, framework, there.cluster, node=node, notes=notes)
+    _print(answer, output, everything=everything)
+    return 0 if answer.outcome == FITS else FOUND
+
+
+def _framework(frameworks: dict[str, Framework], wanted: str | None, pod: Pod, notes: list[str]) -> Framework:
+    """The profile that was asked for, else the one that the pod names, else the first.
+
+    Raises InputError for an unknown one.
+    """
+    if wanted is not None:
+        if wanted not in frameworks:
+            raise InputError(f"--scheduler: {wanted}: expected one of the profiles {', '.join(frameworks)}")
+        return frameworks[wanted]
+    found = frameworks.get(pod.scheduler_name)
+    if found is None:
+        found = next(iter(frameworks.values()))
+        if pod.scheduler_name:
+            notes.append(
+                f"the pod asks for the scheduler {pod.scheduler_name}; this is how {found.profile.name} sees it"
+            )
+    return found
+
+
+def _print(answer: Explanation, output: Output, *, everything: bool) -> None:
+    match output:
+        case Output.JSON:
+            sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
+        case Output.HTML:
+            from scheduler.report.page import page
+
+            sys.stdout.write(page(answer))
+        case Output.TABLE:
+            from scheduler.report.tables import ExplanationTable, console_for
+
+            console = console_for(sys.stdout)
+            with console.capture() as captured:
+                console.print(ExplanationTable(answer, everything))
+            sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())

@@ -1,0 +1,82 @@
+"""Files that commands read: dumps of a cluster, pods, configurations. Every complaint names the file."""
+
+import gzip
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from scheduler.cli.errors import InputError, about
+from scheduler.framework.config import SchedulerConfiguration, decode, default_configuration
+from scheduler.whatif.documents import Document, parse, read
+from scheduler.whatif.world import World
+
+STDIN = "-"
+
+
+def content(path: str) -> bytes:
+    """The bytes of a file, unpacked when its name ends in .gz; `-` is standard input.
+
+    Raises InputError.
+    """
+    if path == STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or type(error).__name__).lower()}") from None
+    if not path.endswith(".gz"):
+        return raw
+    try:
+        return gzip.decompress(raw)
+    except (OSError, EOFError, ValueError) as error:
+        raise InputError(f"{path}: expected a gzip file: {error}") from None
+
+
+def named(path: str) -> str:
+    """How messages call a file."""
+    return "standard input" if path == STDIN else path
+
+
+def documents(path: str) -> list[Document]:
+    """The API objects of a file, or of all files of a directory.
+
+    Raises InputError.
+    """
+    with about(named(path)):
+        return read(content(path))
+
+
+def world(paths: list[str]) -> World:
+    """A cluster from the files of a dump.
+
+    Raises InputError.
+    """
+    found = World()
+    for path in paths:
+        held = documents(path)
+        with about(named(path)):
+            found.add_documents(held, named(path))
+    if not found.cluster.nodes.count:
+        files = ", ".join(map(named, paths))
+        raise InputError(f"{files}: holds no Node: expected what `kubectl get nodes,pods,namespaces -A -o yaml` prints")
+    return found
+
+
+def configuration(path: str | None) -> SchedulerConfiguration:
+    """A KubeSchedulerConfiguration file, or what no file stands for.
+
+    Raises InputError.
+    """
+    if path is None:
+        return default_configuration()
+    text = content(path)
+    with about(named(path)):
+        return decode(parse(text))
+
+
+def lines(path: str) -> Iterator[bytes]:
+    """The lines of a file that hold anything.
+
+    Raises InputError.
+    """
+    return (line for line in content(path).splitlines() if line.strip())

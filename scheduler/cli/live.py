@@ -1,0 +1,87 @@
+"""A live cluster as a `World`: one paged list of each kind that a decision reads, and no watch."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from urllib.parse import urlencode
+
+import msgspec
+
+from scheduler.cli.errors import InputError
+from scheduler.kube.client import Client
+from scheduler.kube.config import connect
+from scheduler.kube.connection import Connection
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.resources import NODES, PODS, WATCHED, Resource
+from scheduler.kube.wire import list_page
+from scheduler.model.kinds import KINDS
+from scheduler.whatif.documents import Document, ObjectError
+from scheduler.whatif.world import World
+
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")
+_NEEDED = (NODES, PODS)
+_WANTED = (*(each for each in WATCHED if each.kind in KINDS and each not in _NEEDED), PRIORITY_CLASSES)
+_PAGE = 500
+_EXPIRED = 410
+
+
+def listed(kubeconfig: str | None, context: str | None) -> tuple[World, str, str]:
+    """What the API server has, how to call it in messages, and the namespace that the context names.
+
+    Raises kube.ConfigError for unusable settings, InputError when nodes and pods can't be listed.
+    """
+    connection = connect(kubeconfig, context)
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        with Console(stderr=True).status(f"Listing nodes and pods of {connection.host}"):
+            world = asyncio.run(_world(connection))
+    else:
+        world = asyncio.run(_world(connection))
+    return world, connection.host, connection.namespace or "default"
+
+
+async def _world(connection: Connection) -> World:
+    world = World()
+    async with Client(connection) as client:
+        kinds = (*_NEEDED, *_WANTED)
+        found = await asyncio.gather(*(_all(client, kind) for kind in kinds), return_exceptions=True)
+    for kind, items in zip(kinds, found, strict=True):
+        if isinstance(items, ApiError | Unreachable):
+            if kind in _NEEDED:
+                raise InputError(f"{connection.source}: can't list {kind.plural} of {connection.host}: {items}")
+            world.problems.append(f"can't list {kind.plural}: {items}; left out")
+        elif isinstance(items, BaseException):
+            raise items
+        else:
+            for item in items:
+                _add(world, kind, item)
+    return world
+
+
+def _add(world: World, kind: Resource, item: msgspec.Raw) -> None:
+    """Add one object; one that can't be read is named and left out, and the rest count."""
+    try:
+        world.add_document(Document(kind.kind, item, ""))
+    except ObjectError as error:
+        world.problems += [f"{line}; left out" for line in str(error).splitlines()]
+
+
+async def _all(client: Client, kind: Resource) -> list[msgspec.Raw]:
+    try:
+        return [item async for item in _pages(client, kind, _PAGE)]
+    except ApiError as error:
+        if error.status != _EXPIRED:
+            raise
+    return [item async for item in _pages(client, kind, 0)]
+
+
+async def _pages(client: Client, kind: Resource, size: int) -> AsyncIterator[msgspec.Raw]:
+    query = {"limit": str(size)} if size else {}
+    while True:
+        page = list_page.decode(await client.get(kind.path(), query=urlencode(query)))
+        for item in page.items or ():
+            yield item
+        if not page.metadata.next:
+            return
+        query["continue"] = page.metadata.next

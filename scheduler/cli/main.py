@@ -1,0 +1,33 @@
+"""The `berth` command, also run as `kubectl berth`. Next stage: `commands` lists the sub-commands."""
+
+import sys
+from pathlib import Path
+
+from scheduler import __version__
+
+
+def entry() -> None:
+    """The console script."""
+    name = Path(sys.argv[0]).name
+    sys.exit(run(sys.argv[1:], "kubectl berth" if name.startswith("kubectl") else "berth"))
+
+
+def run(arguments: list[str], program: str = "berth") -> int:
+    """Run one command line to its exit code."""
+    if arguments in (["version"], ["--version"]):
+        # Scripts ask this in passing; typer alone takes ten times as long to import as all the rest.
+        print(f"berth {__version__}")
+        return 0
+    from scheduler.cli.errors import guard
+
+    def invoke() -> int | None:
+        import typer
+
+        from scheduler.cli.commands import app
+
+        command = typer.main.get_command(app)
+        with command.make_context(program, arguments or ["--help"]) as context:
+            code: int | None = command.invoke(context)
+        return code
+
+    return guard(invoke)

@@ -1,0 +1,114 @@
+"""`berth operator`: keeps the status of MetadataPolicies, and counts whom they would hit."""
+
+import asyncio
+import sys
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from scheduler.cli.errors import FOUND
+from scheduler.telemetry import log
+
+app = typer.Typer(add_completion=False)
+
+
+class Output(StrEnum):
+    """Forms of a report."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@app.command()
+def operator(
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Ours: of our Lease and the schedulers'. Default: the context's.")
+    ] = "",
+    watch_namespace: Annotated[
+        list[str] | None, typer.Option(help="Only policies of this namespace; may be repeated. Default: all.")
+    ] = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(help="A schedulerName that the scheduler's Lease stands for; may be repeated."),
+    ] = None,
+    scheduler_lease: Annotated[str, typer.Option(help="The scheduler's Lease in our namespace.")] = "berth",
+    lease: Annotated[str, typer.Option(help="The Lease of the replica that writes.")] = "berth-operator",
+    exempt_namespace: Annotated[
+        list[str] | None, typer.Option(help="A further namespace without policies, as for `berth admission`.")
+    ] = None,
+    allow_prefix: Annotated[
+        list[str] | None, typer.Option(help="A reserved key prefix that policies may write; may be repeated.")
+    ] = None,
+    audit_kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Audit these: PLURAL, PLURAL.GROUP or PLURAL.VERSION.GROUP; may be repeated."),
+    ] = None,
+    audit_interval: Annotated[float, typer.Option(help="Seconds between two audits of all objects; 0: none.")] = 900.0,
+    audit_once: Annotated[
+        bool, typer.Option("--audit-once", help="Audit now, print the report, write nothing.")
+    ] = False,
+    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the report.")] = Output.TABLE,
+    host: Annotated[str, typer.Option(help="Address of the probes; empty: every one.")] = "",
+    port: Annotated[int, typer.Option(help="Port of the probes; 0 lets the system choose.")] = 8081,
+    kubeconfig: Annotated[str | None, typer.Option(help="The cluster to serve.")] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> int:
+    """Keep the status of MetadataPolicies. With --audit-once, exit code 1 when objects would be rejected or changed."""
+    # Heavy imports wait until the command is known, so that the others start at once.
+    from scheduler.controller.launch import loop_factory
+    from scheduler.kube.config import connect
+    from scheduler.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
+    from scheduler.policy.operator.launch import audit_once as audit
+    from scheduler.policy.operator.launch import operate
+    from scheduler.policy.operator.settings import Settings, SettingsError
+
+    if log_level not in log.LEVELS:
+        raise typer.BadParameter(f"{log_level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
+    connection = connect(kubeconfig, context)
+    try:
+        settings = Settings(
+            namespace=namespace or connection.namespace,
+            watched=tuple(watch_namespace or ()),
+            lease=lease,
+            scheduler_lease=scheduler_lease,
+            profiles=tuple(profile or ()),
+            exempt_namespaces=tuple(exempt_namespace or ()),
+            allowed_prefixes=tuple(allow_prefix or ()),
+            audit_kinds=tuple(audit_kind or DEFAULT_KINDS),
+            audit_seconds=audit_interval,
+            host=host,
+            port=port,
+        )
+        for kind in settings.audit_kinds:
+            resource(kind)
+    except (SettingsError, KindError) as error:
+        raise typer.BadParameter(str(error)) from None
+    log.configure("warning" if audit_once else log_level)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        if not audit_once:
+            runner.run(operate(connection, settings))
+            return 0
+        found = runner.run(audit(connection, settings))
+    _print(found, output)
+    return FOUND if found["rejected"] or found["mutated"] else 0
+
+
+def _print(found: dict[str, Any], output: Output) -> None:
+    import msgspec
+
+    from scheduler.report.wording import printable
+
+    if output is Output.JSON:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        return
+    for name, result in found["namespaces"].items():
+        total = result["total"]
+        print(f"{name}: {total['objects']} objects, {total['rejected']} rejected, {total['mutated']} changed")
+        for policy, counts in result["policies"].items():
+            print(f"  {policy}: {counts['rejected']} rejected, {counts['mutated']} changed")
+            for example in counts["examples"]:
+                print(printable(f"    would be rejected: {example}"))
+        for problem in result["problems"]:
+            print(printable(f"  left out: {problem}"))

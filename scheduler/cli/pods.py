@@ -1,0 +1,91 @@
+"""Which pod a command is about: one of a cluster, by name, or one that is written in a file."""
+
+from difflib import get_close_matches
+from typing import Any
+
+from msgspec.structs import replace
+
+from scheduler.cli.errors import InputError, about
+from scheduler.cli.inputs import documents, named
+from scheduler.model.pod import Pod
+from scheduler.whatif import manifest
+from scheduler.whatif.documents import ObjectError
+from scheduler.whatif.world import World
+
+_LISTED = 8
+_CLOSE = 3
+
+Asked = tuple[Pod, str | None]
+"""The pod, as if it waited, and the node that it was taken off for the question."""
+
+
+def from_cluster(name: str, namespace: str | None, world: World, where: str, usual: str = "default") -> Asked:
+    """A pod of a cluster, waiting or placed.
+
+    Without a namespace the `usual` one is looked in first; else a name that only one pod has will do.
+
+    Raises InputError.
+    """
+    first, slash, last = name.partition("/")
+    if slash:
+        if namespace and namespace != first:
+            raise InputError(f"{name}: the pod's namespace is {first}, and -n says {namespace}")
+        namespace, name = first, last
+    key = f"{namespace}/{name}"
+    if namespace is None:
+        keys = [key for key in _keys(world) if key.partition("/")[2] == name]
+        here = f"{usual}/{name}"
+        key = here if here in keys or not keys else keys[0]
+        if len(keys) > 1 and key != here:
+            raise InputError(f"{name}: more than one pod has this name: {_list(keys)}; say which with -n")
+    if key in world.finished:
+        raise InputError(f"{key}: the pod has finished, there is nothing to schedule")
+    if key in world.waiting:
+        return world.waiting[key], None
+    if key in world.placed:
+        pod = world.placed[key]
+        world.take(pod)
+        return replace(pod, node_name=""), pod.node_name
+    names = get_close_matches(name, {key.partition("/")[2] for key in _keys(world)}, n=_CLOSE)
+    near = [key for close in names for key in _keys(world) if key.partition("/")[2] == close]
+    raise InputError(f"{key}: no such pod in {where}{f' (did you mean {_list(near)}?)' if near else ''}")
+
+
+def from_file(file: str, name: str | None, namespace: str | None, world: World, notes: list[str], usual: str) -> Asked:
+    """The pod (or pod template) of a manifest, completed as the API server would on creation.
+
+    Raises InputError.
+    """
+    held = documents(file)
+    with about(named(file)):
+        pods = manifest.pods(held)
+        if not pods:
+            raise ObjectError(f"holds no pod: expected one of {', '.join(manifest.KINDS)}")
+        chosen = [pod for pod in pods if name is None or _name(pod) == name.rpartition("/")[2]]
+        if len(chosen) != 1:
+            known = _list([_name(pod) for pod in pods])
+            raise ObjectError(f"expected one pod named {name}, got {known}" if name else f"holds {known}: name one")
+        pod = world.decode(manifest.completed(chosen[0], namespace, usual, world.priority_classes, notes))
+        assert isinstance(pod, Pod)
+        unreadable = [warning for warning in pod.shape.warnings if "not a quantity" in warning]
+        if unreadable or pod.shape.problem:
+            raise ObjectError("\n".join(unreadable or [str(pod.shape.problem)]))
+        if pod.node_name:
+            notes.append(f"spec.nodeName {pod.node_name} was left out: a pod that has one is not scheduled")
+    placed = world.placed.get(pod.key)
+    if placed is not None:
+        world.take(placed)
+    return replace(pod, node_name=""), placed.node_name if placed else None
+
+
+def _keys(world: World) -> list[str]:
+    return sorted((*world.waiting, *world.placed, *world.finished))
+
+
+def _name(pod: dict[str, Any]) -> str:
+    metadata = pod.get("metadata")
+    return str(metadata.get("name", "?")) if isinstance(metadata, dict) else "?"
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")

@@ -1,0 +1,168 @@
+"""`berth policy`: try policies on objects, and find what is wrong with them, without a cluster."""
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+import typer
+
+from scheduler.cli import policy_output as out
+from scheduler.cli.errors import FOUND, WRONG, InputError
+from scheduler.cli.inputs import lines, named
+from scheduler.cli.policy_inputs import (
+    all_objects,
+    given_options,
+    one_object,
+    owner_selector,
+    policy_documents,
+    read_policies,
+    run_tests,
+    test_files,
+)
+from scheduler.policy import cases, impact, options
+from scheduler.policy.analyse import analyse
+from scheduler.policy.findings import Finding
+from scheduler.policy.parse import PolicyError, parse
+from scheduler.policy.spec import Policies, Policy
+from scheduler.report.wording import printable
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Try MetadataPolicies, and find what is wrong.")
+
+
+class Output(StrEnum):
+    """Forms of an answer."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+Form = Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")]
+Live = Annotated[list[str] | None, typer.Option("--scheduler", help="A scheduler that runs; others are reported.")]
+Allowed = Annotated[
+    list[str] | None, typer.Option("--allow-prefix", help="A reserved key prefix that policies may write after all.")
+]
+
+
+@app.command("eval")
+def evaluate(
+    file: Annotated[str | None, typer.Option("-f", "--filename", help="The object; - is standard input.")] = None,
+    policies: Annotated[list[str] | None, typer.Option(help="Files or directories of MetadataPolicies.")] = None,
+    old: Annotated[str | None, typer.Option(help="The object as it was; makes this an update.")] = None,
+    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="The object's namespace.")] = None,
+    more: Annotated[str | None, typer.Option("--options", help='As in cases: {"liveSchedulers":["berth"]} …')] = None,
+    cases_file: Annotated[str | None, typer.Option("--cases", help="A file of cases, a line of JSON each.")] = None,
+    output: Form = Output.TABLE,
+) -> int:
+    """The verdict on one object: allowed or not, the patch, the warnings. Exit code 1 when it is denied."""
+    if cases_file is not None:
+        return _answer_all(cases_file)
+    if file is None or not policies:
+        raise InputError("give an object with -f FILE and policies with --policies FILE, or --cases FILE")
+    given = given_options(more, namespace)
+    read_policies(policies, options.parse(given).allowed_prefixes)
+    case = {
+        "policies": [document for _, document in policy_documents(policies)],
+        "operation": "CREATE" if old is None else "UPDATE",
+        "object": one_object(file),
+        "oldObject": None if old is None else one_object(old),
+        "options": given,
+    }
+    got = cases.answer(case)
+    out.as_json(got) if output is Output.JSON else out.verdict(got)
+    return 0 if got["allowed"] else FOUND
+
+
+@app.command()
+def lint(
+    files: Annotated[list[str], typer.Argument(help="Files or directories of MetadataPolicies.")],
+    scheduler: Live = None,
+    owner: Annotated[
+        list[str] | None, typer.Option("--owner-selector", help='What owners find pods by: {"matchLabels": …}.')
+    ] = None,
+    allow_prefix: Allowed = None,
+    output: Form = Output.TABLE,
+) -> int:
+    """What is wrong with policies: bad specs, dead rules, conflicts, policies that undo or reject their own work.
+
+    Each namespace's policies are looked at together, as if all of them enforced. Exit code 1 when something is found.
+    """
+    accepted: list[Policy] = []
+    findings: list[Finding] = []
+    for place, document in policy_documents(files):
+        try:
+            accepted.append(parse(document, tuple(allow_prefix or ())))
+        except PolicyError as error:
+            name = cases.name_of(document, place)
+            findings += [Finding("invalid", (name,), (), f"{place}: {problem}") for problem in error.problems]
+    owners = [owner_selector(text) for text in owner or ()]
+    for group in _groups(accepted):
+        findings += analyse(group.enforced(), owners, frozenset(scheduler) if scheduler else None).findings
+    if output is Output.JSON:
+        out.as_json({"policies": len(accepted), "findings": findings})
+    else:
+        out.findings(findings, len(accepted))
+    return FOUND if findings else 0
+
+
+@app.command("impact")
+def preview(
+    policies: Annotated[list[str], typer.Option(help="Files or directories of MetadataPolicies.")],
+    cluster: Annotated[list[str], typer.Option(help="A dump: what `kubectl get pods,deploy,… -A -o yaml` prints.")],
+    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Only objects of this namespace.")] = None,
+    scheduler: Live = None,
+    own_namespace: Annotated[str, typer.Option(help="Berth's own namespace, which is exempt.")] = "",
+    allow_prefix: Allowed = None,
+    output: Form = Output.TABLE,
+) -> int:
+    """What policies would do to the objects of a dump, were they created anew: rejected, relabelled, sent elsewhere."""
+    allowed = tuple(allow_prefix or ())
+    live = frozenset(scheduler) if scheduler else None
+    settings = options.Options(own_namespace=own_namespace, allowed_prefixes=allowed, live_schedulers=live)
+    result = impact.impact(read_policies(policies, allowed), all_objects(cluster, namespace), settings)
+    out.as_json(result) if output is Output.JSON else out.impact(result)
+    return 0
+
+
+@app.command()
+def test(
+    directory: Annotated[str, typer.Argument(help="A directory with test files (YAML with `policies` and `cases`).")],
+    output: Form = Output.TABLE,
+) -> int:
+    """Run the test cases that are kept beside policies. Exit code 1 when one fails."""
+    results = [result for path in test_files(directory) for result in run_tests(path)]
+    if not results:
+        raise InputError(f"{directory}: holds no test: expected YAML files with `policies` and `cases`")
+    failed = sum(bool(result["failures"]) for result in results)
+    if output is Output.JSON:
+        out.as_json({"passed": len(results) - failed, "failed": failed, "cases": results})
+    else:
+        out.tests(results)
+    return FOUND if failed else 0
+
+
+def _answer_all(path: str) -> int:
+    """A line out for each line in, whatever is wrong with some of them."""
+    code = 0
+    for number, line in enumerate(lines(path), start=1):
+        name: object = f"line {number}"
+        try:
+            case = msgspec.json.decode(line)
+            name = case.get("id", name) if isinstance(case, dict) else name
+            print(msgspec.json.encode({"id": name, "got": cases.answer(case)}).decode())
+        except (cases.CaseError, msgspec.DecodeError, RecursionError) as error:
+            print(msgspec.json.encode({"id": name, "error": _lowered(error)}).decode())
+            print(f"berth: {named(path)}: line {number}: {printable(_lowered(error))}", file=sys.stderr)
+            code = WRONG
+    return code
+
+
+def _groups(accepted: list[Policy]) -> list[Policies]:
+    """Policies that meet: those of each namespace, with those that name none."""
+    everywhere = Policies(accepted)
+    return [everywhere.of(namespace) for namespace in sorted({p.namespace for p in accepted if p.namespace}) or [""]]
+
+
+def _lowered(error: BaseException) -> str:
+    text = " ".join((str(error) or type(error).__name__).split())
+    return f"{text[:1].lower()}{text[1:]}"

@@ -1,0 +1,146 @@
+"""What `berth policy` reads: policies, objects, test files. Every complaint names the file, the field and the value."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scheduler.cli.errors import InputError, about
+from scheduler.cli.inputs import STDIN, content, named
+from scheduler.model.selectors import LabelSelector
+from scheduler.policy import cases, expect, options
+from scheduler.policy.objects import ShapeError, check
+from scheduler.policy.parse import PolicyError, parse
+from scheduler.policy.spec import KIND, Policies, Policy
+from scheduler.whatif import documents
+
+_ENDINGS = (".yaml", ".yml", ".json")
+
+
+def _files(paths: list[str]) -> Iterator[str]:
+    """The files themselves; those of directories that look like manifests, test files apart."""
+    for path in paths:
+        if path != STDIN and Path(path).is_dir():
+            yield from (str(found) for found in sorted(Path(path).iterdir()) if found.suffix in _ENDINGS)
+        else:
+            yield path
+
+
+def policy_documents(paths: list[str]) -> Iterator[tuple[str, Any]]:
+    """Every MetadataPolicy, and where it stands.
+
+    Raises InputError for an object of another kind.
+    """
+    found = False
+    for path in _files(paths):
+        with about(named(path)):
+            for document in documents.read(content(path)):
+                place = ": ".join(part for part in (named(path), document.place) if part)
+                if document.kind != KIND:
+                    where = f"{document.place}: " if document.place else ""
+                    raise documents.ObjectError(f"{where}kind: {document.kind[:40]}: expected {KIND}")
+                found = True
+                yield place, msgspec.json.decode(document.raw)
+    if not found:
+        raise InputError(f"{', '.join(map(named, paths))}: holds no {KIND}")
+
+
+def read_policies(paths: list[str], allowed: tuple[str, ...] = ()) -> Policies:
+    """The policies of files.
+
+    Raises InputError for one that can't be accepted.
+    """
+    accepted = []
+    for place, document in policy_documents(paths):
+        try:
+            accepted.append(parse(document, allowed))
+        except PolicyError as error:
+            raise InputError(f"{place}: {error.line}") from None
+    return Policies(accepted)
+
+
+def one_object(path: str) -> Any:
+    """The one object of a file."""
+    with about(named(path)):
+        found = documents.read(content(path))
+        if len(found) > 1:
+            raise documents.ObjectError(f"expected one object, got {len(found)}")
+        return _checked(msgspec.json.decode(found[0].raw), "")
+
+
+def all_objects(paths: list[str], namespace: str | None) -> Iterator[Any]:
+    for path in paths:
+        with about(named(path)):
+            for document in documents.read(content(path)):
+                found = _checked({"kind": document.kind, **msgspec.json.decode(document.raw)}, document.place)
+                if namespace is None or (found.get("metadata") or {}).get("namespace") == namespace:
+                    yield found
+
+
+def _checked(found: Any, place: str) -> Any:
+    try:
+        return check(found)
+    except ShapeError as error:
+        raise documents.ObjectError(f"{place}: {error}" if place else str(error)) from None
+
+
+def test_files(directory: str) -> Iterator[Path]:
+    root = Path(directory)
+    if not root.is_dir():
+        raise InputError(f"{directory}: expected a directory")
+    for path in sorted(root.rglob("*")):
+        if path.suffix in (".yaml", ".yml") and path.is_file() and b"cases:" in path.read_bytes():
+            yield path
+
+
+def run_tests(path: Path) -> Iterator[dict[str, Any]]:
+    with about(str(path)):
+        suite = documents.parse(path.read_bytes())
+        if not isinstance(suite, dict) or not isinstance(suite.get("cases"), list):
+            raise documents.ObjectError("cases: want a list")
+        held = suite.get("policies")
+        if not isinstance(held, list) or not held:
+            raise documents.ObjectError("policies: want a list of files, or of MetadataPolicies")
+        accepted: list[Policy] = []
+        for i, item in enumerate(held):
+            if isinstance(item, str):
+                accepted += read_policies([str(path.parent / item)]).policies
+            else:
+                try:
+                    accepted.append(parse(item))
+                except PolicyError as error:
+                    raise documents.ObjectError(f"policies[{i}]: {error.line}") from None
+        for i, case in enumerate(suite["cases"]):
+            try:
+                failures = expect.check(Policies(accepted), case, f"cases[{i}]")
+            except cases.CaseError as error:
+                raise documents.ObjectError(str(error)) from None
+            yield {"file": str(path), "name": expect.title(case, i), "failures": failures}
+
+
+def given_options(text: str | None, namespace: str | None) -> dict[str, Any]:
+    """Options as JSON on the command line, checked."""
+    found = {} if text is None else _json(text, "--options")
+    if namespace is not None:
+        found["namespace"] = namespace
+    try:
+        options.parse(found)
+    except options.OptionsError as error:
+        raise InputError(f"--options: {error}") from None
+    return found
+
+
+def owner_selector(text: str) -> LabelSelector:
+    """A label selector as JSON on the command line."""
+    try:
+        return options.selector(_json(text, "--owner-selector"), "selector")
+    except options.OptionsError as error:
+        raise InputError(f"--owner-selector: {error}") from None
+
+
+def _json(text: str, option: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        raise InputError(f"{option}: {text[:80]}: expected a JSON object") from None

@@ -1,0 +1,40 @@
+"""`berth run`: the scheduler."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from scheduler.telemetry import log
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def run(
+    config: Annotated[
+        str | None, typer.Option("--config", help="KubeSchedulerConfiguration (YAML). Without it: one profile, berth.")
+    ] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="Overrides clientConnection.kubeconfig.")] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    seed: Annotated[int, typer.Option(help="Decides ties between equally good nodes.")] = 0,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Watch for pods that name one of our profiles as schedulerName, and bind them."""
+    # Heavy imports wait until the command is known, so that the others start at once.
+    from scheduler.cli.errors import about
+    from scheduler.cli.inputs import configuration, named
+    from scheduler.controller.launch import loop_factory, schedule
+    from scheduler.framework.profiles import build
+    from scheduler.kube.config import connect
+    from scheduler.plugins.registry import registry
+
+    if log_level not in log.LEVELS:
+        raise typer.BadParameter(f"{log_level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
+    log.configure(log_level)
+    settings = configuration(config)
+    with about(named(config) if config else "configuration"):
+        frameworks = build(settings, registry())
+    connection = connect(kubeconfig or settings.client_connection.kubeconfig or None, context)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(schedule(connection, frameworks, settings, seed=seed))

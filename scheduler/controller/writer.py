@@ -1,0 +1,301 @@
+"""Carries the engine's instructions out: bindings, events, conditions. Answers of bindings go back as stimuli."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import structlog
+
+from scheduler.engine.instructions import (
+    Announce,
+    Bind,
+    ClearNomination,
+    PatchCondition,
+    Preempt,
+    Prepare,
+    RecordFailure,
+)
+from scheduler.engine.stimuli import BindFailed, Bound, NotPrepared, Prepared, Stimulus, Unwritten, VictimStays
+from scheduler.framework.reservation import ObjectKey
+from scheduler.kube.client import Client
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.resources import BY_KIND
+from scheduler.kube.writes import (
+    PodRef,
+    bind,
+    condition_patch,
+    delete_pod,
+    event,
+    micro_time,
+    nomination_patch,
+    object_patch,
+    patch_object,
+    patch_status,
+    pod_path,
+    record,
+)
+from scheduler.model.pod import Pod
+
+log = structlog.get_logger("writer")
+
+_WAITING_EVENTS = 20_000
+"""Events that may wait to be written; beyond that they are dropped and counted, for pods matter more."""
+_ASK_AGAIN = 1.0
+"""Seconds between questions about a Binding whose answer was lost, doubling to `_ASK_AGAIN_MOST`."""
+_ASK_AGAIN_MOST = 30.0
+
+
+_NOBODY_LEFT = frozenset((404, 409, 422))
+"""Answers to a status patch that say the pod is gone, or another of its name has come (422: its uid differs)."""
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _PodMeta(msgspec.Struct):
+    uid: str = ""
+
+
+class _LivePod(msgspec.Struct):
+    metadata: _PodMeta
+    spec: _PodSpec
+
+
+_live_pod = msgspec.json.Decoder(_LivePod)
+
+
+@dataclass(slots=True)
+class Written:
+    """Totals since the start."""
+
+    bound: int = 0
+    bind_errors: int = 0
+    events: int = 0
+    events_dropped: int = 0
+    conditions: int = 0
+
+
+class Writer:
+    """Writes concurrently; how many at once is the client's business (lanes)."""
+
+    def __init__(self, client: Client, answer: Callable[[Stimulus], None], instance: str) -> None:
+        self.written = Written()
+        self._client = client
+        self._answer = answer
+        self._instance = instance
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting_events = 0
+
+    def bind(self, instruction: Bind) -> None:
+        """Post a Binding; `answer` gets Bound or BindFailed. The Scheduled event follows a success."""
+        self._start(self._bind(instruction))
+
+    def prepare(self, instruction: Prepare) -> None:
+        """Write what a pod needs before it can be bound; `answer` gets Prepared or NotPrepared."""
+        self._start(self._prepare(instruction))
+
+    def announce(self, instruction: Announce) -> None:
+        """Set nominatedNodeName."""
+        self._start(self._nominate(instruction.pod, instruction.node))
+
+    def record_failure(self, instruction: RecordFailure) -> None:
+        """Post a FailedScheduling event."""
+        self._record(
+            instruction.pod, kind="Warning", reason="FailedScheduling", action="Scheduling", note=instruction.message
+        )
+
+    def patch_condition(self, instruction: PatchCondition) -> None:
+        """Set PodScheduled=False."""
+        self._start(self._patch_condition(instruction))
+
+    def preempt(self, instruction: Preempt) -> None:
+        """Remove each victim: DisruptionTarget condition, deletion by UID, Preempted event."""
+        for victim in instruction.victims:
+            self._start(self._preempt(instruction, victim))
+
+    def clear_nomination(self, instruction: ClearNomination) -> None:
+        """Clear nominatedNodeName."""
+        self._start(self._nominate(instruction.pod, ""))
+
+    async def drain(self, seconds: float) -> int:
+        """Wait for what is under way, and for what follows from it (the event of a Binding).
+
+        Returns how many writes did not end in time and were cancelled.
+        """
+        until = time.monotonic() + seconds
+        while self._tasks and (left := until - time.monotonic()) > 0:
+            await asyncio.wait(self._tasks, timeout=left)
+        late = [task for task in self._tasks if not task.done()]
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        return len(late)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _bind(self, instruction: Bind) -> None:
+        pod, node = instruction.pod, instruction.node
+        try:
+            await bind(self._client, _ref(pod), node)
+        except ApiError as error:
+            self._failed(pod, node, error.status, error.message)
+            return
+        except Unreachable as error:
+            if not error.sent:
+                self._failed(pod, node, 0, str(error))
+                return
+            if not await self._happened(pod, node, str(error)):
+                return
+        self.written.bound += 1
+        self._answer(Bound(pod.uid))
+        note = f"Successfully assigned {pod.key} to {node}"
+        self._record(pod, kind="Normal", reason="Scheduled", action="Binding", note=note)
+
+    async def _happened(self, pod: Pod, node: str, why: str) -> bool:
+        """The answer to a Binding was lost: ask the API until it says whether the pod is bound."""
+        pause = _ASK_AGAIN
+        log.warning("binding unanswered, asking for the pod", pod=pod.key, node=node, error=why)
+        while True:
+            try:
+                live = _live_pod.decode(await self._client.get(pod_path(_ref(pod))))
+            except ApiError as error:
+                if error.status == 404:
+                    self._failed(pod, node, 404, error.message)
+                    return False
+            except Unreachable:
+                pass  # asked again below: the assumption holds until the API has spoken
+            else:
+                if live.metadata.uid == pod.uid and live.spec.node_name == node:
+                    return True
+                taken = live.metadata.uid != pod.uid or live.spec.node_name != ""
+                self._failed(pod, node, 409 if taken else 0, why)
+                return False
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _ASK_AGAIN_MOST)
+
+    def _failed(self, pod: Pod, node: str, status: int, message: str) -> None:
+        self.written.bind_errors += 1
+        log.warning("binding failed", pod=pod.key, node=node, status=status, error=message)
+        self._answer(BindFailed(pod.uid, status, message))
+
+    async def _patch_condition(self, instruction: PatchCondition) -> None:
+        pod = instruction.pod
+        was = pod.condition
+        since = was[3] if was is not None and was[0] == "False" and was[3] else _now()
+        path, body = condition_patch(
+            _ref(pod),
+            status="False",
+            reason=instruction.reason,
+            message=instruction.message,
+            transition=since,
+            generation=pod.generation or None,
+            nominated=instruction.nominated,
+        )
+        try:
+            await patch_status(self._client, path, body)
+            self.written.conditions += 1
+        except ApiError as error:
+            if error.status not in _NOBODY_LEFT:
+                log.warning("condition not written", pod=pod.key, error=str(error))
+                self._answer(Unwritten(pod.uid))
+        except Unreachable as error:
+            log.warning("condition not written", pod=pod.key, error=str(error))
+            self._answer(Unwritten(pod.uid))
+
+    async def _preempt(self, instruction: Preempt, victim: Pod) -> None:
+        preemptor = instruction.pod
+        path, body = condition_patch(
+            _ref(victim),
+            kind="DisruptionTarget",
+            status="True",
+            reason="PreemptionByScheduler",
+            message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
+            transition=_now(),
+            generation=victim.generation or None,
+        )
+        try:
+            await patch_status(self._client, path, body)
+            await delete_pod(self._client, _ref(victim))
+        except ApiError as error:
+            if error.status in _NOBODY_LEFT:
+                return
+            log.warning("victim not removed", victim=victim.key, preemptor=preemptor.key, error=str(error))
+            self._answer(VictimStays(victim))
+            return
+        except Unreachable as error:
+            log.warning("victim not removed", victim=victim.key, preemptor=preemptor.key, error=str(error))
+            self._answer(VictimStays(victim))
+            return
+        note = f"Preempted by pod {preemptor.uid} on node {instruction.node}"
+        self._record(
+            victim,
+            controller=preemptor.scheduler_name,
+            kind="Normal",
+            reason="Preempted",
+            action="Preempting",
+            note=note,
+        )
+
+    async def _nominate(self, pod: Pod, node: str) -> None:
+        path, body = nomination_patch(_ref(pod), node)
+        try:
+            await patch_status(self._client, path, body)
+        except (ApiError, Unreachable) as error:
+            log.warning("nomination not written", pod=pod.key, node=node, error=str(error))
+
+    async def _prepare(self, instruction: Prepare) -> None:
+        pod, written = instruction.pod, dict[ObjectKey, str]()
+        for write in instruction.writes:
+            kind, namespace, name = write.key
+            path, body = object_patch(
+                BY_KIND[kind],
+                namespace,
+                name,
+                uid=write.uid,
+                resource_version=write.resource_version,
+                change=write.change,
+            )
+            try:
+                written[write.key] = await patch_object(self._client, path, body)
+            except (ApiError, Unreachable) as error:
+                # Whether it happened after all, the watch will tell: the next attempt sees it and goes on from there.
+                status, message = (error.status, error.message) if isinstance(error, ApiError) else (0, str(error))
+                log.warning("not prepared", pod=pod.key, kind=kind, object=name, status=status, error=message)
+                self._answer(NotPrepared(pod.uid, status, message, written))
+                return
+        self._answer(Prepared(pod.uid, written))
+
+    def _record(self, pod: Pod, *, controller: str = "", **what: str) -> None:
+        if self._waiting_events >= _WAITING_EVENTS:
+            self.written.events_dropped += 1
+            return
+        path, body = event(
+            _ref(pod), controller=controller or pod.scheduler_name, instance=self._instance, moment=time.time(), **what
+        )
+        self._waiting_events += 1
+        self._start(self._post_event(pod, path, body))
+
+    async def _post_event(self, pod: Pod, path: str, body: bytes) -> None:
+        try:
+            await record(self._client, path, body)
+            self.written.events += 1
+        except (ApiError, Unreachable) as error:
+            self.written.events_dropped += 1
+            log.info("event not written", pod=pod.key, error=str(error))
+        finally:
+            self._waiting_events -= 1
+
+
+def _ref(pod: Pod) -> PodRef:
+    return PodRef(pod.namespace, pod.name, pod.uid, pod.resource_version)
+
+
+def _now() -> str:
+    return f"{micro_time()[:19]}Z"

@@ -1,0 +1,153 @@
+"""Where the story takes place: an embedded API server, or a namespace of its own on a real cluster, left tidy."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from scheduler.apiserver.server import ApiServer
+from scheduler.controller.scheduler import Scheduler
+from scheduler.demo import cast
+from scheduler.demo.acts import ACTS
+from scheduler.demo.cast import Setting
+from scheduler.demo.mirror import Mirror
+from scheduler.demo.objects import Object, namespace
+from scheduler.demo.play import PATIENCE, Audience, Play
+from scheduler.demo.recording import Recording
+from scheduler.demo.summary import summarise
+from scheduler.demo.tidy import Tidy
+from scheduler.demo.witness import Witness
+from scheduler.framework.config import API_VERSION, KIND, SchedulerConfiguration, decode
+from scheduler.framework.profiles import build
+from scheduler.kube.client import Client
+from scheduler.kube.connection import Connection
+from scheduler.kube.resources import NAMESPACES, NODES, PODS
+from scheduler.model.pod import Pod
+from scheduler.plugins.registry import registry
+from scheduler.whatif.explain import explain
+from scheduler.whatif.explanation import Explanation
+
+REAL_SCALE = 40
+"""On nodes that are somebody's, the story's pods ask for this part of what they would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to tell it. `pace`: seconds for the eye a step; `seed` decides between equally good nodes."""
+
+    pace: float = 0.0
+    seed: int = 0
+
+
+async def embedded(audience: Audience, options: Options) -> Recording:
+    """Tell the story on an API server in this process, over real HTTP on the loopback."""
+    async with ApiServer(port=0) as server:
+        connection = Connection(host=server.url, source="embedded API server")
+        async with Client(connection, qps=-1) as client:
+            setting = Setting(namespace="demo", scheduler="berth")
+            await client.create(NAMESPACES.path(), _json(namespace(setting.namespace)))
+            return await _tell(client, setting, audience, options, f"the embedded API server at {server.url}")
+
+
+async def elsewhere(connection: Connection, audience: Audience, options: Options, notice: Any) -> Recording:
+    """Tell the story on a real cluster: in a namespace of its own, on the nodes that are there, or on some for it.
+
+    Whatever happens, everything is deleted again; `notice(text)` hears what could not be. Raises ApiError, Unreachable.
+    """
+    name = f"berth-demo-{secrets.token_hex(3)}"
+    async with Client(connection, qps=-1) as client:
+        listed = msgspec.json.decode(await client.get(NODES.path(), query="limit=1", tries=1))
+        bare = not listed["items"]
+        if bare:
+            setting = Setting(name, name, prefix=f"{name}-")
+        else:
+            setting = Setting(name, name, own_nodes=False, scale=REAL_SCALE)
+        async with Tidy(client, setting, notice):
+            return await _tell(client, setting, audience, options, connection.source or connection.host)
+
+
+async def _tell(client: Client, setting: Setting, audience: Audience, options: Options, where: str) -> Recording:
+    started = time.monotonic()
+    if setting.own_nodes:
+        for node in cast.nodes(setting):
+            await _create_node(client, node)
+        for pod in cast.others(setting):
+            await client.create(PODS.path(setting.namespace), _json(pod))
+    config = configuration(setting)
+    frameworks = build(config, registry())
+    async with AsyncExitStack() as stack:
+        mirror = await stack.enter_async_context(Mirror(client, time.monotonic))
+        witness = Witness(mirror.stir, setting.short)
+        own_client = await stack.enter_async_context(Client(client.connection, qps=-1))
+        scheduler = Scheduler(own_client, witness.watch(frameworks), config, seed=options.seed, observe=witness.observe)
+        running = asyncio.create_task(scheduler.run(drain_seconds=2.0))
+        try:
+
+            def ask(pod: Pod) -> Explanation:
+                return explain(pod, frameworks[pod.scheduler_name], scheduler.engine.cluster)
+
+            play = Play(client, mirror, witness, setting, audience, ask, pace=options.pace)
+            play.recording.server = where
+            await _beside(running, _acts(play, scheduler))
+            play.recording.summary = summarise(play, time.monotonic() - started)
+        finally:
+            scheduler.stop()
+            await running
+    return play.recording
+
+
+async def _acts(play: Play, scheduler: Scheduler) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await scheduler.wait_synced()
+    for act in ACTS:
+        await act(play)
+
+
+async def _beside(running: asyncio.Task[None], work: Coroutine[Any, Any, None]) -> None:
+    """Do the work while the scheduler runs; what breaks the scheduler comes out here."""
+    story = asyncio.create_task(work)
+    try:
+        await asyncio.wait({story, running}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done() and not story.done():
+            running.result()
+            raise RuntimeError("the scheduler stopped in the middle of the story")
+        story.result()
+    finally:
+        story.cancel()
+        await asyncio.gather(story, return_exceptions=True)
+
+
+def configuration(setting: Setting) -> SchedulerConfiguration:
+    """Two profiles: one as it comes, one that prefers the fullest node. On nodes that are somebody's, none preempts."""
+    strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]}
+    packing = {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}
+    plugins = {} if setting.own_nodes else {"postFilter": {"disabled": [{"name": "*"}]}}
+    return decode(
+        {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "leaderElection": {"leaderElect": False},
+            "profiles": [
+                {"schedulerName": setting.scheduler, "plugins": plugins},
+                {"schedulerName": setting.packer, "plugins": plugins, "pluginConfig": [packing]},
+            ],
+        }
+    )
+
+
+async def _create_node(client: Client, node: Object) -> None:
+    """Create a node with its status, and take off the not-ready taint that a real server gives each new node."""
+    made = msgspec.json.decode(await client.create(NODES.path(), _json(node)))
+    wanted = node["spec"].get("taints")
+    if made["spec"].get("taints") != wanted:
+        name = node["metadata"]["name"]
+        await client.patch(NODES.path(name=name), _json({"spec": {"taints": wanted}}))
+
+
+def _json(document: Object) -> bytes:
+    return msgspec.json.encode(document)

@@ -1,0 +1,199 @@
+"""Why the scheduler decided as it did: each of its real decisions, read out in full at the moment it is made.
+
+`Watched` is the framework that the scheduler runs, with a stop-watch around `decide` and a reading of its outcome
+before the pod is assumed; `Witness.observe` hears each instruction before it is carried out. `acts` tell what is kept
+here, `scheduler.report.demo_page` draws it.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from scheduler.engine.instructions import Bind, Failed, Instruction
+from scheduler.framework.decision import Decision, narrowed_text
+from scheduler.framework.runtime import Framework, Profile
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from scheduler.whatif.numbers import detail
+from scheduler.whatif.question import Question
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A node that could take the pod. `scores`: plugin → (raw, weighted), empty when nothing was scored."""
+
+    node: str
+    total: int
+    scores: dict[str, tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Refusal:
+    """A node that could not: the plugin that said so, its reason in kube-scheduler's words, and the same in numbers."""
+
+    node: str
+    plugin: str
+    reason: str
+    detail: str
+
+
+@dataclass(slots=True)
+class Verdict:
+    """One decision. `node` is None when the pod found none; the winner comes first among the candidates.
+
+    `tied`: how many nodes share the best total. `seconds`: what deciding took.
+    """
+
+    pod: str
+    profile: str
+    seconds: float
+    nodes: int
+    weights: dict[str, int]
+    candidates: list[Candidate]
+    refusals: list[Refusal]
+    tied: int
+    node: str | None = None
+    message: str = ""
+    attempts: int = 1
+
+    @property
+    def regret(self) -> int:
+        """Points by which the chosen node trails the best."""
+        return max((other.total for other in self.candidates), default=0) - self.winner.total if self.node else 0
+
+    def points(self, plugin: str) -> set[int]:
+        """The different weighted scores that a plugin gave; one alone decides nothing."""
+        return {candidate.scores[plugin][1] for candidate in self.candidates}
+
+    @property
+    def winner(self) -> Candidate:
+        """The chosen node."""
+        return self.candidates[0]
+
+    @property
+    def runner_up(self) -> Candidate | None:
+        """The next best node."""
+        return self.candidates[1] if len(self.candidates) > 1 else None
+
+
+Reader = Callable[[Framework, Decision, Decision, Cluster, float], None]
+"""(framework, the decision, the same in full, cluster, seconds that it took) → nothing."""
+
+
+class Watched(Framework):
+    """A profile's framework that has each of its decisions timed, and read in full.
+
+    The scheduler's quick way to decide leaves out what only an explanation needs. So the same question is asked again
+    the plain way, off the clock, on the same cluster: the reader gets both, and can compare.
+    """
+
+    def __init__(self, profile: Profile, read: Reader) -> None:
+        super().__init__(profile)
+        self._read = read
+        self._busy = False
+
+    def decide_quickly(self, pod: Pod, cluster: Cluster) -> Decision:
+        """Filter and score as ever."""
+        return self._witnessed(super().decide_quickly, pod, cluster)
+
+    def decide(self, pod: Pod, cluster: Cluster, *, score_always: bool = False) -> Decision:
+        """Filter and score as ever; the plain way."""
+        if self._busy:
+            return super().decide(pod, cluster, score_always=score_always)
+        return self._witnessed(partial(super().decide, score_always=score_always), pod, cluster)
+
+    def _witnessed(self, decide: Callable[[Pod, Cluster], Decision], pod: Pod, cluster: Cluster) -> Decision:
+        self._busy = True
+        try:
+            started = time.perf_counter()
+            decision = decide(pod, cluster)
+            seconds = time.perf_counter() - started
+            full = super().decide(pod, cluster) if decision.quick else decision
+        finally:
+            self._busy = False
+        self._read(self, decision, full, cluster, seconds)
+        return decision
+
+
+class Witness:
+    """Keeps what the scheduler decided. `told` is called after each decision; `short` gives a node's name to show."""
+
+    def __init__(self, told: Callable[[], None], short: Callable[[str], str]) -> None:
+        self.verdicts: list[Verdict] = []
+        self.errors: list[str] = []
+        self._told = told
+        self._short = short
+        self._read: Verdict | None = None
+
+    def watch(self, frameworks: Mapping[str, Framework]) -> dict[str, Framework]:
+        """The same frameworks under our eyes."""
+        return {name: Watched(framework.profile, self._listen) for name, framework in frameworks.items()}
+
+    def observe(self, instruction: Instruction) -> None:
+        """Hear one instruction of the engine, in the moment it is given."""
+        match instruction:
+            case Bind() | Failed(decision=Decision()):
+                verdict = self._read
+                if verdict is None or verdict.pod != instruction.pod.key:
+                    raise RuntimeError(f"an instruction for {instruction.pod.key} without a decision on it")
+                if isinstance(instruction, Bind):
+                    _chosen(verdict, self._short(instruction.node))
+                else:
+                    verdict.message = instruction.message
+                verdict.attempts = instruction.attempts
+                self.verdicts.append(verdict)
+                self._told()
+            case Failed():
+                self.errors.append(f"{instruction.pod.name}: {instruction.message}")
+
+    def last(self, pod: str) -> Verdict | None:
+        """The latest decision on a pod (namespace/name)."""
+        return next((verdict for verdict in reversed(self.verdicts) if verdict.pod == pod), None)
+
+    def _listen(
+        self, framework: Framework, quick: Decision, decision: Decision, cluster: Cluster, seconds: float
+    ) -> None:
+        if sorted(quick.best().tolist()) != sorted(decision.best().tolist()):
+            raise RuntimeError(f"{decision.pod.key}: the quick and the plain decision differ")
+        names = [self._short(name or "") for name in cluster.nodes.names]
+        totals: Any = decision.totals if decision.totals is not None else [0] * len(decision.feasible)
+        self._read = Verdict(
+            pod=decision.pod.key,
+            profile=decision.pod.scheduler_name,
+            seconds=seconds,
+            nodes=decision.nodes,
+            weights={scored.plugin: scored.weight for scored in decision.scores},
+            candidates=[
+                Candidate(
+                    names[row],
+                    int(totals[i]),
+                    {scored.plugin: (int(scored.raw[i]), int(scored.weighted[i])) for scored in decision.scores},
+                )
+                for i, row in enumerate(decision.feasible)
+            ],
+            refusals=_refusals(framework, decision, cluster, names),
+            tied=len(decision.best()),
+        )
+
+
+def _chosen(verdict: Verdict, node: str) -> None:
+    """Put the winner first."""
+    verdict.node = node
+    verdict.candidates.sort(key=lambda candidate: (candidate.node != node, -candidate.total, candidate.node))
+
+
+def _refusals(framework: Framework, decision: Decision, cluster: Cluster, names: list[str]) -> list[Refusal]:
+    found = []
+    if decision.left_out is not None:
+        text, by = narrowed_text(decision), " ".join(decision.narrowed_by)
+        found += [Refusal(names[row], by, text, text) for row in decision.left_out.nonzero()[0]]
+    question = Question(decision.pod, cluster)
+    for rejected in decision.rejected:
+        plugin = framework.plugin(rejected.plugin)
+        for reason, where in rejected.reasons:
+            for row in where.nonzero()[0]:
+                text, _ = detail(question, int(row), rejected.plugin, reason, plugin)
+                found.append(Refusal(names[row], rejected.plugin, reason.text, text))
+    return sorted(found, key=lambda refusal: refusal.node)

@@ -1,0 +1,74 @@
+"""Which cluster events a change of an object amounts to (kube-scheduler `framework/events.go`, extractors)."""
+
+from collections.abc import Mapping
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.reservation import ObjectKey
+from scheduler.model.kinds import Modelled
+from scheduler.model.namespaced import Selecting
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.storage import StorageKind
+
+_STORAGE = {
+    "PersistentVolume": (ClusterEvent.VOLUME_ADDED, ClusterEvent.VOLUME_UPDATED),
+    "PersistentVolumeClaim": (ClusterEvent.CLAIM_ADDED, ClusterEvent.CLAIM_UPDATED),
+    "StorageClass": (ClusterEvent.STORAGE_CLASS_ADDED, ClusterEvent.STORAGE_CLASS_UPDATED),
+    "CSINode": (ClusterEvent.CSI_NODE_ADDED, ClusterEvent.CSI_NODE_UPDATED),
+    "CSIDriver": (ClusterEvent.CSI_DRIVER_ADDED, ClusterEvent.CSI_DRIVER_UPDATED),
+    "CSIStorageCapacity": (ClusterEvent.CSI_CAPACITY_ADDED, ClusterEvent.CSI_CAPACITY_UPDATED),
+}
+
+
+def node_changes(old: Node | None, new: Node) -> ClusterEvent:
+    """What of a node changed that a decision reads."""
+    if old is None:
+        return ClusterEvent.NODE_ADDED
+    event = ClusterEvent.NOTHING
+    if old.labels is not new.labels and old.labels != new.labels:
+        event |= ClusterEvent.NODE_LABELS
+    if old.taints != new.taints or old.unschedulable != new.unschedulable:
+        event |= ClusterEvent.NODE_TAINTS
+    if old.allocatable != new.allocatable or old.allowed_pods != new.allowed_pods:
+        event |= ClusterEvent.NODE_ALLOCATABLE
+    return event
+
+
+def placed_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
+    """What of a placed pod changed that may help others."""
+    event = ClusterEvent.NOTHING
+    if old.labels is not new.labels and old.labels != new.labels:
+        event |= ClusterEvent.POD_LABELS
+    if _shrunk(old.shape.requests, new.shape.requests):
+        event |= ClusterEvent.POD_SHRUNK
+    return event
+
+
+def waiting_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
+    """What of a waiting pod changed that may help itself."""
+    event = ClusterEvent.NOTHING
+    if old.labels is not new.labels and old.labels != new.labels:
+        event |= ClusterEvent.OWN_LABELS
+    if old.shape.tolerations != new.shape.tolerations:
+        event |= ClusterEvent.OWN_TOLERATIONS
+    if _shrunk(old.shape.requests, new.shape.requests):
+        event |= ClusterEvent.OWN_REQUESTS
+    if len(new.gates) < len(old.gates):
+        event |= ClusterEvent.OWN_GATES
+    return event
+
+
+def storage_changes(old: StorageKind | None, new: StorageKind) -> ClusterEvent:
+    """What the coming or changing of a storage object may help."""
+    added, updated = _STORAGE.get(type(new).__name__, (ClusterEvent.NOTHING, ClusterEvent.NOTHING))
+    return added if old is None else updated
+
+
+def key_of(thing: Modelled) -> ObjectKey:
+    """Under which name somebody may wait for a change of an object."""
+    kind = thing.kind if isinstance(thing, Selecting) else type(thing).__name__
+    return kind, thing.namespace, thing.name
+
+
+def _shrunk(old: Mapping[str, int], new: Mapping[str, int]) -> bool:
+    return old is not new and any(new.get(name, 0) < amount for name, amount in old.items())

@@ -1,0 +1,18 @@
+"""What is said of a pod that was not bound, and whether it has been said already."""
+
+from scheduler.engine.instructions import Instruction, PatchCondition, RecordFailure
+from scheduler.engine.queue import QueuedPod
+
+
+def tell(queued: QueuedPod, reason: str, message: str, nominated: str | None = None) -> list[Instruction]:
+    """The condition and event of a failure, unless the API has exactly these already.
+
+    `nominated`: the node to name in status.nominatedNodeName, empty to clear it, None to leave it.
+    """
+    known = queued.written[2] if queued.written is not None else queued.pod.nominated_node_name
+    now_said = (reason, message, known if nominated is None else nominated)
+    if queued.written == now_said:
+        return []
+    queued.written = now_said
+    changed = nominated if nominated is not None and nominated != known else None
+    return [PatchCondition(queued.pod, reason, message, changed), RecordFailure(queued.pod, message)]

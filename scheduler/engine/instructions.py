@@ -1,0 +1,89 @@
+"""What the engine wants done."""
+
+from dataclasses import dataclass
+
+from scheduler.framework.decision import Decision
+from scheduler.framework.reservation import Patch
+from scheduler.model.pod import Pod
+
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Post the Binding of an assumed pod, then its Scheduled event. Answer with Bound or BindFailed."""
+
+    pod: Pod
+    node: str
+    attempts: int
+    first_seen: float
+    """Engine time, in seconds, of the pod's first attempt."""
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Write what has to be there before an assumed pod can be bound, in order. Answer with Prepared or NotPrepared."""
+
+    pod: Pod
+    node: str
+    plugin: str
+    writes: tuple[Patch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Say in status.nominatedNodeName where a pod will be bound once it is prepared: autoscalers look there."""
+
+    pod: Pod
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A pod found no node (reason Unschedulable) or an attempt broke (SchedulerError): log and count it."""
+
+    pod: Pod
+    reason: str
+    message: str
+    plugins: frozenset[str]
+    attempts: int
+    decision: Decision | None
+
+
+@dataclass(frozen=True, slots=True)
+class PatchCondition:
+    """Set PodScheduled=False on a pod, and its nominatedNodeName (None: leave it, empty: clear it)."""
+
+    pod: Pod
+    reason: str
+    message: str
+    nominated: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFailure:
+    """Post a FailedScheduling event for a pod."""
+
+    pod: Pod
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Remove victims from a node for a pod: condition, deletion by UID, event. Answer failures with VictimStays."""
+
+    pod: Pod
+    node: str
+    victims: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClearNomination:
+    """Clear status.nominatedNodeName of a pod that has to look for another node."""
+
+    pod: Pod
+
+
+Instruction = Bind | Prepare | Announce | Failed | PatchCondition | RecordFailure | Preempt | ClearNomination

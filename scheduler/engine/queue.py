@@ -1,0 +1,289 @@
+"""Pods that wait: active, backing off, unschedulable, gated.
+
+Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. Unschedulable pods are kept by what
+rejected them and by shape, so that an event asks each kind of waiting pod once, not each pod.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import Plugin
+from scheduler.framework.runtime import Framework
+from scheduler.model.pod import Pod
+
+FLUSH_AFTER = 300.0
+"""Seconds after which an unschedulable pod is tried again, whatever happened."""
+
+
+class Place(StrEnum):
+    """Where a pod waits, under the names of the pending_pods metric."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPod:
+    """A waiting pod and its history. Times are engine seconds."""
+
+    pod: Pod
+    queued_at: float
+    place: Place = Place.ACTIVE
+    attempts: int = 0
+    first_attempt: float | None = None
+    last_attempt: float = 0.0
+    plugins: frozenset[str] = frozenset()
+    """Who rejected it last."""
+    written: tuple[str, str, str] | None = None
+    """(reason, message, nominated node) that the API has of it from us."""
+    broken: bool = False
+    """Its last attempt or binding failed with an error: its backoff is always waited out."""
+    ticket: int = 0
+    """Tells a live heap entry from a stale one."""
+
+
+Hint = Callable[[Plugin, Pod], bool]
+_Bucket = tuple[str, frozenset[str]]
+
+
+class Queue:
+    """All waiting pods of all profiles, by UID."""
+
+    def __init__(self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float) -> None:
+        self.frameworks = frameworks
+        self.initial_backoff = initial_backoff
+        self.max_backoff = max_backoff
+        self._pods: dict[str, QueuedPod] = {}
+        self._active: list[tuple[Any, int, str]] = []
+        self._backoff: list[tuple[float, int, str]] = []
+        self._error_backoff: list[tuple[float, int, str]] = []
+        self._patient = 0
+        """Pods in `_backoff`, which are taken early when nothing else is active."""
+        self._flush: list[tuple[float, int, str]] = []
+        self._unschedulable: dict[_Bucket, dict[Any, dict[str, QueuedPod]]] = {}
+        self._ticket = 0
+        self._counts = dict.fromkeys(Place, 0)
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._pods.values())
+
+    def get(self, uid: str) -> QueuedPod | None:
+        """A waiting pod."""
+        return self._pods.get(uid)
+
+    def counts(self) -> dict[Place, int]:
+        """How many pods wait where."""
+        return dict(self._counts)
+
+    def add(self, pod: Pod, now: float) -> QueuedPod:
+        """A pod to schedule: active, or gated when a PreEnqueue plugin holds it back."""
+        queued = QueuedPod(pod, now)
+        if pod.condition is not None and pod.condition[0] == "False":
+            # What the API already says of the pod need not be written again.
+            queued.written = (pod.condition[1], pod.condition[2], pod.nominated_node_name)
+        self._pods[pod.uid] = queued
+        self._enter(queued, now)
+        return queued
+
+    def put_back(self, queued: QueuedPod, now: float) -> None:
+        """A pod whose binding failed or whose attempt broke: wait out its backoff."""
+        queued.broken = True
+        self._pods[queued.pod.uid] = queued
+        self._to_backoff(queued, now)
+
+    def park(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
+        """A pod that no node takes: wait for an event that can help."""
+        queued.plugins = plugins
+        queued.broken = False
+        self._pods[queued.pod.uid] = queued
+        self._place(queued, Place.UNSCHEDULABLE)
+        self._group(queued)[queued.pod.uid] = queued
+        heapq.heappush(self._flush, (now + FLUSH_AFTER, queued.ticket, queued.pod.uid))
+
+    def remove(self, uid: str) -> QueuedPod | None:
+        """A pod that is gone, or placed."""
+        queued = self._pods.pop(uid, None)
+        if queued is not None:
+            self._leave(queued)
+        return queued
+
+    def update(self, pod: Pod, event: ClusterEvent, now: float) -> None:
+        """A waiting pod changed; `event` says how, as far as it may matter."""
+        queued = self._pods[pod.uid]
+        if queued.place is Place.UNSCHEDULABLE:
+            self._leave_group(queued)
+            queued.pod = pod
+            self._group(queued)[pod.uid] = queued
+            if event and self._helps(queued, event, _always):
+                self._wake(queued, now)
+        elif queued.place is Place.GATED:
+            queued.pod = pod
+            self._leave(queued)
+            self._enter(queued, now)
+        else:
+            resort = queued.pod.priority != pod.priority and queued.place is Place.ACTIVE
+            queued.pod = pod
+            if resort:
+                self._leave(queued)
+                self._to_active(queued, queued.queued_at)
+
+    def wake(self, event: ClusterEvent, hint: Hint, now: float) -> int:
+        """Move pods that an event may help to the active queue, or to backoff while that lasts. Returns how many."""
+        woken: list[QueuedPod] = []
+        for (profile, plugins), groups in self._unschedulable.items():
+            framework = self.frameworks[profile]
+            asked = [framework.plugin(name) for name in plugins if framework.wakes(name) & event]
+            if plugins and not asked:
+                continue
+            for group in groups.values():
+                pod = next(iter(group.values())).pod
+                if not plugins or any(plugin is None or hint(plugin, pod) for plugin in asked):
+                    woken.extend(group.values())
+        for queued in woken:
+            self._wake(queued, now)
+        return len(woken)
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """The next pod to schedule; it leaves the queue.
+
+        With nothing active, a pod that was woken and only waits out its backoff is taken early: waiting would help
+        nobody (SchedulerPopFromBackoffQ).
+        """
+        while self._active:
+            _, ticket, uid = heapq.heappop(self._active)
+            queued = self._live((0.0, ticket, uid))
+            if queued is not None:
+                return self._popped(queued, now)
+        while self._backoff:
+            queued = self._live(heapq.heappop(self._backoff))
+            if queued is not None:
+                return self._popped(queued, now)
+        return None
+
+    def _popped(self, queued: QueuedPod, now: float) -> QueuedPod:
+        del self._pods[queued.pod.uid]
+        self._leave(queued)
+        queued.attempts += 1
+        queued.last_attempt = now
+        if queued.first_attempt is None:
+            queued.first_attempt = now
+        return queued
+
+    @property
+    def has_active(self) -> bool:
+        """Whether a pod can be popped."""
+        return self._counts[Place.ACTIVE] > 0 or self._patient > 0
+
+    def tick(self, now: float) -> None:
+        """End backoffs that are over and flush pods that waited long."""
+        for heap in (self._backoff, self._error_backoff):
+            while heap and heap[0][0] <= now:
+                queued = self._live(heapq.heappop(heap))
+                if queued is not None:
+                    self._leave(queued)
+                    self._to_active(queued, now)
+        while self._flush and self._flush[0][0] <= now:
+            queued = self._live(heapq.heappop(self._flush))
+            if queued is not None:
+                self._wake(queued, now)
+
+    def next_tick(self) -> float | None:
+        """Engine time at which `tick` has something to do."""
+        times = [heap[0][0] for heap in (self._backoff, self._error_backoff, self._flush) if heap]
+        return min(times, default=None)
+
+    def backoff(self, queued: QueuedPod) -> float:
+        """Seconds to wait after an attempt: doubling from the initial to the maximal."""
+        return float(min(self.initial_backoff * 2 ** min(max(queued.attempts - 1, 0), 32), self.max_backoff))
+
+    def _live(self, entry: tuple[float, int, str]) -> QueuedPod | None:
+        queued = self._pods.get(entry[2])
+        return queued if queued is not None and queued.ticket == entry[1] else None
+
+    def _helps(self, queued: QueuedPod, event: ClusterEvent, hint: Hint) -> bool:
+        framework = self.frameworks[queued.pod.scheduler_name]
+        for name in queued.plugins:
+            plugin = framework.plugin(name)
+            if framework.wakes(name) & event and (plugin is None or hint(plugin, queued.pod)):
+                return True
+        return not queued.plugins
+
+    def _wake(self, queued: QueuedPod, now: float) -> None:
+        self._leave(queued)
+        if queued.last_attempt + self.backoff(queued) > now:
+            self._to_backoff(queued, now)
+        else:
+            self._enter(queued, now)
+
+    def _enter(self, queued: QueuedPod, now: float) -> None:
+        framework = self.frameworks[queued.pod.scheduler_name]
+        if framework.pre_enqueue(queued.pod) is not None:
+            self._place(queued, Place.GATED)
+        else:
+            self._to_active(queued, now)
+
+    def _to_active(self, queued: QueuedPod, now: float) -> None:
+        queued.queued_at = now
+        self._place(queued, Place.ACTIVE)
+        key = self.frameworks[queued.pod.scheduler_name].sort_key(queued.pod, now)
+        heapq.heappush(self._active, (key, queued.ticket, queued.pod.uid))
+
+    def _to_backoff(self, queued: QueuedPod, now: float) -> None:
+        self._place(queued, Place.BACKOFF)
+        until = max(queued.last_attempt + self.backoff(queued), now)
+        self._patient += not queued.broken
+        heapq.heappush(self._error_backoff if queued.broken else self._backoff, (until, queued.ticket, queued.pod.uid))
+
+    def _place(self, queued: QueuedPod, place: Place) -> None:
+        self._ticket += 1
+        queued.ticket = self._ticket
+        queued.place = place
+        self._counts[place] += 1
+
+    def _leave(self, queued: QueuedPod) -> None:
+        """Take a pod out of where it waits; its heap entries become stale."""
+        self._counts[queued.place] -= 1
+        if queued.place is Place.UNSCHEDULABLE:
+            self._leave_group(queued)
+        elif queued.place is Place.BACKOFF:
+            self._patient -= not queued.broken
+        queued.ticket = 0
+
+    def _group(self, queued: QueuedPod) -> dict[str, QueuedPod]:
+        pod = queued.pod
+        bucket = self._unschedulable.setdefault((pod.scheduler_name, queued.plugins), {})
+        return bucket.setdefault(_alike(pod), {})
+
+    def _leave_group(self, queued: QueuedPod) -> None:
+        pod = queued.pod
+        bucket = (pod.scheduler_name, queued.plugins)
+        groups = self._unschedulable[bucket]
+        key = _alike(pod)
+        group = groups[key]
+        del group[pod.uid]
+        if not group:
+            del groups[key]
+            if not groups:
+                del self._unschedulable[bucket]
+
+
+def _alike(pod: Pod) -> tuple[Any, ...]:
+    """What pods have in common that are asked as one. Claims made for a pod have its name."""
+    own = pod.uid if pod.shape.volumes.ephemeral else ""
+    return pod.shape, pod.namespace, frozenset(pod.labels.items()), own
+
+
+def _always(plugin: Plugin, pod: Pod) -> bool:
+    return True

@@ -1,0 +1,55 @@
+"""Which waiting pods a change may help: the plugins that rejected them are asked.
+
+Mirrors kube-scheduler `backend/queue/scheduling_queue.go` (isPodWorthRequeuing) for each kind of change.
+"""
+
+from scheduler.engine.queue import Queue
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import Plugin
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.storage import StorageKind
+
+
+def everyone(queue: Queue, event: ClusterEvent, now: float) -> None:
+    """Wake all pods that such an event may help, without a closer look."""
+    queue.wake(event, _always, now)
+
+
+def for_node(queue: Queue, event: ClusterEvent, old: Node | None, new: Node, now: float) -> None:
+    """A node came or changed."""
+
+    def helps(plugin: Plugin, pod: Pod) -> bool:
+        hint = getattr(plugin, "wakes_for_node", None)
+        return hint is None or bool(hint(pod, old, new))
+
+    if event:
+        queue.wake(event, helps, now)
+
+
+def for_pod(queue: Queue, event: ClusterEvent, other: Pod, now: float) -> None:
+    """A placed pod came, changed or went."""
+
+    def helps(plugin: Plugin, pod: Pod) -> bool:
+        hint = getattr(plugin, "wakes_for_pod", None)
+        return hint is None or bool(hint(pod, event, other))
+
+    if event:
+        queue.wake(event, helps, now)
+
+
+def for_storage(
+    queue: Queue, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None, now: float
+) -> None:
+    """A storage object came, changed or went."""
+
+    def helps(plugin: Plugin, pod: Pod) -> bool:
+        hint = getattr(plugin, "wakes_for_storage", None)
+        return hint is None or bool(hint(pod, event, old, new))
+
+    if event:
+        queue.wake(event, helps, now)
+
+
+def _always(plugin: Plugin, pod: Pod) -> bool:
+    return True

@@ -1,0 +1,303 @@
+"""KubeSchedulerConfiguration v1: strict decoding, defaults, and the errors in the API's own grammar.
+
+Mirrors kube-scheduler `apis/config/v1/defaults.go`, `default_plugins.go` and `apis/config/validation`.
+"""
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from scheduler.framework.durations import seconds
+
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+KIND = "KubeSchedulerConfiguration"
+DEFAULT_SCHEDULER_NAME = "berth"
+Target = TypeVar("Target")
+
+
+class ConfigError(ValueError):
+    """A configuration that can't be used. Each line of the text names a field, its value and what was expected."""
+
+
+class Strict(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Unknown fields are errors."""
+
+
+class PluginRef(Strict, frozen=True):
+    name: str
+    weight: int | None = None
+
+
+class PluginSet(Strict, frozen=True):
+    enabled: list[PluginRef] = []
+    disabled: list[PluginRef] = []
+
+
+class Plugins(Strict, frozen=True):
+    """Enabled and disabled plugins by extension point."""
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+
+
+class PluginConfig(Strict, frozen=True):
+    name: str
+    args: dict[str, Any] = {}
+
+
+class ProfileConfig(Strict, frozen=True):
+    scheduler_name: str | None = None
+    percentage_of_nodes_to_score: int | None = None
+    plugins: Plugins = Plugins()
+    plugin_config: list[PluginConfig] = []
+
+
+class LeaderElection(Strict, frozen=True):
+    leader_elect: bool = True
+    lease_duration: str = "15s"
+    renew_deadline: str = "10s"
+    retry_period: str = "2s"
+    resource_lock: str = "leases"
+    resource_name: str = "berth"
+    resource_namespace: str = ""
+
+
+class ClientConnection(Strict, frozen=True):
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = ""
+    qps: float = 50.0
+    burst: int = 100
+
+
+class TLSConfig(Strict, frozen=True):
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    cert_data: str = ""
+    key_data: str = ""
+    ca_data: str = ""
+
+
+class ManagedResource(Strict, frozen=True):
+    name: str
+    ignored_by_scheduler: bool = False
+
+
+class Extender(Strict, frozen=True):
+    url_prefix: str = field(name="urlPrefix")
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: int = 0
+    bind_verb: str = ""
+    enable_https: bool = field(default=False, name="enableHTTPS")
+    tls_config: TLSConfig | None = field(default=None, name="tlsConfig")
+    http_timeout: str = field(default="5s", name="httpTimeout")
+    node_cache_capable: bool = False
+    managed_resources: list[ManagedResource] = []
+    ignorable: bool = False
+
+
+class SchedulerConfiguration(Strict, frozen=True):
+    """The whole file. Fields without effect here are accepted, so that a kube-scheduler's file can be used."""
+
+    api_version: str = field(default=API_VERSION, name="apiVersion")
+    kind: str = KIND
+    parallelism: int = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: int | None = None
+    pod_initial_backoff_seconds: int = 1
+    pod_max_backoff_seconds: int = 10
+    profiles: list[ProfileConfig] = []
+    extenders: list[Extender] = []
+    delay_cache_until_active: bool = False
+
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>[^`]*)`(?: - at `\$\.?(?P<path>[^`]*)`)?")
+_OTHER = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.S)
+
+
+def decode(document: Any) -> SchedulerConfiguration:
+    """Decode a parsed YAML document.
+
+    Raises ConfigError naming the field and what was expected.
+    """
+    if not isinstance(document, dict):
+        raise ConfigError(f"Invalid value: want a mapping of kind {KIND}, got {_kind_of(document)}")
+    version = document.get("apiVersion")
+    if version != API_VERSION:
+        raise ConfigError(f"apiVersion: Unsupported value: {version!r}: supported values: {API_VERSION!r}")
+    if document.get("kind") != KIND:
+        raise ConfigError(f"kind: Unsupported value: {document.get('kind')!r}: supported values: {KIND!r}")
+    config = convert(_without_nulls(document), SchedulerConfiguration, "")
+    profiles = config.profiles or [ProfileConfig()]
+    if len(profiles) == 1 and profiles[0].scheduler_name is None:
+        profiles = [replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME)]
+    config = replace(config, profiles=profiles)
+    errors = validate(config)
+    if errors:
+        raise ConfigError("\n".join(errors))
+    return config
+
+
+def convert(document: Any, target: type[Target], path: str) -> Target:
+    """msgspec.convert with its errors in the API's grammar, below `path`.
+
+    Raises ConfigError.
+    """
+    try:
+        return msgspec.convert(document, target)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_grammar(str(error), path, document)) from None
+
+
+def _without_nulls(document: Any) -> Any:
+    """A null field is an absent one, as for every API object."""
+    if isinstance(document, dict):
+        return {key: _without_nulls(value) for key, value in document.items() if value is not None}
+    return [_without_nulls(value) for value in document] if isinstance(document, list) else document
+
+
+def _grammar(text: str, path: str, document: Any) -> str:
+    unknown = _UNKNOWN.match(text)
+    if unknown is not None:
+        return f"{_join(path, unknown['path'] or '', unknown['name'])}: Unknown field"
+    other = _OTHER.match(text)
+    where = _join(path, (other and other["path"]) or "")
+    what = other["what"] if other else text
+    missing = re.match(r"Object missing required field `([^`]*)`", what)
+    if missing is not None:
+        return f"{_join(where, missing[1])}: Required value"
+    value = _value_at(document, (other and other["path"]) or "")
+    return f"{where or 'configuration'}: Invalid value: {value}: {what[0].lower()}{what[1:]}"
+
+
+def _value_at(document: Any, path: str) -> str:
+    """The value that an error is about, shortened."""
+    for key, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
+        try:
+            document = document[int(index) if index else key]
+        except (LookupError, TypeError):
+            return "…"
+    text = repr(document)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _join(*parts: str) -> str:
+    return ".".join(part for part in parts if part)
+
+
+def _kind_of(value: object) -> str:
+    names = {list: "a list", str: "text", type(None): "an empty document"}
+    return names.get(type(value), type(value).__name__)
+
+
+def default_configuration() -> SchedulerConfiguration:
+    """What an absent file stands for."""
+    return SchedulerConfiguration(profiles=[ProfileConfig(scheduler_name=DEFAULT_SCHEDULER_NAME)])
+
+
+def validate(config: SchedulerConfiguration) -> list[str]:
+    """Errors of values (not of plugins), in the API's grammar."""
+    errors = []
+    if config.parallelism <= 0:
+        errors.append(f"parallelism: Invalid value: {config.parallelism}: should be an integer value greater than zero")
+    _percentage(config.percentage_of_nodes_to_score, "percentageOfNodesToScore", errors)
+    if config.pod_initial_backoff_seconds <= 0:
+        errors.append(
+            f"podInitialBackoffSeconds: Invalid value: {config.pod_initial_backoff_seconds}: must be greater than 0"
+        )
+    if config.pod_max_backoff_seconds < config.pod_initial_backoff_seconds:
+        errors.append(
+            f"podMaxBackoffSeconds: Invalid value: {config.pod_max_backoff_seconds}: "
+            "must be greater than or equal to PodInitialBackoffSeconds"
+        )
+    if config.client_connection.burst < 0:
+        errors.append(f"clientConnection.burst: Invalid value: {config.client_connection.burst}: must be non-negative")
+    errors.extend(_validate_leader_election(config.leader_election))
+    errors.extend(_validate_extenders(config.extenders))
+    seen: dict[str, int] = {}
+    for i, profile in enumerate(config.profiles):
+        where = f"profiles[{i}]"
+        if not profile.scheduler_name:
+            errors.append(f"{where}.schedulerName: Required value")
+        elif profile.scheduler_name in seen:
+            errors.append(f'{where}.schedulerName: Duplicate value: "{profile.scheduler_name}"')
+        else:
+            seen[profile.scheduler_name] = i
+        _percentage(profile.percentage_of_nodes_to_score, f"{where}.percentageOfNodesToScore", errors)
+        if profile.plugins.queue_sort != config.profiles[0].plugins.queue_sort:
+            errors.append(f"{where}.plugins.queueSort: Invalid value: must be the same for all profiles")
+        configured: set[str] = set()
+        for j, plugin in enumerate(profile.plugin_config):
+            if plugin.name in configured:
+                errors.append(f'{where}.pluginConfig[{j}]: Duplicate value: "{plugin.name}"')
+            configured.add(plugin.name)
+    return errors
+
+
+def _validate_leader_election(config: LeaderElection) -> list[str]:
+    """Errors of the durations (ValidateLeaderElectionConfiguration)."""
+    errors = []
+    given = {
+        "leaseDuration": config.lease_duration,
+        "renewDeadline": config.renew_deadline,
+        "retryPeriod": config.retry_period,
+    }
+    parsed: dict[str, float] = {}
+    for name, text in given.items():
+        number = seconds(text)
+        if number is None:
+            errors.append(f'leaderElection.{name}: Invalid value: "{text}": not a duration such as 15s')
+        elif config.leader_elect and number <= 0:
+            errors.append(f'leaderElection.{name}: Invalid value: "{text}": must be greater than zero')
+        else:
+            parsed[name] = number
+    for longer, shorter in (("leaseDuration", "renewDeadline"), ("renewDeadline", "retryPeriod")):
+        there = config.leader_elect and longer in parsed and shorter in parsed
+        if there and parsed[longer] <= parsed[shorter]:
+            errors.append(f'leaderElection.{longer}: Invalid value: "{given[longer]}": must be greater than {shorter}')
+    return errors
+
+
+def _validate_extenders(extenders: list[Extender]) -> list[str]:
+    """Errors of the extenders (validateExtenders)."""
+    errors = []
+    for i, extender in enumerate(extenders):
+        where = f"extenders[{i}]"
+        if extender.prioritize_verb and extender.weight <= 0:
+            errors.append(
+                f"{where}.weight: Invalid value: {extender.weight}: must have a positive weight applied to it"
+            )
+        if seconds(extender.http_timeout) is None:
+            errors.append(f'{where}.httpTimeout: Invalid value: "{extender.http_timeout}": not a duration such as 5s')
+    binders = sum(bool(extender.bind_verb) for extender in extenders)
+    if binders > 1:
+        found = f"found {binders} extenders implementing bind"
+        errors.append(f"extenders: Invalid value: {found}: only one extender can implement bind")
+    return errors
+
+
+def _percentage(value: int | None, path: str, errors: list[str]) -> None:
+    if value is not None and not 0 <= value <= 100:
+        errors.append(f"{path}: Invalid value: {value}: not in valid range [0-100]")

@@ -1,0 +1,211 @@
+"""The extension points, in the field's words snake_cased. A plugin is a class with `name` and those that it implements.
+
+Third-party plugins implement the same protocols and are found by the entry point group `podberth.plugins`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from scheduler.framework.decision import Decision, Rejected
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.reservation import Held, Wait
+from scheduler.framework.status import Narrow, Reason, Reject, Rejections
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.storage import StorageKind
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Ints
+
+MAX_SCORE = 100
+
+POINTS = (
+    "pre_enqueue",
+    "queue_sort",
+    "pre_filter",
+    "filter",
+    "post_filter",
+    "pre_score",
+    "score",
+    "reserve",
+    "permit",
+    "pre_bind",
+    "bind",
+    "post_bind",
+)
+"""Every point that a configuration may name."""
+
+
+class NoArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Arguments of a plugin that takes none."""
+
+
+class Plugin(Protocol):
+    """What every plugin has."""
+
+    name: str
+    """Its name in configurations, messages and metrics."""
+
+
+class PluginClass(Protocol):
+    """A plugin's class: `Args` is a msgspec Struct of its pluginConfig args, given to the constructor."""
+
+    name: ClassVar[str]
+    Args: ClassVar[type[Struct]]
+
+    def __call__(self, args: Any) -> Plugin: ...
+
+
+@runtime_checkable
+class PreEnqueue(Protocol):
+    """Holds a pod out of the active queue."""
+
+    def pre_enqueue(self, pod: Pod) -> Reason | None:
+        """Why the pod has to wait; None when it need not."""
+
+
+@runtime_checkable
+class QueueSort(Protocol):
+    """Orders the active queue."""
+
+    def queue_sort(self, pod: Pod, queued_at: float) -> tuple[Any, ...]:
+        """A sort key, smallest first. `queued_at`: seconds."""
+
+
+@runtime_checkable
+class PreFilter(Protocol):
+    """Looks at the pod before any node."""
+
+    def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | Narrow | None:
+        """Reject the pod as a whole, narrow the nodes by name, or None for neither."""
+
+
+@runtime_checkable
+class Filter(Protocol):
+    """Rejects nodes."""
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """(reason, bool[rows]) pairs over all rows at once."""
+
+
+class Filters(Protocol):
+    """A profile's filter plugins, for a PostFilter plugin that tries what would fit."""
+
+    def passing(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
+        """(bool[rows] of `among` that pass all filters, who rejected the rest)."""
+
+    def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+        """Whether what happens to `others` on one node can change the verdict on another node."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What a PostFilter plugin found.
+
+    `node`: where the pod fits once the victims are gone; empty: nowhere, and an earlier nomination ends; None: no word.
+    """
+
+    text: str
+    node: str | None = None
+    victims: tuple[Pod, ...] = ()
+
+
+@runtime_checkable
+class PostFilter(Protocol):
+    """Runs when no node was left (preemption)."""
+
+    def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
+        """The text that ends the FailedScheduling message, and what may be done."""
+
+
+class RowLocal:
+    """Base of filter plugins whose verdict on a node depends on that node alone: dry runs try all nodes at once."""
+
+    by_shape = False
+    """Of the pod, only its shape counts: verdicts may be kept per shape and repaired for the rows that change."""
+
+    def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+        """Never."""
+        return False
+
+
+@runtime_checkable
+class Score(Protocol):
+    """Ranks feasible nodes."""
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
+        """int64[len(feasible)] for the feasible rows (intp), or None to take no part for this pod."""
+
+
+@runtime_checkable
+class Normalize(Protocol):
+    """Brings a plugin's own scores to 0..100 over the feasible nodes."""
+
+    def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
+        """int64 in, int64 of 0..100 out, for the same feasible rows as `score`."""
+
+
+@runtime_checkable
+class Reserve(Protocol):
+    """Claims what a pod needs on the node it was decided for, before the next pod is looked at."""
+
+    def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Any:
+        """What to remember of the pod until it is bound (`Held.memory`), or a Reject, and then nothing is held."""
+
+    def unreserve(self, held: Held, cluster: Cluster) -> None:
+        """The pod does not get there: let go of what was claimed."""
+
+
+@runtime_checkable
+class PreBind(Protocol):
+    """Has something to do before a pod may be bound."""
+
+    def pre_bind(self, held: Held, cluster: Cluster) -> Wait | Reject | None:
+        """None when the pod may be bound; else what to write and wait for, upon which it is asked again.
+
+        A Reject gives the pod back to the queue.
+        """
+
+
+@runtime_checkable
+class Wakes(Protocol):
+    """Says which changes may reverse the plugin's rejection; without it, any change does."""
+
+    wakes_on: ClusterEvent
+
+
+@runtime_checkable
+class NodeHint(Protocol):
+    """Looks closer at a changed node before waking a pod."""
+
+    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """Whether a node that was added (old is None) or changed may now take the pod."""
+
+
+@runtime_checkable
+class PodHint(Protocol):
+    """Looks closer at a placed pod that came, changed or went before waking a pod."""
+
+    def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+        """Whether what happened to `other` may help `pod`."""
+
+
+@runtime_checkable
+class StorageHint(Protocol):
+    """Looks closer at a storage object that came, changed or went before waking a pod."""
+
+    def wakes_for_storage(
+        self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None
+    ) -> bool:
+        """Whether the change from `old` (None: it is new) to `new` (None: it went) may help `pod`."""
+
+
+Registry = dict[str, Callable[[Any], Plugin]]
+"""Plugin name → class."""
+
+
+def implements(plugin: object, point: str) -> bool:
+    """Whether a plugin (or its class) implements an extension point."""
+    return hasattr(plugin, point)

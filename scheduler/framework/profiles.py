@@ -1,0 +1,200 @@
+"""From a configured profile to the plugins that run: defaults, multiPoint, precedence, arguments.
+
+Mirrors kube-scheduler `apis/config/v1/default_plugins.go` (mergePlugins) and
+`framework/runtime/framework.go` (expandMultiPointPlugins, getScoreWeights).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.framework.config import ConfigError, PluginRef, PluginSet, ProfileConfig, SchedulerConfiguration, convert
+from scheduler.framework.plugin import POINTS, implements
+from scheduler.framework.runtime import Framework, Profile
+
+DEFAULT_MULTI_POINT = (
+    PluginRef("SchedulingGates"),
+    PluginRef("PrioritySort"),
+    PluginRef("NodeName"),
+    PluginRef("NodeUnschedulable"),
+    PluginRef("TaintToleration", 3),
+    PluginRef("NodeAffinity", 2),
+    PluginRef("NodePorts"),
+    PluginRef("NodeResourcesFit", 1),
+    PluginRef("VolumeRestrictions"),
+    PluginRef("NodeVolumeLimits"),
+    PluginRef("VolumeBinding"),
+    PluginRef("VolumeZone"),
+    PluginRef("PodTopologySpread", 2),
+    PluginRef("InterPodAffinity", 2),
+    PluginRef("DynamicResources", 2),
+    PluginRef("DefaultPreemption"),
+    PluginRef("NodeResourcesBalancedAllocation", 1),
+    PluginRef("ImageLocality", 1),
+    PluginRef("DefaultBinder"),
+    PluginRef("NodeDeclaredFeatures"),
+)
+
+_VOLUMES = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone")
+_FILTERS = (*_VOLUMES, "PodTopologySpread", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures")
+_UPSTREAM_ALSO = {
+    "pre_enqueue": ("DynamicResources", "DefaultPreemption"),
+    "pre_filter": ("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", *_FILTERS),
+    "filter": _FILTERS,
+    "post_filter": ("DynamicResources",),
+    "pre_score": tuple(ref.name for ref in DEFAULT_MULTI_POINT),
+    "score": ("VolumeBinding", "PodTopologySpread", "DynamicResources"),
+    "reserve": ("VolumeBinding", "DynamicResources"),
+    "pre_bind": ("VolumeBinding", "DynamicResources"),
+}
+"""Points that kube-scheduler's plugins have and ours fold into another: a file of its may name them, to no effect."""
+
+_CAMEL = {point: point.split("_")[0] + "".join(word.title() for word in point.split("_")[1:]) for point in POINTS}
+_MAX_WEIGHT = (1 << 63) // 100 // 1000
+_NEEDED = {"queue_sort": "one queueSort plugin", "bind": "at least one bind plugin"}
+
+
+def build(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[str, Framework]:
+    """schedulerName → framework.
+
+    Raises ConfigError with a line for each thing that is wrong.
+    """
+    frameworks: dict[str, Framework] = {}
+    errors: list[str] = []
+    for i, profile in enumerate(config.profiles):
+        try:
+            built = build_profile(profile, registry, f"profiles[{i}]")
+        except ConfigError as error:
+            errors.append(str(error))
+        else:
+            frameworks[built.name] = Framework(built)
+    if errors:
+        raise ConfigError("\n".join(errors))
+    return frameworks
+
+
+def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Profile:
+    """Instantiate one profile's plugins.
+
+    Raises ConfigError.
+    """
+    errors = _unknown_plugins(config, registry, path)
+    multi_point = _merge(config.plugins.multi_point, errors, f"{path}.plugins.multiPoint")
+    names: dict[str, list[str]] = {}
+    weights: dict[str, int] = {}
+    for point in POINTS:
+        own: PluginSet = getattr(config.plugins, point)
+        names[point] = _expand(point, own, multi_point, registry, errors, f"{path}.plugins.{_CAMEL[point]}")
+    for ref in (*config.plugins.score.enabled, *multi_point):
+        if ref.name not in weights:
+            weights[ref.name] = ref.weight or 1
+    if errors:
+        raise ConfigError("\n".join(errors))
+    plugins = _instantiate(config, {name for found in names.values() for name in found}, registry, path)
+    points = {point: tuple(plugins[name] for name in found) for point, found in names.items()}
+    for point, wanted in _NEEDED.items():
+        if not points[point] or (point == "queue_sort" and len(points[point]) > 1):
+            raise ConfigError(f"{path}.plugins.{_CAMEL[point]}: Invalid value: {wanted} is needed")
+    return Profile(config.scheduler_name or "", points, weights)
+
+
+def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> list[str]:
+    errors = []
+    for point in (*POINTS, "multi_point"):
+        chosen: PluginSet = getattr(config.plugins, point)
+        for i, ref in enumerate(chosen.enabled):
+            where = f"{path}.plugins.{_CAMEL.get(point, 'multiPoint')}.enabled[{i}]"
+            if ref.name not in registry:
+                errors.append(_unknown(ref.name, f"{where}.name", registry))
+            elif point != "multi_point" and not _may_name(registry, ref.name, point):
+                errors.append(f'{where}.name: Invalid value: "{ref.name}": does not implement {_CAMEL[point]}')
+            if ref.weight is not None and not 0 <= ref.weight <= _MAX_WEIGHT:
+                errors.append(f"{where}.weight: Invalid value: {ref.weight}: not in valid range [0-{_MAX_WEIGHT}]")
+    for i, plugin in enumerate(config.plugin_config):
+        if plugin.name not in registry:
+            errors.append(_unknown(plugin.name, f"{path}.pluginConfig[{i}].name", registry))
+    return errors
+
+
+def _may_name(registry: Mapping[str, Any], name: str, point: str) -> bool:
+    return implements(registry[name], point) or name in _UPSTREAM_ALSO.get(point, ())
+
+
+def _unknown(name: str, path: str, registry: Mapping[str, Any]) -> str:
+    return f'{path}: Invalid value: "{name}": no plugin of this name{_near(name, registry)}'
+
+
+def _near(name: str, registry: Mapping[str, Any]) -> str:
+    """A hint at the name that was probably meant."""
+    lowered = {known.lower(): known for known in registry}
+    meant = lowered.get(name.lower())
+    return f" (did you mean {meant}?)" if meant else ""
+
+
+def _merge(custom: PluginSet, errors: list[str], path: str) -> list[PluginRef]:
+    """The default multiPoint list with the profile's changes: a re-configured default stays in its place."""
+    disabled = {ref.name for ref in custom.disabled}
+    replaced = {}
+    for i, ref in enumerate(custom.enabled):
+        if ref.name in replaced:
+            errors.append(f'{path}.enabled[{i}].name: Duplicate value: "{ref.name}"')
+        replaced[ref.name] = ref
+    merged = []
+    placed = set()
+    if "*" not in disabled:
+        for ref in DEFAULT_MULTI_POINT:
+            if ref.name in disabled:
+                continue
+            if ref.name in replaced:
+                placed.add(ref.name)
+            merged.append(replaced.get(ref.name, ref))
+    return merged + [ref for name, ref in replaced.items() if name not in placed]
+
+
+def _expand(
+    point: str,
+    own: PluginSet,
+    multi_point: list[PluginRef],
+    registry: Mapping[str, Any],
+    errors: list[str],
+    path: str,
+) -> list[str]:
+    """Names at one point: overrides first, then multiPoint's order, then the rest of the point's own."""
+    mine: list[str] = []
+    for i, ref in enumerate(own.enabled):
+        if ref.name in mine:
+            errors.append(f'{path}.enabled[{i}].name: Duplicate value: "{ref.name}"')
+        elif implements(registry.get(ref.name), point):
+            mine.append(ref.name)
+    disabled = {ref.name for ref in own.disabled}
+    if "*" in disabled:
+        return mine
+    general = [
+        ref.name for ref in multi_point if implements(registry.get(ref.name), point) and ref.name not in disabled
+    ]
+    overrides = [name for name in mine if name in general]
+    return overrides + [name for name in general if name not in mine] + [name for name in mine if name not in general]
+
+
+def _instantiate(config: ProfileConfig, names: set[str], registry: Mapping[str, Any], path: str) -> dict[str, Any]:
+    args = {plugin.name: (i, plugin.args) for i, plugin in enumerate(config.plugin_config)}
+    plugins: dict[str, Any] = {}
+    errors: list[str] = []
+    for name in sorted(names | set(args)):
+        plugin_class = registry[name]
+        index, given = args.get(name, (0, {}))
+        where = f"{path}.pluginConfig[{index}].args"
+        given = {key: value for key, value in given.items() if key not in ("apiVersion", "kind")}
+        try:
+            parsed = convert(given, plugin_class.Args, where)
+            problems = plugin_class.check(parsed, where) if implements(plugin_class, "check") else []
+            if problems:
+                errors.extend(problems)
+                continue
+            plugins[name] = plugin_class(parsed)
+        except ConfigError as error:
+            errors.append(str(error))
+        except ValueError as error:
+            errors.append(f"{where}.{error}")
+    if errors:
+        raise ConfigError("\n".join(errors))
+    return plugins

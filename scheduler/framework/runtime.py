@@ -1,0 +1,284 @@
+"""One profile at work: its plugins, and the pipeline filter → score over all nodes at once.
+
+Mirrors kube-scheduler `schedule_one.go` (schedulePod, findNodesThatFitPod, prioritizeNodes) and
+`framework/runtime/framework.go`, with every node scored.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scheduler.framework.decision import Decision, PluginScores, Rejected, Rows
+from scheduler.framework.events import ANY, ClusterEvent
+from scheduler.framework.memo import Memo, Memos
+from scheduler.framework.plugin import Plugin, PostFilterResult
+from scheduler.framework.reservation import Reservation
+from scheduler.framework.status import PluginError, Reason, Reject, Rejections
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A schedulerName and its plugins by extension point, in the order they run."""
+
+    name: str
+    points: dict[str, tuple[Plugin, ...]]
+    weights: dict[str, int]
+
+    def plugins(self, point: str) -> tuple[Any, ...]:
+        """The plugins of one point."""
+        return self.points.get(point, ())
+
+
+class Framework:
+    """Runs one profile's plugins. Holds no state between pods."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._pre_filters: tuple[Any, ...] = profile.plugins("pre_filter")
+        self._filters: tuple[Any, ...] = profile.plugins("filter")
+        self._scorers = [
+            (plugin, profile.weights.get(plugin.name, 1), getattr(plugin, "normalize", None))
+            for plugin in profile.plugins("score")
+        ]
+        by_shape = tuple(plugin for plugin in self._filters if getattr(plugin, "by_shape", False))
+        self._other_filters = tuple(plugin for plugin in self._filters if plugin not in by_shape)
+        scores_by_shape = tuple(plugin for plugin, _, _ in self._scorers if getattr(plugin, "scores_by_shape", False))
+        self._memos = Memos(by_shape, scores_by_shape, _ask)
+        self._memo_index = {plugin.name: i for i, plugin in enumerate(scores_by_shape)}
+        self._by_name = {plugin.name: plugin for plugins in profile.points.values() for plugin in plugins}
+        self._wakes = {name: getattr(plugin, "wakes_on", ANY) for name, plugin in self._by_name.items()}
+
+    def plugin(self, name: str) -> Plugin | None:
+        """A plugin of this profile by name."""
+        return self._by_name.get(name)
+
+    def wakes(self, plugin: str) -> ClusterEvent:
+        """The events that may reverse a plugin's rejection."""
+        return self._wakes.get(plugin, ANY)
+
+    def pre_enqueue(self, pod: Pod) -> tuple[str, Reason] | None:
+        """(plugin, reason) of the first plugin that holds the pod out of the queue."""
+        for plugin in self.profile.plugins("pre_enqueue"):
+            reason = _ask(plugin, plugin.pre_enqueue, pod)
+            if reason is not None:
+                return plugin.name, reason
+        return None
+
+    def sort_key(self, pod: Pod, queued_at: float) -> tuple[Any, ...]:
+        """The place of a pod in the active queue, smallest first."""
+        plugin = self.profile.plugins("queue_sort")[0]
+        key: tuple[Any, ...] = _ask(plugin, plugin.queue_sort, pod, queued_at)
+        return key
+
+    def decide_quickly(self, pod: Pod, cluster: Cluster) -> Decision:
+        """As `decide`, by way of what is known of the pod's shape; without the parts that only an explanation needs.
+
+        A pod that finds no node is decided the plain way, for its message. Raises PluginError when a plugin fails.
+        """
+        if not pod.node_name and not cluster.nominations and pod.shape.preferred_error is None and cluster.nodes.count:
+            memo = self._memos.get(pod, cluster)
+            if memo is not None:
+                decision = self._decide_with(memo, pod, cluster)
+                if decision is not None:
+                    return decision
+        return self.decide(pod, cluster)
+
+    def _decide_with(self, memo: Memo, pod: Pod, cluster: Cluster) -> Decision | None:
+        """The decision by a memo, None where only the plain way can tell it."""
+        for plugin in self._pre_filters:
+            if _ask(plugin, plugin.pre_filter, pod, cluster) is not None:
+                return None
+        alive = memo.passes
+        for plugin in self._other_filters:
+            for _, mask in _ask(plugin, plugin.filter, pod, cluster):
+                alive = alive & ~mask
+        feasible = np.flatnonzero(alive)
+        if not len(feasible):
+            return None
+        decision = Decision(pod, cluster.nodes.count, feasible, quick=True)
+        if len(feasible) == 1:
+            return decision
+        everywhere = len(feasible) == len(alive)
+        totals = np.zeros(len(feasible), dtype=np.int64)
+        for plugin, weight, normalize in self._scorers:
+            index = self._memo_index.get(plugin.name)
+            if index is None:
+                raw = _ask(plugin, plugin.score, pod, cluster, feasible)
+            else:
+                kept = memo.scores[index]
+                raw = kept if kept is None or everywhere else kept[feasible]
+            if raw is not None:
+                totals += (raw if normalize is None else _ask(plugin, normalize, raw, pod, cluster, feasible)) * weight
+        decision.totals = totals
+        return decision
+
+    def decide(self, pod: Pod, cluster: Cluster, *, score_always: bool = False) -> Decision:
+        """Filter and score all nodes for one pod. A single feasible node is not scored unless asked for.
+
+        Raises PluginError when a plugin fails.
+        """
+        nodes = cluster.nodes
+        decision = Decision(pod, nodes.count, _NO_ROWS)
+        if not nodes.count:
+            return decision
+        alive: Bools = nodes.alive[: nodes.rows].copy()
+        if not self._pre_filter(pod, cluster, decision, alive):
+            return decision
+        alive, decision.rejected = self.passing(pod, cluster, alive)
+        nominated = self._nominated_row(pod, cluster)
+        if nominated is not None and alive[nominated] and not score_always:
+            # Room was made for the pod there: it takes the node if it fits (evaluateNominatedNode).
+            decision.feasible = np.array([nominated], dtype=np.intp)
+            return decision
+        decision.feasible = np.flatnonzero(alive)
+        if len(decision.feasible) > 1 or (score_always and len(decision.feasible)):
+            self._score(pod, cluster, decision)
+        return decision
+
+    def passing(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
+        """(nodes of `among` that pass all filters, who rejected the rest), yielding to nominated pods.
+
+        A node that is kept for pods of equal or higher priority has to pass with them and without
+        them (RunFilterPluginsWithNominatedPods).
+        """
+        passed, rejected = self._filter(pod, cluster, among)
+        if not cluster.nominations:
+            return passed, rejected
+        kept = {}
+        for name, pods in cluster.nominations.ahead_of(pod):
+            row = cluster.nodes.live_row(name)
+            if row is not None and among[row]:
+                kept[row] = pods
+        for rows in self._together(pod, cluster, kept):
+            mask = np.zeros(len(among), dtype=np.bool_)
+            mask[rows] = True
+            with cluster.supposing((other, row) for row in rows for other in kept[row]):
+                with_them, also = self._filter(pod, cluster, mask)
+            failed = mask & ~with_them
+            if failed.any():
+                passed = passed & ~failed
+                rejected = [_without(one, failed) for one in rejected] + also
+        return passed, rejected
+
+    def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+        """Whether any filter lets what happens to `others` on one node change its verdict on another."""
+        others = list(others)
+        for plugin in self._filters:
+            asks = getattr(plugin, "reads_other_rows", None)
+            if asks is None or _ask(plugin, asks, pod, cluster, others):
+                return True
+        return False
+
+    def post_filter_result(self, pod: Pod, cluster: Cluster, decision: Decision) -> PostFilterResult:
+        """What the PostFilter plugins make of a pod that found no node: the first that offers a node wins."""
+        texts = []
+        for plugin in self.profile.plugins("post_filter"):
+            result: PostFilterResult = _ask(plugin, plugin.post_filter, pod, cluster, decision, self)
+            if result.node is not None:
+                return result
+            texts.append(result.text)
+        return PostFilterResult(", ".join(text for text in texts if text))
+
+    def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision) -> str:
+        """The end of the FailedScheduling message."""
+        return self.post_filter_result(pod, cluster, decision).text
+
+    def reservation(self, pod: Pod, row: int, node: str) -> Reservation:
+        """The Reserve and PreBind plugins, for a pod that was decided to go to a node."""
+        points = self.profile.plugins
+        return Reservation(points("reserve"), points("pre_bind"), _ask, pod, (row, node))
+
+    def _nominated_row(self, pod: Pod, cluster: Cluster) -> int | None:
+        name = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name
+        return cluster.nodes.live_row(name) if name else None
+
+    def _together(self, pod: Pod, cluster: Cluster, kept: dict[int, list[Pod]]) -> list[list[int]]:
+        """Groups of rows whose nominated pods can be supposed at once without one node's changing another's verdict."""
+        rows = list(kept)
+        if len(rows) > 1 and self.reads_other_rows(pod, cluster, (other for pods in kept.values() for other in pods)):
+            return [[row] for row in rows]
+        return [rows] if rows else []
+
+    def _filter(self, pod: Pod, cluster: Cluster, alive: Bools) -> tuple[Bools, list[Rejected]]:
+        rejected: list[Rejected] = []
+        for plugin in self._filters:
+            found: Rejections = _ask(plugin, plugin.filter, pod, cluster)
+            if not found:
+                continue
+            reasons = []
+            survivors = alive
+            for reason, mask in found:
+                here = mask & alive
+                if here.any():
+                    reasons.append((reason, here))
+                    survivors = survivors & ~here
+            if reasons:
+                rejected.append(Rejected(plugin.name, reasons))
+                alive = survivors
+                if not alive.any():
+                    break
+        return alive, rejected
+
+    def _pre_filter(self, pod: Pod, cluster: Cluster, decision: Decision, alive: Bools) -> bool:
+        """Run PreFilter; False when the pod is rejected as a whole. Clears `alive` where nodes are left out."""
+        names: frozenset[str] | None = None
+        narrowed_by: tuple[str, ...] = ()
+        for plugin in self._pre_filters:
+            outcome = _ask(plugin, plugin.pre_filter, pod, cluster)
+            if outcome is None:
+                continue
+            if isinstance(outcome, Reject):
+                decision.verdict = (plugin.name, outcome.reason)
+                return False
+            narrowed_by += (plugin.name,)
+            names = outcome.names if names is None else names & outcome.names
+            decision.narrowed_by = narrowed_by
+            if not names:
+                text = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(narrowed_by))}] simultaneously"
+                if len(narrowed_by) == 1:
+                    text = f"node(s) didn't satisfy plugin {narrowed_by[0]}"
+                decision.verdict = ("", Reason(text, unresolvable=True))
+                return False
+        if names is None:
+            return True
+        decision.narrowed = names
+        only = np.zeros(len(alive), dtype=np.bool_)
+        only[[row for row in map(cluster.nodes.live_row, names) if row is not None]] = True
+        decision.left_out = alive & ~only
+        alive &= only
+        return True
+
+    def _score(self, pod: Pod, cluster: Cluster, decision: Decision) -> None:
+        feasible = decision.feasible
+        totals = np.zeros(len(feasible), dtype=np.int64)
+        for plugin, weight, normalize in self._scorers:
+            raw = _ask(plugin, plugin.score, pod, cluster, feasible)
+            if raw is None:
+                continue
+            weighted = (raw if normalize is None else _ask(plugin, normalize, raw, pod, cluster, feasible)) * weight
+            totals += weighted
+            decision.scores.append(PluginScores(plugin.name, weight, raw, weighted))
+        decision.totals = totals
+
+
+_NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
+
+
+def _without(rejected: Rejected, rows: Bools) -> Rejected:
+    """The same rejections, less those of some rows."""
+    return Rejected(rejected.plugin, [(reason, where & ~rows) for reason, where in rejected.reasons])
+
+
+def _ask(plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
+    """Whatever a plugin raises fails its pod under the plugin's name, and nothing else."""
+    try:
+        return point(*args)
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(plugin.name, f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,127 @@
+"""What can go wrong between us and an API server, as three exceptions.
+
+`ConfigError` is for a person (one line that names the file and what was expected), `ApiError` is the server's answer,
+`Unreachable` is no answer at all. `client` raises the latter two and the reflector and the binder act on them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+MESSAGE_LIMIT = 1024  # a proxy's HTML page is no message; events and logs take at most a kilobyte of it
+
+
+class ConfigError(Exception):
+    """Connection settings that cannot work: one line that names the file and what was expected there."""
+
+
+class Unreachable(Exception):  # noqa: N818 - it names a state of the world, as `Added` does
+    """No complete answer came.
+
+    `sent` is False only when the request certainly never left (no connection, or a failed TLS handshake), so that a
+    write whose answer was lost is not mistaken for one that never happened. `timed_out` tells silence from a reset.
+    """
+
+    def __init__(self, message: str, *, sent: bool = True, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
+        self.timed_out = timed_out
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One entry of a Status' details.causes."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(msgspec.Struct, frozen=True, rename="camel"):
+    """A Status' details: which object, why, and when to come back (seconds, 0 = not said)."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: list[Cause] = msgspec.field(default_factory=list)
+    retry_after_seconds: int = 0
+
+
+class Status(msgspec.Struct, frozen=True):
+    """A metav1.Status, as answers and as ERROR events of a watch carry it."""
+
+    kind: str = ""
+    status: str = ""
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: Details | None = None
+
+
+_status = msgspec.json.Decoder(Status)
+
+
+class ApiError(Exception):
+    """An answer other than 2xx.
+
+    `status` is the HTTP code, `reason` the Status' word (`Conflict`, `NotFound`, …; empty when the body was none),
+    `retry_after` seconds or None when the server did not ask for a pause.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: str = "",
+        message: str = "",
+        details: Details | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.retry_after = retry_after
+
+    @classmethod
+    def from_answer(cls, code: int, body: bytes, retry_after: str | None = None) -> ApiError:
+        """Read an answer's body (a Status, or whatever a proxy said) and its Retry-After header."""
+        return cls._of(code, read_status(body), seconds(retry_after))
+
+    @classmethod
+    def from_event(cls, status: Status) -> ApiError:
+        """Read the object of a watch's ERROR event; it has no header, only details.retryAfterSeconds."""
+        return cls._of(status.code, status, None)
+
+    @classmethod
+    def _of(cls, code: int, status: Status, retry_after: float | None) -> ApiError:
+        details = status.details
+        if retry_after is None and details is not None and details.retry_after_seconds > 0:
+            retry_after = float(details.retry_after_seconds)
+        return cls(code, status.reason, one_line(status.message), details, retry_after)
+
+    def has_cause(self, reason: str) -> bool:
+        """True when details.causes names this reason (`DisruptionBudget`, …)."""
+        return self.details is not None and any(cause.reason == reason for cause in self.details.causes)
+
+
+def read_status(body: bytes | msgspec.Raw) -> Status:
+    """Decode a Status; priority and fairness' plain-text 429 and proxies' HTML become a Status with that message."""
+    try:
+        status = _status.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Status(message=bytes(body)[: 4 * MESSAGE_LIMIT].decode("utf-8", "replace"))
+    return status
+
+
+def one_line(text: str) -> str:
+    """Fold white space and control characters and cut at MESSAGE_LIMIT characters."""
+    folded = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * MESSAGE_LIMIT]).split())
+    return folded if len(folded) <= MESSAGE_LIMIT else folded[: MESSAGE_LIMIT - 1] + "…"
+
+
+def seconds(retry_after: str | None) -> float | None:
+    """Retry-After in seconds; the API server never sends the HTTP-date form, so that counts as not said."""
+    if retry_after is None or not retry_after.isascii() or not retry_after.isdigit():
+        return None
+    return float(min(int(retry_after[:9]), 3600))

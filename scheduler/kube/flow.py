@@ -1,0 +1,138 @@
+"""Who may send when: a token bucket (clientConnection.qps and burst), lanes, and the pause a server asked for.
+
+The bucket is client-go's flowcontrol limiter (util/flowcontrol/throttle.go over golang.org/x/time/rate). Unlike there,
+waiting requests are served by the lane's rank before their age, so a thousand condition updates never hold up a bind.
+`client` passes every request through one `Lane`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+class Bucket:
+    """`burst` tokens at most, refilled with `rate` a second; rate < 0 is no limit.
+
+    Raises ValueError for a rate of 0 or a burst under 1, with which nothing would ever be sent.
+    """
+
+    __slots__ = ("_at", "_tokens", "burst", "rate")
+
+    def __init__(self, rate: float, burst: int) -> None:
+        if rate == 0 or (rate > 0 and burst < 1):
+            raise ValueError(f"a rate of {rate:g} with a burst of {burst} lets nothing through")
+        self.rate = rate
+        self.burst = burst
+        self._tokens = float(burst)
+        self._at: float | None = None
+
+    def take(self, now: float) -> float:
+        """Take a token and return 0.0, or take none and return the seconds until there is one."""
+        if self.rate < 0:
+            return 0.0
+        if self._at is not None and now > self._at:
+            self._tokens = min(self._tokens + (now - self._at) * self.rate, float(self.burst))
+        self._at = now
+        # a billionth of slack: the sum of many refills may miss a whole token by rounding, and would wait for nothing
+        if self._tokens >= 1.0 - 1e-9:
+            self._tokens -= 1.0
+            return 0.0
+        return (1.0 - self._tokens) / self.rate
+
+
+class Throttle:
+    """Requests waiting for a bucket, lowest rank first, then first come.
+
+    `later(seconds, callback)` is the event loop's `call_later`.
+    """
+
+    def __init__(
+        self, bucket: Bucket, clock: Callable[[], float], later: Callable[[float, Callable[[], None]], Any]
+    ) -> None:
+        self._bucket = bucket
+        self._clock = clock
+        self._later = later
+        self._heap: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._order = 0
+        self._armed = False
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue, abandoned ones included until their turn."""
+        return len(self._heap)
+
+    async def wait(self, rank: int) -> None:
+        """Return when it is this request's turn."""
+        if not self._heap and self._bucket.take(self._clock()) == 0.0:
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._order += 1
+        heapq.heappush(self._heap, (rank, self._order, turn))
+        if not self._armed:
+            self._serve()
+        await turn
+
+    def _serve(self) -> None:
+        self._armed = False
+        while self._heap:
+            if self._heap[0][2].cancelled():
+                heapq.heappop(self._heap)
+                continue
+            delay = self._bucket.take(self._clock())
+            if delay:
+                self._armed = True
+                self._later(delay, self._serve)
+                return
+            heapq.heappop(self._heap)[2].set_result(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A class of requests: how many at once (0: any number), who goes first, and whether the bucket is its own.
+
+    The lower rank goes first. kube-scheduler gives events a client of their own for the same reason: they may be
+    many, and must not use up the rate of binds.
+    """
+
+    name: str
+    width: int
+    rank: int
+    own_bucket: bool = False
+
+
+BIND = Lane("bind", 48, 0)
+API = Lane("api", 16, 1)
+WATCH = Lane("watch", 0, 1)
+STATUS = Lane("status", 8, 2)
+EVENT = Lane("event", 32, 0, own_bucket=True)
+EVICT = Lane("evict", 4, 2)
+LEASE = Lane("lease", 2, 0, own_bucket=True)
+LANES = (BIND, API, WATCH, STATUS, EVENT, EVICT, LEASE)
+
+
+class Gate:
+    """A lane's pause: once the server said Retry-After, all of the lane's requests wait, not only the refused one."""
+
+    __slots__ = ("_rng", "_shut_until", "_spread")
+
+    def __init__(self, rng: Callable[[], float]) -> None:
+        self._rng = rng
+        self._shut_until = 0.0
+        self._spread = 0.0
+
+    def shut(self, now: float, seconds: float) -> None:
+        """Wait this long from now, at least a tenth of a second so that Retry-After: 0 does not become a busy loop."""
+        seconds = max(seconds, 0.1)
+        if now + seconds > self._shut_until:
+            self._shut_until = now + seconds
+            self._spread = min(0.5 * seconds, 5.0)
+
+    def delay(self, now: float) -> float:
+        """Seconds this request still has to wait; each gets its own jitter so that they do not return as one."""
+        if now >= self._shut_until:
+            return 0.0
+        return self._shut_until - now + self._rng() * self._spread

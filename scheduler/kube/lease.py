@@ -1,0 +1,301 @@
+"""One leader among replicas: hold a coordination.k8s.io Lease, or wait for it.
+
+The rules and figures are client-go's (tools/leaderelection/leaderelection.go): a lease is good for 15 s from its last
+renewal, its holder renews every 2 s and gives up when none succeeded for 10 s, and everybody else measures from the
+moment when *they* saw the record change, on their own monotonic clock, so that wrong wall clocks do no harm. Unlike
+there, a holder whose Lease was deleted or taken stops at once instead of taking it back.
+
+`Term` is what decides, without a clock or a network; `Elector` reads, writes and sleeps. Long work asks `leading`
+before each act: it looks at the clock, so that a process that was stopped for a while does nothing as ex-leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from scheduler.kube.client import Client
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.flow import LEASE
+from scheduler.kube.resources import LEASES
+from scheduler.kube.writes import micro_time
+
+DURATION = 15.0
+RENEW_DEADLINE = 10.0
+RETRY = 2.0
+JITTER = 1.2  # candidates wait up to this much more, so that they do not come as one
+RELEASE_SECONDS = 3.0
+
+Record = dict[str, Any]
+
+
+class LeaseLostError(Exception):
+    """We led, and no longer do; the text says why."""
+
+
+def monotonic() -> float:
+    """Seconds that go on while the machine sleeps, where the system has such a clock (Linux)."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Term:
+    """Who leads, as far as one candidate can know; give it the time, it keeps none."""
+
+    def __init__(self, identity: str, *, duration: float = DURATION, renew_deadline: float = RENEW_DEADLINE) -> None:
+        if not identity or not 0 < renew_deadline < duration:
+            raise ValueError("a lease needs an identity, and a renew deadline that is shorter than it lasts")
+        self.identity = identity
+        self.duration = duration
+        self.renew_deadline = renew_deadline
+        self.holder = ""
+        self._seen: tuple[str, str] = ("", "")  # uid and resourceVersion
+        self._seen_at = 0.0
+        self._good_for = 0.0
+        self._led_from: float | None = None
+
+    def observe(self, record: Record, now: float) -> None:
+        """The Lease as it was just read."""
+        meta, spec = record["metadata"], record.get("spec") or {}
+        self.holder = spec.get("holderIdentity") or ""
+        seen = (meta.get("uid", ""), meta.get("resourceVersion", ""))
+        if seen != self._seen:
+            self._seen = seen
+            self._seen_at = now
+            self._good_for = float(spec.get("leaseDurationSeconds") or self.duration)
+
+    def vacant(self, now: float) -> bool:
+        """Whether we may take the Lease as last observed: nobody holds it, or its holder's time is over.
+
+        Held in our name it is ours to take: the answer to our claim was lost, or we had given up too early.
+        """
+        return self.holder in ("", self.identity) or now >= self._seen_at + self._good_for
+
+    def renewed(self, sent_at: float) -> None:
+        """A write of ours, begun at `sent_at`, was accepted."""
+        self.holder = self.identity
+        self._led_from = sent_at
+
+    def lost(self) -> None:
+        """We do not hold it (any longer)."""
+        self._led_from = None
+
+    def left(self, now: float) -> float:
+        """Seconds until we must stop acting as leader; 0 when we are not."""
+        return 0.0 if self._led_from is None else max(self._led_from + self.renew_deadline - now, 0.0)
+
+    def spec(self, record: Record | None, moment: str) -> Record:
+        """The spec to write to take the Lease, or to renew it."""
+        before: Record = (record or {}).get("spec") or {}
+        ours = before.get("holderIdentity") == self.identity
+        transitions = int(before.get("leaseTransitions") or 0)
+        return {
+            **before,
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": int(self.duration),
+            "acquireTime": before.get("acquireTime") or moment if ours else moment,
+            "renewTime": moment,
+            "leaseTransitions": transitions if ours or record is None else transitions + 1,
+        }
+
+
+class Elector:
+    """A candidate for one Lease; `identity` must be this process' alone, also after a restart (`own_identity`).
+
+    `on_problem` hears, once each, of reads and writes that failed; `last_error` keeps the latest until one succeeds.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        name: str,
+        identity: str,
+        *,
+        duration: float = DURATION,
+        renew_deadline: float = RENEW_DEADLINE,
+        retry: float = RETRY,
+        on_problem: Callable[[str], None] | None = None,
+        rng: Callable[[], float] = random.random,
+        clock: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.term = Term(identity, duration=duration, renew_deadline=renew_deadline)
+        self.last_error: ApiError | Unreachable | None = None
+        self._client = client
+        self._name = name
+        self._namespace = namespace
+        self._retry = retry
+        self._on_problem = on_problem
+        self._rng = rng
+        self._clock = clock
+        self._sleep = sleep
+        self._record: Record | None = None
+
+    @property
+    def leading(self) -> bool:
+        """Whether we may act as leader at this very moment."""
+        return self.term.left(self._clock()) > 0
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Wait to lead, do `work` while we do, release the Lease when it ends or this is cancelled.
+
+        Raises LeaseLostError, after `work` was cancelled, when we stop leading before it is done.
+        """
+        await self.acquire()
+        working = asyncio.ensure_future(work())
+        keeping = asyncio.ensure_future(self.keep())
+        try:
+            await asyncio.wait((working, keeping), return_when=asyncio.FIRST_COMPLETED)
+            if keeping.done():
+                await _cancel(working)
+                keeping.result()
+            working.result()
+        finally:
+            await _cancel(working)
+            await _cancel(keeping)
+            await self.release()
+
+    async def acquire(self) -> None:
+        """Return once we lead."""
+        while not await self._try(self._acquire):
+            await self._sleep(self._retry * (1 + JITTER * self._rng()))
+
+    async def keep(self) -> None:
+        """Renew until it fails for good; only ever ends by raising LeaseLostError."""
+        while True:
+            left = self.term.left(self._clock())
+            await self._sleep(min(self._retry, left))
+            left = self.term.left(self._clock())
+            if left <= 0:
+                self.term.lost()
+                raise LeaseLostError(f"not renewed for {self.term.renew_deadline:g} s: {self.last_error}")
+            try:
+                async with asyncio.timeout(left):
+                    await self._try(self._renew)
+            except TimeoutError:
+                continue  # the next turn says so
+            except LeaseLostError:
+                self.term.lost()
+                raise
+
+    async def release(self) -> None:
+        """Give the Lease back if we still hold it, so that nobody waits for its end."""
+        record, leading = self._record, self.leading
+        self.term.lost()
+        if not leading or record is None:
+            return
+        record = {**record, "spec": {**record["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}}
+        with contextlib.suppress(ApiError, Unreachable, TimeoutError):
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await self._write("PUT", record)
+
+    # -- one try -------------------------------------------------------------------------------------------------
+
+    async def _try(self, step: Callable[[], Awaitable[bool]]) -> bool:
+        try:
+            done = await step()
+        except (ApiError, Unreachable) as error:
+            if self._on_problem is not None and str(error) != str(self.last_error):
+                self._on_problem(str(error))
+            self.last_error = error
+            return False
+        self.last_error = None
+        return done
+
+    async def _acquire(self) -> bool:
+        record = await self._read()
+        now = self._clock()
+        if record is None:
+            self._record = None
+            head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+            meta = {"name": self._name, "namespace": self._namespace}
+            return await self._claim("POST", {**head, "metadata": meta}, now)
+        self.term.observe(record, now)
+        return self.term.vacant(now) and await self._claim("PUT", record, now)
+
+    async def _claim(self, verb: str, record: Record, now: float) -> bool:
+        spec = self.term.spec(record if verb == "PUT" else None, micro_time())
+        try:
+            self._record = await self._write(verb, {**record, "spec": spec})
+        except ApiError as error:
+            if error.status == 409:
+                return False  # another was faster
+            raise
+        self.term.renewed(now)
+        return True
+
+    async def _renew(self) -> bool:
+        try:
+            await self._renew_now()
+        except ApiError as error:
+            if error.status == 404:
+                raise LeaseLostError("the Lease was deleted") from error
+            if error.status != 409:
+                raise
+            await self._look_again()
+        return True
+
+    async def _look_again(self) -> None:
+        """Somebody wrote the Lease; unless they took it (an annotation, a lost answer of ours), go on from there."""
+        record = await self._read()
+        if record is None:
+            raise LeaseLostError("the Lease was deleted")
+        self.term.observe(record, self._clock())
+        if self.term.holder != self.term.identity:
+            raise LeaseLostError(f"the Lease was taken by {self.term.holder or 'nobody'}")
+        self._record = record
+        await self._renew_now()
+
+    async def _renew_now(self) -> None:
+        assert self._record is not None
+        now = self._clock()
+        self._record = await self._write("PUT", {**self._record, "spec": self.term.spec(self._record, micro_time())})
+        self.term.renewed(now)
+
+    async def _read(self) -> Record | None:
+        path = LEASES.path(self._namespace, self._name)
+        try:
+            body = await self._client.request("GET", path, lane=LEASE, tries=1, timeout=self._patience)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        return _decode(body)
+
+    async def _write(self, verb: str, record: Record) -> Record:
+        path = LEASES.path(self._namespace, None if verb == "POST" else self._name)
+        body = msgspec.json.encode(record)
+        answer = await self._client.request(verb, path, body=body, lane=LEASE, tries=1, timeout=self._patience)
+        return _decode(answer)
+
+    @property
+    def _patience(self) -> float:
+        """Seconds one request may take: two fit into the deadline."""
+        return self.term.renew_deadline / 2
+
+
+def own_identity() -> str:
+    """A name for this process that no other has, nor had: host name and something random."""
+    return f"{socket.gethostname()}_{secrets.token_hex(8)}"
+
+
+def _decode(body: bytes) -> Record:
+    record: Record = msgspec.json.decode(body, type=dict[str, Any])
+    return record
+
+
+async def _cancel(task: asyncio.Future[None]) -> None:
+    """End a task; what it raises on the way is its last word and not ours."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait((task,))
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,186 @@
+"""What a reflector remembers of a kind, and the changes that follow from what the server says.
+
+(namespace, name) → (uid, resourceVersion), never the objects. A list is compared with it (so a deletion that no watch
+told of still comes out), an event is applied only if it is news: repeated and late ones are counted and dropped.
+`listwatch` feeds it; `take` gives the changes to `reflector`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic
+
+import msgspec
+
+from scheduler.kube.changes import Added, Change, Counts, Deleted, Key, T, Updated
+from scheduler.kube.wire import MALFORMED, Meta, Version, older, partial, read_version
+
+TOMBSTONES = 1024  # deleted keys remembered, to tell a late event from a new object
+
+
+class Ledger(Generic[T]):
+    """Known objects of one kind; changes collect until `take`."""
+
+    def __init__(
+        self,
+        decode: Callable[[msgspec.Raw], T],
+        counts: Counts,
+        on_malformed: Callable[[Key | None, Exception], None] | None = None,
+    ) -> None:
+        self.known: dict[Key, tuple[str, Version]] = {}
+        self.position: Version = ""
+        self._decode = decode
+        self._counts = counts
+        self._on_malformed = on_malformed
+        self._changes: list[Change[T]] = []
+        self._fresh: dict[Key, tuple[str, Version]] = {}
+        self._buried: dict[Key, Version] = {}
+
+    def take(self) -> list[Change[T]]:
+        """The changes collected since the last call, in order."""
+        changes = self._changes
+        self._changes = []
+        return changes
+
+    # -- a list --------------------------------------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """A list begins (anew): drop what came of an unfinished one."""
+        self._fresh = {}
+        self._changes = []
+
+    def listed(self, raw: msgspec.Raw) -> None:
+        """One item of the list."""
+        try:
+            found = self._decode(raw)
+        except MALFORMED as error:
+            self._keep(raw, error)
+            return
+        key = (found.namespace, found.name)
+        uid = found.uid
+        version = read_version(found.resource_version)
+        self._fresh[key] = (uid, version)
+        before = self.known.get(key)
+        if before is None:
+            self._changes.append(Added(found))
+        elif before[0] != uid:
+            self._replace(key, before[0], found)
+        elif before[1] != version:
+            self._changes.append(Updated(found))
+
+    def _keep(self, raw: msgspec.Raw, error: Exception) -> None:
+        """The object is still there, only unreadable: what was known of it stays, it is not taken for deleted."""
+        meta = self._report(raw, error)
+        if meta is not None:
+            key = (meta.namespace, meta.name)
+            before = self.known.get(key)
+            if before is not None and before[0] == meta.uid:
+                self._fresh[key] = before
+
+    def finish(self, version: str) -> None:
+        """The list is complete as of `version`: what it does not hold is gone."""
+        fresh = self._fresh
+        gone: list[Change[T]] = [Deleted(*key, uid) for key, (uid, _) in self.known.items() if key not in fresh]
+        self._counts.missed_deletes += len(gone)
+        self._changes = gone + self._changes  # first what frees room
+        self.known = fresh
+        self._fresh = {}
+        self._buried = {}
+        self.position = read_version(version)
+
+    def forget(self) -> None:
+        """The kind itself is gone: everything is deleted."""
+        self._changes = [Deleted(*key, uid) for key, (uid, _) in self.known.items()]
+        self.known = {}
+
+    # -- a watch -------------------------------------------------------------------------------------------------
+
+    def upsert(self, raw: msgspec.Raw) -> None:
+        """An ADDED or MODIFIED event; which of both it says does not matter, only what is known does."""
+        try:
+            found = self._decode(raw)
+        except MALFORMED as error:
+            meta = self._report(raw, error)
+            if meta is not None:
+                self.advance(meta.resource_version)
+            return
+        key = (found.namespace, found.name)
+        uid = found.uid
+        version = read_version(found.resource_version)
+        before = self.known.get(key)
+        if before is None:
+            # late, and of something deleted since: it would rise from the dead
+            if older(version, self.position) and older(version, self._buried.get(key, "")):
+                self._counts.older += 1
+                return
+            self._changes.append(Added(found))
+        elif version == before[1]:
+            self._counts.duplicates += 1
+            return
+        elif older(version, before[1]):
+            self._counts.older += 1
+            return
+        elif uid == before[0]:
+            self._changes.append(Updated(found))
+        else:
+            self._replace(key, before[0], found)
+        self.known[key] = (uid, version)
+        if not older(version, self.position):
+            self.position = version
+
+    def _replace(self, key: Key, uid: str, found: T) -> None:
+        self._changes.append(Deleted(*key, uid))
+        self._changes.append(Added(found))
+        self._counts.missed_deletes += 1
+
+    def delete(self, raw: msgspec.Raw) -> None:
+        """A DELETED event. Only the metadata is read: an object that nobody can decode can still be deleted."""
+        try:
+            meta = partial.decode(raw).metadata
+        except MALFORMED as error:
+            self._counts.malformed += 1
+            if self._on_malformed is not None:
+                self._on_malformed(None, error)
+            return
+        key = (meta.namespace, meta.name)
+        version = read_version(meta.resource_version)
+        before = self.known.get(key)
+        if before is None:
+            self._counts.duplicates += 1
+        elif older(version, before[1]):
+            self._counts.older += 1
+        else:
+            del self.known[key]
+            self._changes.append(Deleted(*key, before[0]))
+            self._buried.pop(key, None)
+            self._buried[key] = version
+            if len(self._buried) > TOMBSTONES:
+                del self._buried[next(iter(self._buried))]
+        self.advance(meta.resource_version)
+
+    def bookmark(self, raw: msgspec.Raw) -> None:
+        """A BOOKMARK: nothing changed up to its version."""
+        try:
+            self.advance(partial.decode(raw).metadata.resource_version)
+        except MALFORMED:
+            self._counts.garbled += 1
+            return
+        self._counts.bookmarks += 1
+
+    def advance(self, text: str) -> None:
+        """Everything up to this resourceVersion is applied."""
+        version = read_version(text)
+        if version and not older(version, self.position):
+            self.position = version
+
+    def _report(self, raw: msgspec.Raw, error: Exception) -> Meta | None:
+        """Count and tell of an object that the decoder refused; its metadata if that much can be read."""
+        self._counts.malformed += 1
+        meta: Meta | None
+        try:
+            meta = partial.decode(raw).metadata
+        except MALFORMED:
+            meta = None
+        if self._on_malformed is not None:
+            self._on_malformed((meta.namespace, meta.name) if meta is not None else None, error)
+        return meta

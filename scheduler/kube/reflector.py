@@ -1,0 +1,216 @@
+"""Keep a callback told of every change of one kind: the doing part of list/watch.
+
+`listwatch` decides, this sends and sleeps. Decoding never holds the event loop for more than a slice of 8 ms. A batch
+is what one page-complete list or one read from the stream brought; the controller hands it to the engine.
+
+Silence: kube-apiserver sends a bookmark about each minute (storage/cacher: one minute plus 1.25 s of timer jitter at
+most), so 67 s without a byte means that the path is dead, and it is found within 70 s. It sends none, though, while
+nothing of the kind happened since the version the watch began at (cache_watcher.go passes only what is newer), so
+streams of quiet kinds are given up every 67 s as well: measured on 1.37, nine of fifteen in a cluster at rest. That
+costs one request a kind and minute from the same version, no list, and is what tells a quiet stream from a dead one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Generic
+
+import msgspec
+
+from scheduler.kube.changes import Change, Counts, Key, T
+from scheduler.kube.client import Client, Stream
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.flow import WATCH
+from scheduler.kube.listwatch import FetchPage, ListWatch, OpenWatch, Pause, Phase
+from scheduler.kube.resources import Resource
+
+IDLE_SECONDS = 67.0
+SLICE_SECONDS = 0.008
+SLICE_OBJECTS = 32  # the clock is looked at after so many objects
+
+
+class Reflector(Generic[T]):
+    """One kind, from the first list until cancelled.
+
+    `decode(raw)` makes an object of bytes; `deliver(changes, replaced)` gets them in order, on the loop's thread,
+    `replaced` True for the (only) batch of a list: the difference to what was delivered before, with everything that
+    is gone. `on_malformed(resource, key, error)` hears of objects that `decode` refused, `on_refused(resource, error)`
+    of a 403 or 404 on the kind (None: allowed again). `sleep` takes seconds.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        decode: Callable[[msgspec.Raw], T],
+        deliver: Callable[[list[Change[T]], bool], None],
+        *,
+        namespace: str | None = None,
+        field_selector: str = "",
+        label_selector: str = "",
+        page_size: int = 500,
+        idle: float = IDLE_SECONDS,
+        on_malformed: Callable[[Resource, Key | None, Exception], None] | None = None,
+        on_refused: Callable[[Resource, ApiError | None], None] | None = None,
+        rng: Callable[[], float] = random.random,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.resource = resource
+        self.last_error: ApiError | Unreachable | None = None
+        self._client = client
+        self._path = resource.path(namespace)
+        self._deliver = deliver
+        self._idle = idle
+        self._on_refused = on_refused
+        self._told_refused = False
+        self._clock = clock
+        self._sleep = sleep
+        self._stream: Stream | None = None
+        self._synced = asyncio.Event()
+        self._machine: ListWatch[T] = ListWatch(
+            decode,
+            rng=rng,
+            page_size=page_size,
+            field_selector=field_selector,
+            label_selector=label_selector,
+            on_malformed=None if on_malformed is None else lambda key, error: on_malformed(resource, key, error),
+        )
+
+    # -- what it knows of itself ---------------------------------------------------------------------------------
+
+    @property
+    def has_synced(self) -> bool:
+        """True once the first list was delivered."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Return once the first list was delivered."""
+        await self._synced.wait()
+
+    @property
+    def phase(self) -> Phase:
+        """Where list/watch stands."""
+        return self._machine.phase
+
+    @property
+    def refused(self) -> ApiError | None:
+        """The 403 or 404 for which this kind is not followed at the moment."""
+        return self._machine.refused
+
+    @property
+    def counts(self) -> Counts:
+        """Totals since the start."""
+        return self._machine.counts
+
+    @property
+    def position(self) -> str:
+        """The resourceVersion up to which changes were delivered."""
+        return str(self._machine.ledger.position)
+
+    def __len__(self) -> int:
+        """Objects known."""
+        return len(self._machine.ledger.known)
+
+    def staleness(self) -> float | None:
+        """Seconds since the server last said anything (an event, a bookmark, a page); None if it never did.
+
+        About a minute between bookmarks is normal.
+        """
+        heard = self._machine.heard_at
+        return None if heard is None else self._clock() - heard
+
+    def resync(self) -> None:
+        """List anew now and deliver the difference: repairs what a stream may have lost unnoticed."""
+        self._machine.resync()
+        if self._stream is not None:
+            self._stream.abort()
+
+    # -- what it does --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow the kind until cancelled. What `deliver` raises comes out here: it is the caller's bug."""
+        machine = self._machine
+        while True:
+            action = machine.action(self._clock())
+            match action:
+                case Pause(seconds):
+                    await self._sleep(seconds)
+                case FetchPage(query):
+                    await self._list(query)
+                case OpenWatch(query):
+                    await self._watch(query)
+
+    async def _list(self, query: str) -> None:
+        machine = self._machine
+        try:
+            body = await self._client.get(self._path, query=query, tries=1)
+        except (ApiError, Unreachable) as error:
+            self._failed(error)
+            return
+        await self._in_slices(machine.page(body, self._clock()), machine.ledger.listed)
+        if machine.page_done():
+            self._deliver(machine.take(), True)
+            self._synced.set()
+
+    async def _watch(self, query: str) -> None:
+        machine = self._machine
+        lost: Unreachable | None = None
+        try:
+            async with self._client.stream(self._path, query=query, idle=self._idle, lane=WATCH) as stream:
+                machine.opened(self._clock())
+                self._tell_refused()
+                self._stream = stream
+                try:
+                    while machine.phase is Phase.WATCHING and (chunk := await stream.read()):
+                        await self._apply(machine.received(chunk, self._clock()))
+                except Unreachable as error:
+                    lost = self.last_error = error
+                finally:
+                    self._stream = None
+        except (ApiError, Unreachable) as error:
+            self._failed(error)
+            return
+        machine.ended(self._clock(), lost)
+
+    async def _apply(self, lines: list[bytes]) -> None:
+        machine = self._machine
+        clock = self._clock
+
+        def apply(line: bytes) -> None:
+            if machine.phase is Phase.WATCHING:
+                machine.line(line, clock())
+
+        await self._in_slices(lines, apply, flush=True)
+
+    async def _in_slices(self, things: Iterable[object], do: Callable[..., None], *, flush: bool = False) -> None:
+        """Do each thing, giving the event loop a turn after every slice; with `flush` deliver before each turn."""
+        started = self._clock()
+        for count, thing in enumerate(things, 1):
+            do(thing)
+            if count % SLICE_OBJECTS == 0 and self._clock() - started > SLICE_SECONDS:
+                if flush:
+                    self._flush()
+                await asyncio.sleep(0)
+                started = self._clock()
+        if flush:
+            self._flush()
+
+    def _flush(self) -> None:
+        if changes := self._machine.take():
+            self._deliver(changes, False)
+
+    def _failed(self, error: ApiError | Unreachable) -> None:
+        self.last_error = error
+        if self._machine.failed(error, self._clock()):
+            self._deliver(self._machine.take(), True)
+        self._tell_refused()
+
+    def _tell_refused(self) -> None:
+        refused = self._machine.refused
+        if self._on_refused is not None and (refused is not None) != self._told_refused:
+            self._on_refused(self.resource, refused)
+        self._told_refused = refused is not None

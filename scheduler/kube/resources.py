@@ -1,0 +1,86 @@
+"""The kinds a scheduler watches or writes, and where they live on the server.
+
+One row a kind; `Resource.path` is the only place where an API path is put together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind's place in the API: `group` is empty for the core group."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """`v1`, `apps/v1`, …"""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def root(self) -> str:
+        """`/api/v1`, `/apis/apps/v1`, …"""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The URL path of the collection (no name), an object, or its subresource; parts are percent-encoded.
+
+        Raises ValueError for a namespace on a cluster-scoped kind, or an object of a namespaced one without it.
+        """
+        if namespace is not None and not self.namespaced:
+            raise ValueError(f"{self.plural} have no namespace")
+        if name is not None and namespace is None and self.namespaced:
+            raise ValueError(f"one of the {self.plural} is named without its namespace")
+        path = self.root if namespace is None else f"{self.root}/namespaces/{quote(namespace, safe='')}"
+        path = f"{path}/{self.plural}"
+        if name is not None:
+            path = f"{path}/{quote(name, safe=':')}"  # RBAC names hold colons, which a path may
+        return path if subresource is None else f"{path}/{subresource}"
+
+
+NODES = Resource("", "v1", "nodes", False, "Node")
+PODS = Resource("", "v1", "pods", True, "Pod")
+NAMESPACES = Resource("", "v1", "namespaces", False, "Namespace")
+SERVICES = Resource("", "v1", "services", True, "Service")
+REPLICATION_CONTROLLERS = Resource("", "v1", "replicationcontrollers", True, "ReplicationController")
+REPLICA_SETS = Resource("apps", "v1", "replicasets", True, "ReplicaSet")
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", True, "StatefulSet")
+POD_DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", True, "PodDisruptionBudget")
+PERSISTENT_VOLUMES = Resource("", "v1", "persistentvolumes", False, "PersistentVolume")
+PERSISTENT_VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", True, "PersistentVolumeClaim")
+STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", False, "StorageClass")
+CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", False, "CSINode")
+CSI_DRIVERS = Resource("storage.k8s.io", "v1", "csidrivers", False, "CSIDriver")
+CSI_STORAGE_CAPACITIES = Resource("storage.k8s.io", "v1", "csistoragecapacities", True, "CSIStorageCapacity")
+VOLUME_ATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", False, "VolumeAttachment")
+METADATA_POLICIES = Resource("podberth.dev", "v1alpha1", "metadatapolicies", True, "MetadataPolicy")
+EVENTS = Resource("events.k8s.io", "v1", "events", True, "Event")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", True, "Lease")
+
+WATCHED: tuple[Resource, ...] = (
+    NODES,
+    PODS,
+    NAMESPACES,
+    SERVICES,
+    REPLICATION_CONTROLLERS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    POD_DISRUPTION_BUDGETS,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
+    STORAGE_CLASSES,
+    CSI_NODES,
+    CSI_DRIVERS,
+    CSI_STORAGE_CAPACITIES,
+    VOLUME_ATTACHMENTS,
+    METADATA_POLICIES,
+)
+BY_PLURAL: dict[str, Resource] = {resource.plural: resource for resource in WATCHED}
+BY_KIND: dict[str, Resource] = {resource.kind: resource for resource in WATCHED}

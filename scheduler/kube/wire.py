@@ -1,0 +1,67 @@
+"""The outer shells of what list and watch send, decoded once; what is inside stays raw for the caller's decoder.
+
+Items of a typed list carry no kind and apiVersion, and a big list is decoded without touching its items. `ledger`
+and `listwatch` use these.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
+"""What a decoder may raise for a bad object; anything else is a bug and stops the reflector loudly."""
+
+Version: TypeAlias = int | str
+
+
+class ListMeta(msgspec.Struct, gc=False, rename={"resource_version": "resourceVersion", "next": "continue"}):
+    """A list's metadata; `next` is the continue token, "" on the last page."""
+
+    resource_version: str = ""
+    next: str = ""
+
+
+class ListPage(msgspec.Struct):
+    """One page of a LIST."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class WatchEvent(msgspec.Struct, gc=False):
+    """One line of a WATCH."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Meta(msgspec.Struct, gc=False, rename="camel"):
+    """The part of an object's metadata that says which one it is."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Partial(msgspec.Struct, gc=False):
+    """An object of which only the metadata is read."""
+
+    metadata: Meta
+
+
+list_page = msgspec.json.Decoder(ListPage)
+watch_event = msgspec.json.Decoder(WatchEvent)
+partial = msgspec.json.Decoder(Partial)
+
+
+def read_version(text: str) -> Version:
+    """A resourceVersion as a number where it is one (it is for every kind that kube-apiserver stores)."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
+
+
+def older(version: Version, than: Version) -> bool:
+    """True when both are numbers and the first is smaller; others can only be equal or not."""
+    return isinstance(version, int) and isinstance(than, int) and version < than

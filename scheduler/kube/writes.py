@@ -1,0 +1,229 @@
+"""The few requests a scheduler makes: bind, record an event, patch a pod's status, evict, delete.
+
+Each is a pure function that gives path and body bytes, and a thin caller that sends them in their lane. What they say
+and when is the engine's decision; texts follow kube-scheduler (see `registry/core/pod/storage` and client-go's
+`tools/events` for what the server makes of them).
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from scheduler.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from scheduler.kube.flow import BIND, EVENT, EVICT, STATUS
+from scheduler.kube.resources import EVENTS, PODS, Resource
+
+NOTE_BYTES = 1024  # events.k8s.io refuses longer notes (validation: noteLengthLimit)
+NAME_BYTES = 253  # an object's name is a DNS subdomain
+BIND_SECONDS = 130.0  # an answer may take long (a slow webhook, a slow etcd); giving up early would not undo it
+_encode = msgspec.json.Encoder().encode
+_order = itertools.count(1)
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Meta
+
+
+_versioned = msgspec.json.Decoder(_Versioned)
+
+
+@dataclass(frozen=True, slots=True)
+class PodRef:
+    """Which pod: the uid keeps a request from hitting a namesake created since."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str = ""
+
+
+def micro_time(moment: float | None = None) -> str:
+    """A metav1.MicroTime of seconds since the epoch, by default now: RFC 3339 in UTC with six digits."""
+    when = datetime.fromtimestamp(time.time() if moment is None else moment, UTC)
+    return f"{when.isoformat(timespec='microseconds')[:-6]}Z"  # a fifth of what strftime takes
+
+
+def pod_path(pod: PodRef, subresource: str | None = None) -> str:
+    """The pod's path or its subresource's."""
+    return PODS.path(pod.namespace, pod.name, subresource)
+
+
+def binding(pod: PodRef, node: str) -> tuple[str, bytes]:
+    """POST: put the pod on the node. The server answers 409 when the uid is another's or the pod is bound already."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+        "target": {"kind": "Node", "name": node},
+    }
+    return pod_path(pod, "binding"), _encode(body)
+
+
+def event(
+    pod: PodRef,
+    *,
+    kind: str,
+    reason: str,
+    action: str,
+    note: str,
+    controller: str,
+    instance: str,
+    moment: float | None = None,
+) -> tuple[str, bytes]:
+    """POST: an events.k8s.io Event regarding the pod.
+
+    `kind` is Normal or Warning, `controller` the profile's schedulerName, `instance` names this process (at most 128
+    bytes), `moment` seconds since the epoch. The note is cut to 1024 bytes between characters. The name is unique in
+    this process and, by its nanoseconds, between processes.
+    """
+    body = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": pod.namespace, "name": event_name(pod.name)},
+        "eventTime": micro_time(moment),
+        "type": kind,
+        "reason": reason,
+        "action": action,
+        "note": shorten(note, NOTE_BYTES),
+        "reportingController": controller,
+        "reportingInstance": shorten(instance, 128),
+        "regarding": _reference(pod),
+    }
+    return EVENTS.path(pod.namespace), _encode(body)
+
+
+def _reference(pod: PodRef) -> dict[str, str]:
+    found = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+    if pod.resource_version:
+        found["resourceVersion"] = pod.resource_version
+    return found
+
+
+def event_name(pod: str) -> str:
+    """`POD.HEX`, as client-go names events (pod name and nanoseconds), here with a counter against equal clocks."""
+    tail = f".{time.time_ns() & 0xFFFFFFFFFFFFFFF:x}{next(_order) & 0xFFFF:04x}"
+    return pod[: NAME_BYTES - len(tail)].rstrip("-.") + tail
+
+
+def shorten(text: str, limit: int) -> str:
+    """At most `limit` bytes of UTF-8, cut between characters, with `...` where something is missing."""
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= limit:
+        return encoded.decode("utf-8")
+    return encoded[: limit - 3].decode("utf-8", "ignore") + "..."
+
+
+def condition_patch(
+    pod: PodRef,
+    *,
+    status: str,
+    reason: str,
+    message: str,
+    transition: str,
+    generation: int | None = None,
+    kind: str = "PodScheduled",
+    nominated: str | None = None,
+) -> tuple[str, bytes]:
+    """PATCH (strategic merge) of pods/status: one condition, and with `nominated` also status.nominatedNodeName.
+
+    `transition` is when `status` last changed (RFC 3339; the caller keeps it when only the message changed),
+    `generation` the pod's metadata.generation that was looked at; an empty `nominated` clears the field. The uid in
+    the body makes the server refuse a namesake (422: the field is immutable).
+    """
+    condition: dict[str, Any] = {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastProbeTime": None,
+        "lastTransitionTime": transition,
+    }
+    if generation is not None:
+        condition["observedGeneration"] = generation
+    body: dict[str, Any] = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+    if nominated is not None:
+        body["status"]["nominatedNodeName"] = nominated or None
+    return pod_path(pod, "status"), _encode(body)
+
+
+def nomination_patch(pod: PodRef, node: str) -> tuple[str, bytes]:
+    """PATCH (strategic merge) of pods/status: nominatedNodeName alone; an empty node clears it."""
+    body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
+    return pod_path(pod, "status"), _encode(body)
+
+
+def object_patch(
+    resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, change: Mapping[str, Any]
+) -> tuple[str, bytes]:
+    """PATCH (merge) of an object as it was at that version: 409 if it has changed since, or is another by now."""
+    metadata = {**change.get("metadata", {}), "uid": uid, "resourceVersion": resource_version}
+    return resource.path(namespace or None, name), _encode({**change, "metadata": metadata})
+
+
+def eviction(pod: PodRef, grace_seconds: int | None = None) -> tuple[str, bytes]:
+    """POST pods/eviction: ask to remove this very pod if its disruption budgets allow (429 with a cause if not)."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": pod.namespace, "name": pod.name},
+        "deleteOptions": _options(pod, grace_seconds),
+    }
+    return pod_path(pod, "eviction"), _encode(body)
+
+
+def deletion(pod: PodRef, grace_seconds: int | None = None) -> tuple[str, bytes]:
+    """DELETE this very pod; the server answers 409 when the name belongs to another by now."""
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", **_options(pod, grace_seconds)}
+    return pod_path(pod), _encode(options)
+
+
+def _options(pod: PodRef, grace_seconds: int | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
+    if grace_seconds is not None:
+        found["gracePeriodSeconds"] = grace_seconds
+    return found
+
+
+async def bind(client: Client, pod: PodRef, node: str) -> None:
+    """Bind; returns when the server said yes. `Unreachable` with `sent` True leaves open whether it happened."""
+    path, body = binding(pod, node)
+    await client.create(path, body, lane=BIND, timeout=BIND_SECONDS)
+
+
+async def record(client: Client, path: str, body: bytes) -> None:
+    """Create an event made by `event`."""
+    await client.create(path, body, lane=EVENT)
+
+
+async def patch_status(client: Client, path: str, body: bytes) -> bytes:
+    """Send a status patch made by `condition_patch` or `nomination_patch`; returns the pod as it is now."""
+    return await client.patch(path, body, STRATEGIC_MERGE_PATCH, lane=STATUS)
+
+
+async def patch_object(client: Client, path: str, body: bytes) -> str:
+    """Send a patch made by `object_patch`; returns the object's new resourceVersion."""
+    answer = await client.patch(path, body, MERGE_PATCH, lane=BIND)
+    return _versioned.decode(answer).metadata.resource_version
+
+
+async def evict(client: Client, pod: PodRef, grace_seconds: int | None = None) -> None:
+    """Evict; a budget that forbids it is an ApiError 429 with the cause DisruptionBudget, at once and without retry."""
+    path, body = eviction(pod, grace_seconds)
+    await client.create(path, body, lane=EVICT)
+
+
+async def delete_pod(client: Client, pod: PodRef, grace_seconds: int | None = None) -> None:
+    """Delete a pod (preemption's victim)."""
+    path, body = deletion(pod, grace_seconds)
+    await client.delete(path, body, lane=EVICT)

@@ -1,0 +1,65 @@
+"""Inter-pod affinity terms (kube-scheduler `framework/types.go`, AffinityTerm)."""
+
+from dataclasses import dataclass, field
+
+from scheduler.model import wire
+from scheduler.model.selectors import NOTHING, Labels, LabelSelector, parse_label_selector
+
+
+@dataclass(frozen=True)
+class AffinityTerm:
+    """Pods meant by a term, and the node label whose values are its domains.
+
+    `namespaces` and `namespace_selector` are a union; both absent in the object stands for the
+    namespace of the pod that carries the term, which is resolved into `namespaces` when parsed.
+    """
+
+    selector: LabelSelector
+    namespaces: frozenset[str]
+    namespace_selector: LabelSelector
+    topology_key: str
+    _hash: int = field(default=0, init=False, compare=False, repr=False)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __post_init__(self) -> None:
+        # Terms are keys of the incremental counts, looked up at every decision: hash them once.
+        parts = (self.selector, self.namespaces, self.namespace_selector, self.topology_key)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def selects(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
+        """Whether the term means a pod with these labels in this namespace."""
+        if namespace in self.namespaces or self.namespace_selector.matches(namespace_labels):
+            return self.selector.matches(labels)
+        return False
+
+    def __str__(self) -> str:
+        where = ", ".join(sorted(self.namespaces))
+        if not self.namespace_selector.nothing:
+            where = f"{where}{' and ' if where else ''}namespaces with {self.namespace_selector}"
+        return f"pods with {self.selector} in {where} per {self.topology_key}"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedTerm:
+    """A preferred term; `weight` is positive for affinity and negative for anti-affinity."""
+
+    term: AffinityTerm
+    weight: int
+
+
+def parse_affinity_term(term: wire.PodAffinityTerm, namespace: str, path: str) -> AffinityTerm:
+    """Parse one term of a pod in `namespace`.
+
+    Raises SelectorError naming the field path.
+    """
+    own = not term.namespaces and term.namespace_selector is None
+    return AffinityTerm(
+        selector=parse_label_selector(term.label_selector, f"{path}.labelSelector"),
+        namespaces=frozenset((namespace,)) if own else frozenset(term.namespaces or ()),
+        namespace_selector=NOTHING
+        if term.namespace_selector is None
+        else parse_label_selector(term.namespace_selector, f"{path}.namespaceSelector"),
+        topology_key=term.topology_key,
+    )

@@ -1,0 +1,48 @@
+"""From the bytes of an API object to the model, by kind."""
+
+from collections.abc import Callable
+
+from scheduler.model import wire
+from scheduler.model.namespaced import Namespace, Selecting, parse_namespace, parse_selecting
+from scheduler.model.node import Node, parse_node
+from scheduler.model.pod import Interner, Pod, parse_pod
+from scheduler.model.storage import STORAGE_KINDS, StorageKind
+from scheduler.model.storage_parse import PARSERS
+
+Modelled = Pod | Node | Namespace | Selecting | StorageKind
+
+SELECTING = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet", "PodDisruptionBudget")
+KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS)
+
+
+class Decoder:
+    """Decodes objects of the kinds that a scheduler watches; what repeats is shared through one interner."""
+
+    def __init__(self) -> None:
+        self.interner = Interner()
+
+    def pod(self, raw: bytes) -> Pod:
+        """Raises msgspec.DecodeError when the bytes are not a pod."""
+        return parse_pod(wire.pod_decoder.decode(raw), self.interner)
+
+    def node(self, raw: bytes) -> Node:
+        """Raises msgspec.DecodeError when the bytes are not a node."""
+        return parse_node(wire.node_decoder.decode(raw), self.interner)
+
+    def namespace(self, raw: bytes) -> Namespace:
+        """Raises msgspec.DecodeError when the bytes are not a namespace."""
+        return parse_namespace(wire.namespace_decoder.decode(raw), self.interner)
+
+    def of_kind(self, kind: str) -> Callable[[bytes], Modelled]:
+        """The decoding function for one of `KINDS`."""
+        match kind:
+            case "Pod":
+                return self.pod
+            case "Node":
+                return self.node
+            case "Namespace":
+                return self.namespace
+        if kind in PARSERS:
+            parse = PARSERS[kind]
+            return lambda raw: parse(raw, self.interner)
+        return lambda raw: parse_selecting(kind, wire.selecting_decoder.decode(raw))

@@ -1,0 +1,76 @@
+"""A node as the scheduler sees it."""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from scheduler.model import wire
+from scheduler.model.pod import Interner
+from scheduler.model.quantity import BOUND, units
+from scheduler.model.resources import in_units, parse_amounts
+from scheduler.model.taints import Taint, Taints
+
+
+class Node(Struct, gc=False):
+    """One node: labels, taints, what it can give and which images it holds."""
+
+    name: str
+    uid: str
+    resource_version: str
+    labels: Mapping[str, str]
+    taints: Taints
+    unschedulable: bool
+    allocatable: dict[str, int]
+    """Resource → amount (milli-cores, bytes, counts)."""
+    allowed_pods: int
+    images: tuple[tuple[tuple[str, ...], int], ...]
+    """(names of one image, its size in bytes)."""
+    problems: tuple[str, ...]
+    """What of the object could not be read; the node takes part with the rest."""
+
+    @property
+    def namespace(self) -> str:
+        """Empty: nodes are cluster-scoped."""
+        return ""
+
+    @property
+    def key(self) -> str:
+        """The name."""
+        return self.name
+
+
+_taints_decoder = msgspec.json.Decoder(list[wire.Taint])
+_amounts_decoder = msgspec.json.Decoder(wire.Amounts)
+_images_decoder = msgspec.json.Decoder(list[wire.ContainerImage])
+
+
+def _bounded(size: int) -> int:
+    """An image's size, kept where sums of sizes can't leave int64."""
+    return max(0, min(size, BOUND))
+
+
+def parse_node(node: wire.Node, interner: Interner) -> Node:
+    """Build the scheduler's node; unreadable quantities count as zero and are named in `problems`.
+
+    Raises msgspec.ValidationError when a field has the wrong JSON type.
+    """
+    meta = node.metadata
+    taints = wire.present(node.spec.taints)
+    amounts = wire.present(node.status.allocatable)
+    images = wire.present(node.status.images)
+    nano, problems = parse_amounts(_amounts_decoder.decode(amounts) if amounts else None, "status.allocatable")
+    return Node(
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        labels=interner.labels(meta.labels),
+        taints=tuple(Taint(t.key, t.value or "", t.effect) for t in _taints_decoder.decode(taints)) if taints else (),
+        unschedulable=node.spec.unschedulable,
+        allocatable=in_units(nano),
+        allowed_pods=units(nano.get("pods", 0)),
+        images=tuple((tuple(i.names or ()), _bounded(i.size_bytes)) for i in _images_decoder.decode(images))
+        if images
+        else (),
+        problems=tuple(problems),
+    )

@@ -1,0 +1,173 @@
+"""A pod as the scheduler sees it: a few fields of its own, and a shape shared by all pods of one template.
+
+The shape holds everything that decides where a pod may go. Equal bytes on the wire give the
+*same* shape object, so a thousand replicas cost one parse, and caches can be keyed by identity.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from scheduler.model import wire
+from scheduler.model.shape import PodShape, inline_disks, parse_shape, resize_infeasible
+
+NO_LABELS: Mapping[str, str] = {}
+
+
+class Pod(Struct, gc=False, weakref=False):
+    """One pod. `key` is namespace/name; `uid` is its identity."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    labels: Mapping[str, str]
+    shape: PodShape
+    scheduler_name: str
+    priority: int
+    preempts: bool
+    node_name: str
+    nominated_node_name: str
+    created: str
+    """RFC 3339 text, which sorts as time."""
+    started: str | None
+    terminating: bool
+    preempted: bool
+    """A scheduler asked it to go (condition DisruptionTarget, PreemptionByScheduler)."""
+    finished: bool
+    gates: tuple[str, ...]
+    owner: tuple[str, str, str] | None
+    """(kind, name, uid) of the controller."""
+    condition: tuple[str, str, str, str] | None
+    """status, reason, message and lastTransitionTime of PodScheduled."""
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Interner:
+    """Equal bytes → the same parsed object. Bounded: past the bound it starts afresh.
+
+    Sharing is for speed and memory only; nothing is wrong when two equal shapes are two objects.
+    """
+
+    def __init__(self, bound: int = 50_000) -> None:
+        self._bound = bound
+        self._shapes: dict[tuple[Any, ...], PodShape] = {}
+        self._labels: dict[bytes, Mapping[str, str]] = {}
+
+    def labels(self, raw: msgspec.Raw) -> Mapping[str, str]:
+        """The label (or annotation) map of these bytes, shared."""
+        text = wire.present(raw)
+        if not text:
+            return NO_LABELS
+        found = self._labels.get(text)
+        if found is None:
+            if len(self._labels) >= self._bound:
+                self._labels.clear()
+            found = self._labels[text] = _labels_decoder.decode(text)
+        return found
+
+    def shape(self, pod: wire.Pod) -> PodShape:
+        """The shape of a pod, shared by all pods whose placement-deciding bytes are equal."""
+        spec, status = pod.spec, pod.status
+        key = (
+            pod.metadata.namespace,
+            wire.present(spec.affinity),
+            wire.present(spec.node_selector),
+            wire.present(spec.tolerations),
+            wire.present(spec.topology_spread_constraints),
+            wire.present(spec.overhead),
+            wire.present(spec.resources),
+            wire.present(spec.resource_claims),
+            tuple([_container_key(c) for c in spec.containers]),
+            tuple([_container_key(c) for c in spec.init_containers]) if spec.init_containers else (),
+            _volumes_key(spec.volumes) if spec.volumes else (),
+            _status_key(status),
+        )
+        found = self._shapes.get(key)
+        if found is None:
+            if len(self._shapes) >= self._bound:
+                self._shapes.clear()
+            found = self._shapes[key] = parse_shape(pod)
+        return found
+
+
+_labels_decoder = msgspec.json.Decoder(dict[str, str])
+
+
+def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None]:
+    ports = bytes(c.ports)
+    return c.image, bytes(c.resources), ports if b"hostPort" in ports else b"", c.restart_policy
+
+
+def _volumes_key(volumes: list[wire.Volume]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for v in volumes:
+        if v.persistent_volume_claim:
+            found.append(v.persistent_volume_claim.claim_name)
+        elif v.image:
+            found.append((v.image.reference,))
+        elif wire.present(v.ephemeral):
+            found.append((v.name, None))
+        elif any(disk := inline_disks(v)):
+            found.append((v.name, *disk))
+    return tuple(found)
+
+
+def _status_key(status: wire.PodStatus) -> tuple[Any, ...]:
+    reports = tuple(
+        [
+            (s.name, bytes(s.allocated_resources), bytes(s.resources))
+            for s in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+            if bytes(s.allocated_resources) or bytes(s.resources)
+        ]
+    )
+    totals = (bytes(status.allocated_resources), bytes(status.resources))
+    if not reports and not any(totals):
+        return ()
+    return (reports, totals, resize_infeasible(status))
+
+
+def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
+    """Build the scheduler's pod from the decoded wire form."""
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    owner = next(((o.kind, o.name, o.uid) for o in meta.owner_references or () if o.controller), None)
+    condition = next(
+        (
+            (c.status, c.reason, c.message, c.last_transition_time or "")
+            for c in status.conditions or ()
+            if c.type == "PodScheduled"
+        ),
+        None,
+    )
+    return Pod(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        generation=meta.generation,
+        labels=interner.labels(meta.labels),
+        shape=interner.shape(pod),
+        scheduler_name=spec.scheduler_name,
+        priority=spec.priority or 0,
+        preempts=spec.preemption_policy != "Never",
+        node_name=spec.node_name,
+        nominated_node_name=status.nominated_node_name,
+        created=meta.creation_timestamp or "",
+        started=status.start_time,
+        terminating=meta.deletion_timestamp is not None,
+        preempted=any(
+            c.type == "DisruptionTarget" and c.status == "True" and c.reason == "PreemptionByScheduler"
+            for c in status.conditions or ()
+        ),
+        finished=status.phase in ("Succeeded", "Failed"),
+        gates=tuple([gate.name for gate in spec.scheduling_gates or ()]),
+        owner=owner,
+        condition=condition,
+    )

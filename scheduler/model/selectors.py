@@ -1,0 +1,256 @@
+"""Label selectors and node selectors with Go's semantics.
+
+Mirrors apimachinery `pkg/labels/selector.go` and component-helpers
+`scheduling/corev1/nodeaffinity/nodeaffinity.go`: NotIn and DoesNotExist hold for an
+absent key, Gt and Lt parse as strconv.ParseInt does, a null selector selects nothing
+and an empty one everything, an empty node selector term selects no node.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from scheduler.model import wire
+
+Labels = Mapping[str, str]
+
+_GO_INT = re.compile(r"[+-]?[0-9]+")
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_DNS = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+
+
+class SelectorError(ValueError):
+    """A selector that the API's own parser refuses; the text names field and value."""
+
+
+def parse_go_int(text: str) -> int | None:
+    """What strconv.ParseInt(text, 10, 64) returns, or None where it fails (underscores, spaces, overflow)."""
+    if not _GO_INT.fullmatch(text):
+        return None
+    number = int(text)
+    return number if _INT64_MIN <= number <= _INT64_MAX else None
+
+
+def is_label_value(text: str) -> bool:
+    """Whether the text is a legal label value (empty, or at most 63 characters of a qualified name)."""
+    return text == "" or _NAME.fullmatch(text) is not None
+
+
+def is_qualified_name(text: str) -> bool:
+    """Whether the text is a legal label key: an optional DNS prefix, a slash, a name."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and not _DNS.fullmatch(prefix):
+        return False
+    return _NAME.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One requirement on one label; `number` is set for Gt and Lt only."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+    number: int = 0
+
+    def accepts(self, value: str | None) -> bool:
+        """Whether a label with this value (None: absent) meets the requirement."""
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        if value is None:
+            return False
+        number = parse_go_int(value)
+        if number is None:
+            return False
+        return number > self.number if self.operator == "Gt" else number < self.number
+
+    def __str__(self) -> str:
+        match self.operator:
+            case "In":
+                return f"{self.key} in ({', '.join(sorted(self.values))})"
+            case "NotIn":
+                return f"{self.key} not in ({', '.join(sorted(self.values))})"
+            case "Exists":
+                return f"{self.key} exists"
+            case "DoesNotExist":
+                return f"{self.key} does not exist"
+        return f"{self.key} {'>' if self.operator == 'Gt' else '<'} {self.number}"
+
+
+def parse_requirement(key: str, operator: str, values: Sequence[str], path: str) -> Requirement:
+    """Parse and check one requirement as labels.NewRequirement does.
+
+    Raises SelectorError naming the field path.
+    """
+    if not is_qualified_name(key):
+        raise SelectorError(f"{path}.key: Invalid value: {key[:80]!r}: not a legal label key")
+    match operator:
+        case "In" | "NotIn":
+            if not values:
+                raise SelectorError(f"{path}.values: Invalid value: []: for {operator} the values can't be empty")
+        case "Exists" | "DoesNotExist":
+            if values:
+                raise SelectorError(f"{path}.values: Invalid value: {list(values)!r}: must be empty for {operator}")
+        case "Gt" | "Lt":
+            if len(values) != 1:
+                raise SelectorError(f"{path}.values: Invalid value: {list(values)!r}: {operator} takes one value")
+        case _:
+            raise SelectorError(
+                f"{path}.operator: Unsupported value: {operator[:40]!r}: want In, NotIn, Exists, DoesNotExist, Gt or Lt"
+            )
+    for i, value in enumerate(values):
+        if not is_label_value(value):
+            raise SelectorError(f"{path}.values[{i}]: Invalid value: {value[:80]!r}: not a legal label value")
+    if operator in ("Gt", "Lt"):
+        number = parse_go_int(values[0])
+        if number is None:
+            raise SelectorError(f"{path}.values[0]: Invalid value: {values[0]!r}: for {operator} it must be an integer")
+        return Requirement(key, operator, frozenset(), number)
+    return Requirement(key, operator, frozenset(values))
+
+
+@dataclass(frozen=True)
+class LabelSelector:
+    """ANDed requirements; `nothing` is the null selector, which matches no object."""
+
+    requirements: tuple[Requirement, ...] = ()
+    nothing: bool = False
+
+    @cached_property
+    def is_everything(self) -> bool:
+        """Whether this is the empty selector `{}`."""
+        return not self.nothing and not self.requirements
+
+    def matches(self, labels: Labels) -> bool:
+        """Whether every requirement holds for these labels."""
+        if self.nothing:
+            return False
+        get = labels.get
+        return all(requirement.accepts(get(requirement.key)) for requirement in self.requirements)
+
+    def __str__(self) -> str:
+        if self.nothing:
+            return "nothing"
+        return ", ".join(str(requirement) for requirement in self.requirements) or "everything"
+
+
+NOTHING = LabelSelector(nothing=True)
+EVERYTHING = LabelSelector()
+
+
+def parse_label_selector(selector: wire.LabelSelector | None, path: str) -> LabelSelector:
+    """Parse metav1.LabelSelector; None selects nothing.
+
+    Raises SelectorError naming the field path.
+    """
+    if selector is None:
+        return NOTHING
+    found = [
+        parse_requirement(key, "In", (value,), f"{path}.matchLabels[{key}]")
+        for key, value in (selector.match_labels or {}).items()
+    ]
+    for i, expression in enumerate(selector.match_expressions or ()):
+        if expression.operator in ("Gt", "Lt"):
+            raise SelectorError(f"{path}.matchExpressions[{i}].operator: Unsupported value: {expression.operator!r}")
+        found.append(
+            parse_requirement(
+                expression.key, expression.operator, expression.values or (), f"{path}.matchExpressions[{i}]"
+            )
+        )
+    if not found:
+        return EVERYTHING
+    return LabelSelector(tuple(sorted(found, key=lambda r: (r.key, r.operator, sorted(r.values)))))
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRequirement:
+    """metadata.name equals (In) or differs from (NotIn) one name."""
+
+    key: str
+    operator: str
+    name: str
+
+    def accepts(self, node_name: str) -> bool:
+        """Whether a node of this name meets the requirement; other fields read as empty."""
+        value = node_name if self.key == "metadata.name" else ""
+        return (value == self.name) == (self.operator == "In")
+
+    def __str__(self) -> str:
+        return f"{self.key} {'=' if self.operator == 'In' else '≠'} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelectorTerm:
+    """One ORed term: ANDed label and field requirements, or the error that its parsing gave."""
+
+    labels: tuple[Requirement, ...]
+    fields: tuple[FieldRequirement, ...]
+    error: str | None = None
+    names: frozenset[str] | None = None
+    """Intersection of `metadata.name In` values, None when the term has none (what PreFilter narrows by)."""
+
+    def __str__(self) -> str:
+        return " and ".join([*map(str, self.labels), *map(str, self.fields)]) or "no node"
+
+
+def parse_node_selector_term(term: wire.NodeSelectorTerm | None, path: str) -> NodeSelectorTerm:
+    """Parse one term; an error is kept in it, for a required term with an error never matches."""
+    labels: list[Requirement] = []
+    fields: list[FieldRequirement] = []
+    errors: list[str] = []
+    names: frozenset[str] | None = None
+    term = term or wire.NodeSelectorTerm()
+    for i, r in enumerate(term.match_expressions or ()):
+        try:
+            labels.append(parse_requirement(r.key, r.operator, r.values or (), f"{path}.matchExpressions[{i}]"))
+        except SelectorError as error:
+            errors.append(str(error))
+    for i, r in enumerate(term.match_fields or ()):
+        values = r.values or ()
+        where = f"{path}.matchFields[{i}]"
+        if r.operator not in ("In", "NotIn"):
+            errors.append(f"{where}.operator: Unsupported value: {r.operator!r}: want In or NotIn")
+        elif len(values) != 1:
+            errors.append(f"{where}.values: Invalid value: {list(values)!r}: must have one element")
+        else:
+            fields.append(FieldRequirement(r.key, r.operator, values[0]))
+        if r.key == "metadata.name" and r.operator == "In":
+            names = frozenset(values) if names is None else names & frozenset(values)
+    return NodeSelectorTerm(tuple(labels), tuple(fields), "; ".join(errors) or None, names)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelector:
+    """ORed terms. Terms that are empty or did not parse are left out: they match no node."""
+
+    terms: tuple[NodeSelectorTerm, ...]
+    names: frozenset[str] | None = None
+    """Node names that PreFilter narrows the search to; None: all nodes; empty: terms conflict."""
+
+    def __str__(self) -> str:
+        return " or ".join(f"({term})" if len(self.terms) > 1 else str(term) for term in self.terms) or "no node"
+
+
+def parse_node_selector(selector: wire.NodeSelector, path: str) -> NodeSelector:
+    """Parse core/v1 NodeSelector leniently, as GetRequiredNodeAffinity does."""
+    raw = selector.node_selector_terms or ()
+    parsed = [parse_node_selector_term(term, f"{path}.nodeSelectorTerms[{i}]") for i, term in enumerate(raw)]
+    names: frozenset[str] | None = frozenset()
+    for term in parsed:
+        if term.names is None:
+            names = None
+            break
+        names = (names or frozenset()) | term.names
+    if not raw:
+        names = None
+    usable = tuple(term for term in parsed if term.error is None and (term.labels or term.fields))
+    return NodeSelector(usable, names)

@@ -1,0 +1,95 @@
+"""Upstream: plugins/defaultpreemption and framework/preemption. The dry run is in victims.py."""
+
+import numpy as np
+from msgspec import Struct
+
+from scheduler.framework.decision import Decision
+from scheduler.framework.plugin import Filters, PostFilterResult
+from scheduler.model.pod import Pod
+from scheduler.plugins.victims import DryRun, dry_run, pick
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
+
+
+class DefaultPreemptionArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """How many nodes a dry run looks at where it has to take them one by one."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+
+class DefaultPreemption:
+    """Make room by removing pods of lower priority: as few and as unimportant as possible, budgets respected."""
+
+    name = "DefaultPreemption"
+    Args = DefaultPreemptionArgs
+
+    def __init__(self, args: DefaultPreemptionArgs) -> None:
+        self._args = args
+
+    @staticmethod
+    def check(args: DefaultPreemptionArgs, path: str) -> list[str]:
+        """Errors of the arguments (ValidateDefaultPreemptionArgs)."""
+        percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+        of_percentage = f"{path}.minCandidateNodesPercentage: Invalid value: {percentage}"
+        of_absolute = f"{path}.minCandidateNodesAbsolute: Invalid value: {absolute}"
+        errors = []
+        if not 0 <= percentage <= 100:
+            errors.append(f"{of_percentage}: not in valid range [0, 100]")
+        if absolute < 0:
+            errors.append(f"{of_absolute}: not in valid range [0, inf)")
+        if not percentage and not absolute:
+            errors.append(f"{of_percentage}: cannot be zero at the same time as minCandidateNodesAbsolute")
+            errors.append(f"{of_absolute}: cannot be zero at the same time as minCandidateNodesPercentage")
+        return errors
+
+    def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
+        """Find a node where preemption helps, or say how many nodes it can't help on and why."""
+        if not decision.nodes:
+            return PostFilterResult("")
+        nodes = cluster.nodes
+        hopeless = decision.unresolvable(nodes.rows)
+        refusal = self._not_eligible(pod, cluster, hopeless)
+        if refusal:
+            return PostFilterResult(f"preemption: {refusal}")
+        candidates = nodes.alive[: nodes.rows] & ~hopeless
+        tried = dry_run(pod, cluster, filters, candidates, self._at_most(int(np.count_nonzero(candidates))))
+        if not tried.candidates:
+            return PostFilterResult(f"preemption: {_no_candidates(decision.nodes, tried)}", node="")
+        chosen = pick(tried.candidates, nodes.names)
+        node = nodes.names[chosen.row] or ""
+        text = f"found a potential placement for pod on node {node}, preempting {len(chosen.victims)} victims"
+        return PostFilterResult(f"preemption: {text}", node, tuple(chosen.victims))
+
+    def _at_most(self, nodes: int) -> int:
+        share = nodes * self._args.min_candidate_nodes_percentage // 100
+        return min(max(share, self._args.min_candidate_nodes_absolute), nodes)
+
+    def _not_eligible(self, pod: Pod, cluster: Cluster, hopeless: Bools) -> str:
+        """Why the pod may not preempt now (PodEligibleToPreemptOthers); empty when it may."""
+        if not pod.preempts:
+            return "not eligible due to preemptionPolicy=Never."
+        row = cluster.nodes.live_row(pod.nominated_node_name) if pod.nominated_node_name else None
+        if row is not None and not hopeless[row]:
+            leaving = (other for other in cluster.pods_on(row) if other.terminating and other.preempted)
+            if any(other.priority < pod.priority for other in leaving):
+                return "not eligible due to a terminating pod on the nominated node."
+        return ""
+
+
+def _no_candidates(nodes: int, tried: DryRun) -> str:
+    """A FitError over what trying gave: reasons that stay on an emptied node, nobody to preempt, not helpful."""
+    counts: dict[str, int] = {}
+    failed: set[int] = set()
+    for rejected in tried.rejected:
+        for reason, where in rejected.reasons:
+            rows = np.flatnonzero(where)
+            if len(rows):
+                counts[reason.text] = counts.get(reason.text, 0) + len(rows)
+                failed.update(map(int, rows))
+    if tried.without_victims:
+        counts["No preemption victims found for incoming pod"] = tried.without_victims
+    rest = nodes - len(failed) - tried.without_victims
+    if rest:
+        counts["Preemption is not helpful for scheduling"] = rest
+    return f"0/{nodes} nodes are available: {', '.join(sorted(f'{n} {text}' for text, n in counts.items()))}."

@@ -1,0 +1,43 @@
+"""Upstream: plugins/imagelocality."""
+
+from typing import Any
+
+import numpy as np
+
+from scheduler.framework.plugin import MAX_SCORE, NoArgs
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Ints
+
+_MIN_THRESHOLD = 23 << 20
+_MAX_CONTAINER_THRESHOLD = 1000 << 20
+
+
+class ImageLocality:
+    """Prefer nodes that already hold the pod's images, the more so the more of the cluster holds them."""
+
+    name = "ImageLocality"
+    Args = NoArgs
+
+    def __init__(self, args: NoArgs) -> None:
+        pass
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
+        """Sum size × spread of the images a node has, clamped between 23 MiB and 1000 MiB a container, as 0..100."""
+        nodes, shape = cluster.nodes, pod.shape
+        sums = None
+        for name in shape.images:
+            image = nodes.image(name)
+            if image is None:
+                continue
+            if sums is None:
+                sums = np.zeros(nodes.rows, dtype=np.int64)
+            rows, sizes = image
+            spread = float(len(rows)) / float(nodes.count)
+            sums[rows] += (sizes.astype(np.float64) * spread).astype(np.int64)
+        if sums is None:
+            return np.zeros(len(feasible), dtype=np.int64)
+        highest = _MAX_CONTAINER_THRESHOLD * shape.image_count
+        clamped = np.clip(sums[feasible], _MIN_THRESHOLD, highest)
+        scores: Ints = MAX_SCORE * (clamped - _MIN_THRESHOLD) // (highest - _MIN_THRESHOLD)
+        return scores

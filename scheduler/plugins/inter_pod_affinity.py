@@ -1,0 +1,163 @@
+"""Upstream: plugins/interpodaffinity (filtering.go, scoring.go)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import MAX_SCORE
+from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
+from scheduler.model.affinity import AffinityTerm
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Ints
+from scheduler.state.incidence import HARD
+
+
+class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """`hardPodAffinityWeight` (0..100): what required affinity of placed pods towards this one is worth."""
+
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+
+class InterPodAffinity:
+    """Place pods near or away from other pods, by the values of a node label."""
+
+    name = "InterPodAffinity"
+    Args = InterPodAffinityArgs
+    wakes_on = (
+        ClusterEvent.NODE_ADDED
+        | ClusterEvent.NODE_LABELS
+        | ClusterEvent.POD_PLACED
+        | ClusterEvent.POD_LABELS
+        | ClusterEvent.POD_GONE
+        | ClusterEvent.OWN_LABELS
+        | ClusterEvent.NAMESPACE
+    )
+    not_near = Unresolvable("node(s) didn't match pod affinity rules")
+    not_apart = Unschedulable("node(s) didn't match pod anti-affinity rules")
+    repelled = Unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
+
+    def __init__(self, args: InterPodAffinityArgs) -> None:
+        self._hard_weight = args.hard_pod_affinity_weight
+        self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
+
+    @staticmethod
+    def check(args: InterPodAffinityArgs, path: str) -> list[str]:
+        """Errors of the arguments (ValidateInterPodAffinityArgs)."""
+        weight = args.hard_pod_affinity_weight
+        if 0 <= weight <= 100:
+            return []
+        return [f"{path}.hardPodAffinityWeight: Invalid value: {weight}: not in valid range [0, 100]"]
+
+    def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
+        """Reject a pod whose terms do not parse."""
+        return Reject(Unresolvable(pod.shape.problem)) if pod.shape.problem is not None else None
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """The pod's required affinity, then its required anti-affinity, then that of the pods already there."""
+        rows = cluster.nodes.rows
+        found: list[tuple[Any, Bools]] = []
+        free: Bools | None = None
+        if pod.shape.affinity_terms:
+            near = self._near(pod.shape.affinity_terms, pod, cluster)
+            found.append((self.not_near, ~near))
+            free = near
+        if pod.shape.anti_affinity_terms:
+            hit = np.zeros(rows, dtype=np.bool_)
+            for term in pod.shape.anti_affinity_terms:
+                hit |= cluster.incidence.selected((term,), term.topology_key).by_row(rows) > 0
+            found.append((self.not_apart, hit if free is None else hit & free))
+            free = ~hit if free is None else free & ~hit
+        repelling = [carried for carried in cluster.incidence.repelling(pod) if carried.total]
+        if repelling:
+            hit = np.zeros(rows, dtype=np.bool_)
+            for carried in repelling:
+                hit |= carried.by_row(rows) > 0
+            found.append((self.repelled, hit if free is None else hit & free))
+        return found
+
+    def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+        """When the pod has required terms, or is repelled by placed pods or by `others`."""
+        return bool(
+            pod.shape.affinity_terms
+            or pod.shape.anti_affinity_terms
+            or any(carried.total for carried in cluster.incidence.repelling(pod))
+            or any(other.shape.anti_affinity_terms for other in others)
+        )
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
+        """Sum the weights of the pod's preferred terms and of placed pods' terms towards it, per topology value."""
+        preferred = pod.shape.preferred_pod_terms
+        if self._ignore_existing and not preferred:
+            return None
+        rows = cluster.nodes.rows
+        total: Ints | None = None
+        for weighted in preferred:
+            count = cluster.incidence.selected((weighted.term,), weighted.term.topology_key)
+            if count.total:
+                here = count.by_row(rows)[feasible] * weighted.weight
+                total = here if total is None else total + here
+        for carried in cluster.incidence.preferring(pod):
+            weight = self._hard_weight if carried.weight == HARD else carried.weight
+            if carried.total and weight:
+                here = carried.by_row(rows)[feasible] * weight
+                total = here if total is None else total + here
+        return total
+
+    def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
+        """Stretch to 0..100 between the lowest and the highest; floats and truncation as upstream."""
+        lowest, highest = int(scores.min()), int(scores.max())
+        if highest == lowest:
+            return np.zeros_like(scores)
+        stretched = float(MAX_SCORE) * ((scores - lowest).astype(np.float64) / float(highest - lowest))
+        return stretched.astype(np.int64)
+
+    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """A node that joined or moved to another domain of one of the pod's terms."""
+        if old is None:
+            repels = bool(pod.shape.anti_affinity_terms) or not pod.shape.affinity_terms
+            return repels or any(term.topology_key in new.labels for term in pod.shape.affinity_terms)
+        terms = pod.shape.affinity_terms + pod.shape.anti_affinity_terms
+        if not terms:
+            # Repelled by placed pods, whose domains are theirs to name: any label may be one.
+            return old.labels != new.labels
+        return any(old.labels.get(term.topology_key) != new.labels.get(term.topology_key) for term in terms)
+
+    def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+        """A pod wanted near arrived, or one in the way (in either direction) left or changed."""
+        if event is ClusterEvent.POD_LABELS:
+            return True
+        if event is ClusterEvent.POD_PLACED:
+            terms = pod.shape.affinity_terms
+            return bool(terms) and all(_may_select(term, other) for term in terms)
+        return any(_may_select(term, other) for term in pod.shape.anti_affinity_terms) or any(
+            _may_select(term, pod) for term in other.shape.anti_affinity_terms
+        )
+
+    def _near(self, terms: tuple[AffinityTerm, ...], pod: Pod, cluster: Cluster) -> Bools:
+        """Rows whose every domain holds pods that all terms select; or the first pod of its kind anywhere."""
+        rows = cluster.nodes.rows
+        counts = [cluster.incidence.selected(terms, term.topology_key) for term in terms]
+        if any(count.total for count in counts):
+            near = counts[0].by_row(rows) > 0
+            for count in counts[1:]:
+                near = near & (count.by_row(rows) > 0)
+            return near
+        near = np.zeros(rows, dtype=np.bool_)
+        if all(cluster.incidence.selects(term, pod) for term in terms):
+            near[:] = True
+            for term in terms:
+                near &= cluster.nodes.label(term.topology_key).codes[:rows] >= 0
+        return near
+
+
+def _may_select(term: AffinityTerm, pod: Pod) -> bool:
+    """Whether a term may select a pod, taking any namespace selector as met: a hint may err on the side of waking."""
+    return (pod.namespace in term.namespaces or not term.namespace_selector.nothing) and term.selector.matches(
+        pod.labels
+    )

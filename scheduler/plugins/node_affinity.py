@@ -1,0 +1,177 @@
+"""Upstream: plugins/nodeaffinity and component-helpers scheduling/corev1/nodeaffinity."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import RowLocal
+from scheduler.framework.status import Narrow, PluginError, Reject, Rejections, Unresolvable
+from scheduler.model import wire
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.selectors import (
+    FieldRequirement,
+    NodeSelector,
+    NodeSelectorTerm,
+    Requirement,
+    SelectorError,
+    parse_node_selector,
+    parse_node_selector_term,
+)
+from scheduler.model.shape import parse_preferred_node_terms
+from scheduler.plugins.normalize import default_normalize
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Ints
+from scheduler.state.nodes import Nodes
+
+
+class NodeAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """`addedAffinity` applies to every pod of the profile, besides the pod's own."""
+
+    added_affinity: wire.NodeAffinity | None = None
+
+
+class NodeAffinity(RowLocal):
+    """Match a pod's nodeSelector and node affinity, and the profile's added affinity, against node labels."""
+
+    name = "NodeAffinity"
+    by_shape = True
+    scores_by_shape = True
+    Args = NodeAffinityArgs
+    wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_LABELS
+    mismatch = Unresolvable("node(s) didn't match Pod's node affinity/selector")
+    enforced = Unresolvable("node(s) didn't match scheduler-enforced node affinity")
+    conflict = Unresolvable("pod affinity terms conflict")
+
+    def __init__(self, args: NodeAffinityArgs) -> None:
+        self._added: NodeSelector | None = None
+        self._added_preferences: tuple[tuple[int, NodeSelectorTerm], ...] = ()
+        self._prefers = False
+        added = args.added_affinity
+        if added is None:
+            return
+        if added.required is not None:
+            where = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+            for i, term in enumerate(added.required.node_selector_terms or ()):
+                error = parse_node_selector_term(term, f"{where}.nodeSelectorTerms[{i}]").error
+                if error is not None:
+                    raise SelectorError(error)
+            self._added = parse_node_selector(added.required, where)
+        preferred, error = parse_preferred_node_terms(
+            added.preferred or [], "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+        )
+        if error is not None:
+            raise SelectorError(error)
+        self._added_preferences = preferred
+        self._prefers = bool(added.preferred)
+
+    def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | Narrow | None:
+        """Narrow to the nodes that every term names by metadata.name; terms that contradict reject the pod."""
+        required = pod.shape.required_node_affinity
+        if required is None or required.names is None:
+            return None
+        return Narrow(required.names) if required.names else Reject(self.conflict)
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nodes outside the added affinity, then those outside the pod's own."""
+        nodes = cluster.nodes
+        found = []
+        enforced = None
+        if self._added is not None:
+            enforced = ~matches(self._added, nodes)
+            found.append((self.enforced, enforced))
+        fits = wanted_nodes(pod, nodes)
+        if fits is not None:
+            found.append((self.mismatch, ~fits if enforced is None else ~(fits | enforced)))
+        return found
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
+        """Sum the weights of the preferred terms that a node matches."""
+        shape = pod.shape
+        if shape.preferred_error is not None:
+            raise PluginError(self.name, shape.preferred_error)
+        terms = self._added_preferences + shape.preferred_node_terms
+        if not self._prefers and not shape.has_preferred_node_affinity:
+            return None
+        total = np.zeros(len(feasible), dtype=np.int64)
+        for weight, term in terms:
+            total += weight * _matches_term(term, cluster.nodes)[feasible]
+        return total
+
+    def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
+        """The best sum becomes 100."""
+        return default_normalize(scores)
+
+    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """A node that matches now and did not before."""
+        if self._added is not None and not node_matches(self._added, new):
+            return False
+        return pod_matches(pod, new) and (old is None or not pod_matches(pod, old))
+
+
+def wanted_nodes(pod: Pod, nodes: Nodes) -> Bools | None:
+    """bool[rows] of the nodes that a pod's nodeSelector and required node affinity match; None: it has neither."""
+    required = pod.shape.required_node_affinity
+    if not pod.shape.node_selector and required is None:
+        return None
+    fits = matches_all(pod.shape.node_selector, nodes)
+    return fits if required is None else fits & matches(required, nodes)
+
+
+def pod_matches(pod: Pod, node: Node) -> bool:
+    """Whether one node meets a pod's nodeSelector and required node affinity."""
+    required = pod.shape.required_node_affinity
+    return all(r.accepts(node.labels.get(r.key)) for r in pod.shape.node_selector) and (
+        required is None or node_matches(required, node)
+    )
+
+
+def node_matches(selector: NodeSelector, node: Node) -> bool:
+    """Whether one node matches any term of a selector."""
+    return any(
+        all(r.accepts(node.labels.get(r.key)) for r in term.labels) and all(f.accepts(node.name) for f in term.fields)
+        for term in selector.terms
+    )
+
+
+def matches(selector: NodeSelector, nodes: Nodes, *, by_name: bool = True) -> Bools:
+    """bool[rows] of the nodes that match any term. Not `by_name`: whatever a term says of names is passed over."""
+    matched = np.zeros(nodes.rows, dtype=np.bool_)
+    for term in selector.terms:
+        matched |= _matches_term(term, nodes, by_name=by_name)
+    return matched
+
+
+def _matches_term(term: NodeSelectorTerm, nodes: Nodes, *, by_name: bool = True) -> Bools:
+    matched = matches_all(term.labels, nodes)
+    for requirement in term.fields if by_name else ():
+        matched = matched & _named(requirement, nodes)
+    return matched
+
+
+def matches_all(requirements: Iterable[Requirement], nodes: Nodes) -> Bools:
+    """bool[rows] of the nodes whose labels meet every requirement."""
+    matched = np.ones(nodes.rows, dtype=np.bool_)
+    for requirement in requirements:
+        if requirement.operator == "In" and len(requirement.values) == 1:
+            # One value is found quicker than an answer is kept: volumes on local disks name a host each.
+            (value,) = requirement.values
+            matched &= nodes.label(requirement.key).holds(nodes.rows, value)
+            continue
+        matched &= nodes.label(requirement.key).where(nodes.rows, requirement, requirement.accepts)
+    return matched
+
+
+def _named(requirement: FieldRequirement, nodes: Nodes) -> Bools:
+    """A field other than metadata.name reads as empty, so it is the same for every node."""
+    if requirement.key != "metadata.name":
+        return np.full(nodes.rows, requirement.accepts(""), dtype=np.bool_)
+    wanted = requirement.operator == "In"
+    matched = np.full(nodes.rows, not wanted, dtype=np.bool_)
+    row = nodes.live_row(requirement.name)
+    if row is not None:
+        matched[row] = wanted
+    return matched

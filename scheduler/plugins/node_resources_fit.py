@@ -1,0 +1,105 @@
+"""Upstream: plugins/noderesources (fit.go; the scoring strategies are in resource_strategies.py)."""
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import RowLocal
+from scheduler.framework.status import Rejections, Unresolvable, Unschedulable
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.resources import is_extended
+from scheduler.model.selectors import is_qualified_name
+from scheduler.plugins.resource_strategies import ResourceWeight, ScoringStrategy, amounts, strategy
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Ints
+
+
+class NodeResourcesFitArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Which extended resources to ignore, and how to score."""
+
+    ignored_resources: list[str] = []
+    ignored_resource_groups: list[str] = []
+    scoring_strategy: ScoringStrategy = ScoringStrategy(type="LeastAllocated")
+
+
+class NodeResourcesFit(RowLocal):
+    """Keep a pod off nodes with too little left of anything it asks for; score by what would be left."""
+
+    name = "NodeResourcesFit"
+    by_shape = True
+    scores_by_shape = True
+    Args = NodeResourcesFitArgs
+    wakes_on = (
+        ClusterEvent.NODE_ADDED
+        | ClusterEvent.NODE_ALLOCATABLE
+        | ClusterEvent.POD_GONE
+        | ClusterEvent.POD_SHRUNK
+        | ClusterEvent.OWN_REQUESTS
+    )
+    full = Unschedulable("Too many pods")
+
+    def __init__(self, args: NodeResourcesFitArgs) -> None:
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._resources: list[ResourceWeight] = args.scoring_strategy.weights()
+        self._strategy = strategy(args.scoring_strategy)
+
+    @staticmethod
+    def check(args: NodeResourcesFitArgs, path: str) -> list[str]:
+        """Errors of the arguments (ValidateNodeResourcesFitArgs)."""
+        errors = []
+        for i, name in enumerate(args.ignored_resources):
+            if not is_qualified_name(name):
+                errors.append(f'{path}.ignoredResources[{i}]: Invalid value: "{name}": not a qualified name')
+        for i, name in enumerate(args.ignored_resource_groups):
+            where = f"{path}.ignoredResourceGroups[{i}]"
+            if "/" in name:
+                errors.append(f"{where}: Invalid value: \"{name}\": resource group name can't contain '/'")
+            if not is_qualified_name(name):
+                errors.append(f'{where}: Invalid value: "{name}": not a qualified name')
+        return errors + args.scoring_strategy.check(f"{path}.scoringStrategy")
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject for the number of pods and for each resource asked for; above allocatable is unresolvable."""
+        nodes = cluster.nodes
+        rows = nodes.rows
+        found = []
+        full = nodes.pods[:rows] + 1 > nodes.allowed_pods[:rows]
+        if full.any():
+            found.append((self.full, full))
+        for name, amount in pod.shape.requests.items():
+            if amount <= 0 or self._ignores(name):
+                continue
+            index = nodes.resources.get(name)
+            if index is None:
+                found.append((Unresolvable(f"Insufficient {name}"), np.ones(rows, dtype=np.bool_)))
+                continue
+            allocatable = nodes.allocatable[index, :rows]
+            short = allocatable - nodes.requested[index, :rows] < amount
+            if short.any():
+                never = short & (allocatable < amount)
+                found.append((Unresolvable(f"Insufficient {name}"), never))
+                found.append((Unschedulable(f"Insufficient {name}"), short & ~never))
+        return found
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
+        """Score by the configured strategy over the configured resources, cpu and memory with non-zero defaults."""
+        found = amounts(self._resources, pod, cluster.nodes, feasible, nonzero=True)
+        return self._strategy(found, len(feasible))
+
+    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """A node that could hold the pod if it were empty, and could not, or had less of something it asks for."""
+        asked = {name: amount for name, amount in pod.shape.requests.items() if amount > 0 and not self._ignores(name)}
+        if new.allowed_pods < 1 or any(new.allocatable.get(name, 0) < amount for name, amount in asked.items()):
+            return False
+        if old is None or new.allowed_pods > old.allowed_pods:
+            return True
+        return any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in asked)
+
+    def _ignores(self, resource: str) -> bool:
+        return is_extended(resource) and (
+            resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
+        )

@@ -1,0 +1,34 @@
+"""Upstream: plugins/nodeunschedulable."""
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import NoArgs, RowLocal
+from scheduler.framework.status import Rejections, Unresolvable
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.taints import UNSCHEDULABLE, tolerates
+from scheduler.state.cluster import Cluster
+
+
+class NodeUnschedulable(RowLocal):
+    """Keep pods off cordoned nodes unless they tolerate the unschedulable taint."""
+
+    name = "NodeUnschedulable"
+    by_shape = True
+    Args = NoArgs
+    wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_TAINTS | ClusterEvent.OWN_TOLERATIONS
+    cordoned = Unresolvable("node(s) were unschedulable")
+
+    def __init__(self, args: NoArgs) -> None:
+        pass
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nodes with spec.unschedulable."""
+        nodes = cluster.nodes
+        unschedulable = nodes.unschedulable[: nodes.rows]
+        if not unschedulable.any() or tolerates(pod.shape.tolerations, UNSCHEDULABLE):
+            return ()
+        return ((self.cordoned, unschedulable),)
+
+    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """A node that is schedulable and was not, or was not there."""
+        return not new.unschedulable and (old is None or old.unschedulable)

@@ -1,0 +1,154 @@
+"""Upstream: plugins/nodevolumelimits (csi.go). What is attached where is counted in `scheduler.state.attachments`."""
+
+from collections import Counter
+
+import numpy as np
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import NoArgs, RowLocal
+from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
+from scheduler.model.pod import Pod
+from scheduler.model.storage import CSINode, PersistentVolumeClaim, StorageKind, VolumeAttachment
+from scheduler.state.attachments import NOT_INSTALLED, of_translated
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
+
+
+class NodeVolumeLimits(RowLocal):
+    """Keep a pod off nodes that can't attach so many more volumes of a CSI driver, or lack one that must be there."""
+
+    name = "NodeVolumeLimits"
+    Args = NoArgs
+    wakes_on = (
+        ClusterEvent.CSI_NODE_ADDED
+        | ClusterEvent.CSI_NODE_UPDATED
+        | ClusterEvent.POD_GONE
+        | ClusterEvent.CLAIM_ADDED
+        | ClusterEvent.ATTACHMENT_GONE
+    )
+    too_many = Unschedulable("node(s) exceed max volume count")
+
+    def __init__(self, args: NoArgs) -> None:
+        pass
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nodes without a driver that must be installed, then those whose limit the pod would break."""
+        volumes = pod.shape.volumes
+        if not volumes.attachable:
+            return ()
+        unusable = _unusable_claim(pod, cluster)
+        if unusable is not None:
+            return ((unusable, np.ones(cluster.nodes.rows, dtype=np.bool_)),)
+        attached = cluster.storage.attached
+        # In-tree volumes count only on nodes that have a CSINode.
+        known = attached.with_csi_node()
+        wanted = self._wanted(pod, cluster, with_csi_node=True)
+        untranslated = _untranslated(pod)
+        if untranslated is not None:
+            # Upstream fails the whole attempt when it comes to such a node.
+            return ((untranslated, known),)
+        found = self._not_installed(cluster, wanted, self._wanted(pod, cluster, with_csi_node=False), known)
+        drivers = Counter(wanted.values())
+        exceeded = np.zeros(cluster.nodes.rows, dtype=np.bool_)
+        for driver, count in drivers.items():
+            limits = attached.limits(driver)
+            limited = limits >= 0
+            if not limited.any():
+                continue
+            more = np.full(cluster.nodes.rows, count, dtype=np.int64)
+            for volume in (volume for volume, its_driver in wanted.items() if its_driver == driver):
+                more[list(attached.holders(volume))] -= 1
+            exceeded |= limited & (more > 0) & (attached.counts(driver) + more > limits)
+        for _, rows in found:
+            exceeded &= ~rows
+        return [*found, (self.too_many, exceeded)]
+
+    def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+        """A pod that went and had volumes attached."""
+        return other.shape.volumes.attachable
+
+    def wakes_for_storage(
+        self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None
+    ) -> bool:
+        """A CSINode with a new driver or a higher limit, a claim of the pod, or an attachment that went."""
+        volumes = pod.shape.volumes
+        match new if new is not None else old:
+            case CSINode() as node:
+                return not isinstance(old, CSINode) or _allows_more(old, node)
+            case PersistentVolumeClaim() as claim:
+                names = (used.claim(pod.name) for used in volumes.claims)
+                return claim.namespace == pod.namespace and claim.name in names
+            case VolumeAttachment() as attachment:
+                drivers = (disk.driver for _, disk in volumes.translated)
+                return bool(volumes.claims) or attachment.attacher in drivers
+        return False
+
+    def _wanted(self, pod: Pod, cluster: Cluster, *, with_csi_node: bool) -> dict[str, str]:
+        """Volume → driver of what the pod would attach to nodes with or without a CSINode."""
+        found: dict[str, str] = {}
+        storage = cluster.storage
+        volumes = pod.shape.volumes
+        for used in volumes.claims:
+            claim = storage.claims.stored((pod.namespace, used.claim(pod.name)))
+            if claim is None:
+                continue
+            counted = storage.attached.of_claim(claim, with_csi_node=with_csi_node)
+            if counted is not None:
+                found[counted[0]] = counted[1]
+        for _, disk in volumes.translated if with_csi_node else ():
+            inline = of_translated(disk)
+            if inline is not None:
+                found[inline[0]] = inline[1]
+        return found
+
+    def _not_installed(
+        self, cluster: Cluster, wanted: dict[str, str], otherwise: dict[str, str], known: Bools
+    ) -> list[tuple[Reason, Bools]]:
+        """Nodes without a driver that must be installed, each for the first such driver by name."""
+        found = []
+        left = np.ones(cluster.nodes.rows, dtype=np.bool_)
+        for driver in sorted({*wanted.values(), *otherwise.values()}):
+            opted_in = cluster.storage.drivers.get(driver)
+            if opted_in is None or not opted_in.must_be_installed:
+                continue
+            lacks = cluster.storage.attached.limits(driver) == NOT_INSTALLED
+            needs = known if driver not in otherwise.values() else np.ones_like(known)
+            rows = left & lacks & needs
+            found.append((Unschedulable(f"{driver} CSI driver is not installed on the node"), rows))
+            left &= ~rows
+        return found
+
+
+def not_owner(claim: PersistentVolumeClaim, pod: Pod) -> str:
+    """A claim that was not made for the pod whose ephemeral volume it is named after (VolumeIsForPod)."""
+    return f"PVC {claim} was not created for pod {pod.key} (pod is not owner)"
+
+
+def _untranslated(pod: Pod) -> Reason | None:
+    """The first inline disk that a CSI driver can't attach."""
+    for name, disk in pod.shape.volumes.translated:
+        if disk.problem is not None:
+            return Unresolvable(f"converting volume({name}) from inline to csi: {disk.problem}")
+    return None
+
+
+def _unusable_claim(pod: Pod, cluster: Cluster) -> Reason | None:
+    """The first claim that is not there, or is another pod's."""
+    for used in pod.shape.volumes.claims:
+        name = used.claim(pod.name)
+        claim = cluster.storage.claims.stored((pod.namespace, name))
+        if claim is not None and used.ephemeral and claim.owner != pod.uid:
+            return Unresolvable(not_owner(claim, pod))
+        if claim is None:
+            text = f'looking up PVC {pod.namespace}/{name}: persistentvolumeclaim "{name}" not found'
+            return Unresolvable(text)
+    return None
+
+
+def _allows_more(old: CSINode, new: CSINode) -> bool:
+    """Whether a driver is new or may attach more than before. Upstream overlooks limits that are lifted."""
+    for driver, limit in new.drivers.items():
+        before = old.drivers.get(driver, 0)
+        if driver not in old.drivers or (limit or 0) > (before or 0) or (limit is None and before is not None):
+            return True
+    return False

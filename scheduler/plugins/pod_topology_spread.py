@@ -1,0 +1,260 @@
+"""Upstream: plugins/podtopologyspread (filtering.go, scoring.go, common.go)."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import MAX_SCORE
+from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
+from scheduler.model import wire
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.selectors import NOTHING
+from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
+from scheduler.model.taints import untolerated
+from scheduler.plugins.default_selector import default_selector
+from scheduler.plugins.node_affinity import wanted_nodes
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Codes, Ints
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+_SYSTEM_DEFAULTS = (
+    SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=NOTHING),
+    SpreadConstraint(max_skew=5, topology_key=ZONE, hard=False, selector=NOTHING),
+)
+
+
+class PodTopologySpreadArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Constraints for pods that have none of their own: the System's, or a List."""
+
+    default_constraints: list[wire.TopologySpreadConstraint] = []
+    defaulting_type: str = "System"
+
+
+class PodTopologySpread:
+    """Spread matching pods evenly over the values of a node label."""
+
+    name = "PodTopologySpread"
+    Args = PodTopologySpreadArgs
+    wakes_on = (
+        ClusterEvent.NODE_ADDED
+        | ClusterEvent.NODE_GONE
+        | ClusterEvent.NODE_LABELS
+        | ClusterEvent.NODE_TAINTS
+        | ClusterEvent.POD_PLACED
+        | ClusterEvent.POD_LABELS
+        | ClusterEvent.POD_GONE
+        | ClusterEvent.OWN_LABELS
+        | ClusterEvent.OWN_TOLERATIONS
+    )
+    uneven = Unschedulable("node(s) didn't match pod topology spread constraints")
+    unlabelled = Unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
+
+    def __init__(self, args: PodTopologySpreadArgs) -> None:
+        self._system = args.defaulting_type == "System"
+        self._defaults: tuple[SpreadConstraint, ...] = _SYSTEM_DEFAULTS
+        if not self._system:
+            self._defaults = tuple(
+                parse_spread_constraint(constraint, f"defaultConstraints[{i}]")
+                for i, constraint in enumerate(args.default_constraints)
+            )
+
+    @staticmethod
+    def check(args: PodTopologySpreadArgs, path: str) -> list[str]:
+        """Errors of the arguments (ValidatePodTopologySpreadArgs)."""
+        errors = []
+        if args.defaulting_type not in ("System", "List"):
+            got = args.defaulting_type
+            errors.append(f'{path}.defaultingType: Unsupported value: "{got}": supported values: "System", "List"')
+        if args.defaulting_type == "System" and args.default_constraints:
+            errors.append(f'{path}.defaultingType: Invalid value: "System": when .defaultConstraints are not empty')
+        seen = set()
+        for i, constraint in enumerate(args.default_constraints):
+            where = f"{path}.defaultConstraints[{i}]"
+            if constraint.max_skew <= 0:
+                errors.append(f"{where}.maxSkew: Invalid value: {constraint.max_skew}: not in valid range (0, inf)")
+            if not constraint.topology_key:
+                errors.append(f"{where}.topologyKey: Required value: can not be empty")
+            if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
+                errors.append(
+                    f'{where}.whenUnsatisfiable: Unsupported value: "{constraint.when_unsatisfiable}": '
+                    'supported values: "DoNotSchedule", "ScheduleAnyway"'
+                )
+            if constraint.label_selector is not None:
+                errors.append(f"{where}.labelSelector: Forbidden: constraint must not define a selector")
+            key = (constraint.topology_key, constraint.when_unsatisfiable)
+            if key in seen:
+                errors.append(f"{where}: Duplicate value: {key}")
+            seen.add(key)
+        return errors
+
+    def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
+        """Reject a pod whose constraints do not parse."""
+        return Reject(Unresolvable(pod.shape.problem)) if pod.shape.problem is not None else None
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nodes without a topology key, and nodes where the pod would make the skew larger than allowed."""
+        constraints = self._constraints(pod, cluster, hard=True)
+        if not constraints:
+            return ()
+        nodes = cluster.nodes
+        rows = nodes.rows
+        labelled = nodes.alive[:rows] & _with_all_keys(constraints, cluster)
+        left: Bools = np.ones(rows, dtype=np.bool_)
+        found: list[tuple[Reason, Bools]] = []
+        for constraint in constraints:
+            column = nodes.label(constraint.topology_key)
+            codes = column.codes[:rows]
+            missing = left & (codes < 0)
+            eligible = labelled & _included(constraint, pod, cluster)
+            counts, domains = _by_domain(constraint, pod, cluster, codes, eligible, len(column.values))
+            lowest = 0
+            if np.count_nonzero(domains) >= constraint.min_domains:
+                lowest = int(counts[domains].min(initial=np.iinfo(np.int32).max))
+            itself = int(constraint.selector.matches(pod.labels))
+            too_many = np.append(counts + itself - lowest > constraint.max_skew, False)
+            uneven = left & too_many[codes]
+            found.append((self.unlabelled, missing))
+            found.append((self.uneven, uneven))
+            left = left & ~missing & ~uneven
+        return found
+
+    def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+        """When the pod has constraints that must hold."""
+        return bool(self._constraints(pod, cluster, hard=True))
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
+        """Matching pods in the node's domains, weighted by how many domains there are: less is better."""
+        constraints = self._constraints(pod, cluster, hard=False)
+        if not constraints:
+            return None
+        nodes = cluster.nodes
+        rows = nodes.rows
+        all_keys = self._needs_all_keys(pod)
+        labelled = nodes.alive[:rows] & _with_all_keys(constraints, cluster) if all_keys else nodes.alive[:rows]
+        counted = labelled[feasible]
+        score = np.zeros(len(feasible), dtype=np.float64)
+        for constraint in constraints:
+            column = nodes.label(constraint.topology_key)
+            codes = column.codes[:rows]
+            here = codes[feasible]
+            if constraint.topology_key == HOSTNAME:
+                size = int(np.count_nonzero(counted))
+                matching = _matching(constraint, pod, cluster)[feasible]
+            else:
+                size = len(np.unique(here[counted]))
+                eligible = labelled & _included(constraint, pod, cluster)
+                counts, _ = _by_domain(constraint, pod, cluster, codes, eligible, len(column.values))
+                matching = np.append(counts, 0)[here]
+            part = matching.astype(np.float64) * math.log(size + 2) + float(constraint.max_skew - 1)
+            score += np.where(here >= 0, part, 0.0)
+        rounded = _round(score)
+        return np.where(counted, rounded, 0)
+
+    def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
+        """Turn fewest into best; nodes without the topology keys get nothing."""
+        counted = np.ones(len(scores), dtype=np.bool_)
+        if self._needs_all_keys(pod):
+            constraints = self._constraints(pod, cluster, hard=False)
+            counted = _with_all_keys(constraints, cluster)[feasible]
+        taking_part = scores[counted]
+        if not len(taking_part):
+            return np.zeros_like(scores)
+        lowest, highest = int(taking_part.min()), int(taking_part.max(initial=0))
+        if highest == 0:
+            return np.where(counted, MAX_SCORE, 0)
+        return np.where(counted, MAX_SCORE * (highest + lowest - scores) // highest, 0)
+
+    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """A node that gained or lost a topology key, moved, or changed while inclusion policies look at it."""
+        hard = [constraint for constraint in pod.shape.spread if constraint.hard]
+        if not hard:
+            return True
+        has = all(constraint.topology_key in new.labels for constraint in hard)
+        if old is None:
+            return has
+        had = all(constraint.topology_key in old.labels for constraint in hard)
+        moved = any(old.labels.get(c.topology_key) != new.labels.get(c.topology_key) for c in hard)
+        return has != had or (has and moved) or any(c.honor_taints or c.honor_affinity for c in hard)
+
+    def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+        """A pod of the namespace that one of the constraints counts."""
+        if other.namespace != pod.namespace:
+            return False
+        if event is ClusterEvent.POD_LABELS:
+            return True
+        hard = [constraint for constraint in pod.shape.spread if constraint.hard]
+        return not hard or any(c.selector_for(pod.labels).matches(other.labels) for c in hard)
+
+    def _needs_all_keys(self, pod: Pod) -> bool:
+        return bool(pod.shape.spread) or not self._system
+
+    def _constraints(self, pod: Pod, cluster: Cluster, *, hard: bool) -> list[SpreadConstraint]:
+        """The pod's constraints of one kind, or the defaults for a pod that belongs to a Service or controller."""
+        if pod.shape.spread:
+            return [
+                replace(c, selector=c.selector_for(pod.labels), match_label_keys=()) if c.match_label_keys else c
+                for c in pod.shape.spread
+                if c.hard == hard
+            ]
+        defaults = [constraint for constraint in self._defaults if constraint.hard == hard]
+        selector = default_selector(pod, cluster) if defaults else None
+        return [] if selector is None else [replace(constraint, selector=selector) for constraint in defaults]
+
+
+def _with_all_keys(constraints: list[SpreadConstraint], cluster: Cluster) -> Bools:
+    """bool[rows]: nodes that have every topology key."""
+    rows = cluster.nodes.rows
+    labelled: Bools = np.ones(rows, dtype=np.bool_)
+    for constraint in constraints:
+        labelled &= cluster.nodes.label(constraint.topology_key).codes[:rows] >= 0
+    return labelled
+
+
+def _included(constraint: SpreadConstraint, pod: Pod, cluster: Cluster) -> Bools:
+    """bool[rows]: nodes whose pods count, by the constraint's inclusion policies."""
+    nodes = cluster.nodes
+    included: Bools = nodes.alive[: nodes.rows]
+    if constraint.honor_affinity:
+        wanted = wanted_nodes(pod, nodes)
+        if wanted is not None:
+            included = included & wanted
+    if constraint.honor_taints:
+        tolerations = pod.shape.tolerations
+        tainted = nodes.taints.where(
+            nodes.rows, ("hard", tolerations), lambda taints: untolerated(tolerations, taints or ()) is not None
+        )
+        included = included & ~tainted
+    return included
+
+
+def _matching(constraint: SpreadConstraint, pod: Pod, cluster: Cluster) -> Ints:
+    """int64[rows]: pods that the constraint counts; the empty selector counts none (countPodsMatchSelector)."""
+    rows = cluster.nodes.rows
+    if constraint.selector.nothing or constraint.selector.is_everything:
+        return np.zeros(rows, dtype=np.int64)
+    return cluster.incidence.on_rows(pod.namespace, constraint.selector).by_row(rows)
+
+
+def _by_domain(
+    constraint: SpreadConstraint, pod: Pod, cluster: Cluster, codes: Codes, eligible: Bools, values: int
+) -> tuple[Ints, Bools]:
+    """(matching pods, whether any eligible node is there) by code of the topology value."""
+    where = eligible & (codes >= 0)
+    here = codes[where]
+    domains = np.bincount(here, minlength=values) > 0
+    counts = np.bincount(here, weights=_matching(constraint, pod, cluster)[where], minlength=values)
+    return counts.astype(np.int64), domains
+
+
+def _round(score: Any) -> Ints:
+    """Go's math.Round for numbers that are not negative: halves go up."""
+    whole = np.floor(score)
+    rounded: Ints = (whole + (score - whole >= 0.5)).astype(np.int64)
+    return rounded

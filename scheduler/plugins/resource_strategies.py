@@ -1,0 +1,204 @@
+"""Upstream: plugins/noderesources (resource_allocation.go and a file for each strategy)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from scheduler.framework.plugin import MAX_SCORE
+from scheduler.model.pod import Pod
+from scheduler.model.resources import is_scalar
+from scheduler.state.column import Ints
+from scheduler.state.nodes import CPU, MEMORY, Nodes
+
+_SHAPE_SCALE = 10
+"""Scores in a utilization shape go from 0 to 10."""
+
+
+class ResourceWeight(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """A resource and its share in the score."""
+
+    name: str
+    weight: int = 1
+
+
+class ShapePoint(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Utilization 0..100 and the score 0..10 that it gets."""
+
+    utilization: int = 0
+    score: int = 0
+
+
+class RequestedToCapacityRatio(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """The piecewise linear function of utilization."""
+
+    shape: list[ShapePoint] = []
+
+
+class ScoringStrategy(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """LeastAllocated, MostAllocated or RequestedToCapacityRatio over weighted resources."""
+
+    type: str = ""
+    resources: list[ResourceWeight] = []
+    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+
+    def weights(self) -> list[ResourceWeight]:
+        """The resources with defaults: cpu 1 and memory 1; a weight of 0 stands for 1."""
+        found = self.resources or [ResourceWeight("cpu"), ResourceWeight("memory")]
+        return [ResourceWeight(resource.name, resource.weight or 1) for resource in found]
+
+    def check(self, path: str) -> list[str]:
+        """Errors (the part of ValidateNodeResourcesFitArgs that is about scoring)."""
+        errors = []
+        if self.type not in STRATEGIES:
+            supported = ", ".join(f'"{name}"' for name in STRATEGIES)
+            errors.append(f'{path}.type: Unsupported value: "{self.type}": supported values: {supported}')
+        for i, resource in enumerate(self.resources):
+            if not 0 <= resource.weight <= 100:
+                errors.append(
+                    f"{path}.resources[{i}].weight: Invalid value: {resource.weight}: "
+                    f"resource weight of {resource.name} not in valid range (0, 100]"
+                )
+        ratio, where = self.requested_to_capacity_ratio, f"{path}.requestedToCapacityRatio"
+        if self.type == "RequestedToCapacityRatio":
+            if ratio is None:
+                errors.append(f"{where}: Required value: must be specified when type is RequestedToCapacityRatio")
+            else:
+                errors.extend(check_shape(ratio.shape, f"{where}.shape"))
+        elif ratio is not None:
+            errors.append(f"{where}: Forbidden: must be nil when type is not RequestedToCapacityRatio")
+        return errors
+
+
+STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
+
+
+def check_shape(shape: list[ShapePoint], path: str) -> list[str]:
+    """Errors of a utilization shape (validateFunctionShape)."""
+    if not shape:
+        return [f"{path}: Required value: at least one point must be specified"]
+    errors = []
+    for i in range(1, len(shape)):
+        if shape[i - 1].utilization >= shape[i].utilization:
+            value = shape[i].utilization
+            errors.append(f"{path}[{i}].utilization: Invalid value: {value}: values must be sorted in increasing order")
+            break
+    for i, point in enumerate(shape):
+        if not 0 <= point.utilization <= 100:
+            errors.append(f"{path}[{i}].utilization: Invalid value: {point.utilization}: not in valid range [0, 100]")
+        if not 0 <= point.score <= _SHAPE_SCALE:
+            errors.append(f"{path}[{i}].score: Invalid value: {point.score}: not in valid range [0, {_SHAPE_SCALE}]")
+    return errors
+
+
+@dataclass(slots=True)
+class Amounts:
+    """One resource over the feasible rows, in the scheduler's units. Where `capacity` is 0 it does not count."""
+
+    weight: int
+    capacity: Ints
+    used: Ints
+    asked: int
+
+
+def amounts(
+    resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, feasible: Any, *, nonzero: bool
+) -> list[Amounts]:
+    """What the feasible nodes have and have given of each scored resource.
+
+    `nonzero`: cpu and memory as scoring assumes them for containers that ask for none. A scalar
+    resource that the pod does not ask for, and one that no node has, are left out.
+    """
+    found = []
+    asks = pod.shape.scoring if nonzero else pod.shape.requests
+    for resource in resources:
+        index = nodes.resources.get(resource.name)
+        asked = asks.get(resource.name, 0)
+        if index is None or (asked == 0 and is_scalar(resource.name)):
+            continue
+        used = nodes.nonzero[index] if nonzero and index in (CPU, MEMORY) else nodes.requested[index]
+        found.append(Amounts(resource.weight, nodes.allocatable[index][feasible], used[feasible], asked))
+    return found
+
+
+Strategy = Callable[[list[Amounts], int], Ints]
+"""(resources, number of feasible nodes) → scores."""
+
+
+def strategy(config: ScoringStrategy) -> Strategy:
+    """The scoring function of a strategy."""
+    match config.type:
+        case "MostAllocated":
+            return lambda found, nodes: _weighted_mean(found, nodes, _most_allocated)
+        case "RequestedToCapacityRatio":
+            ratio = config.requested_to_capacity_ratio
+            points = [(p.utilization, p.score * (MAX_SCORE // _SHAPE_SCALE)) for p in (ratio.shape if ratio else [])]
+            return lambda found, nodes: _ratio_mean(found, nodes, points)
+    return lambda found, nodes: _weighted_mean(found, nodes, _least_allocated)
+
+
+def _least_allocated(resource: Amounts, capacity: Ints) -> Ints:
+    requested = resource.used + resource.asked
+    return np.where(requested > capacity, 0, (capacity - requested) * MAX_SCORE // capacity)
+
+
+def _most_allocated(resource: Amounts, capacity: Ints) -> Ints:
+    return np.minimum(resource.used + resource.asked, capacity) * MAX_SCORE // capacity
+
+
+def _weighted_mean(found: list[Amounts], nodes: int, score: Callable[[Amounts, Ints], Ints]) -> Ints:
+    total: Any = 0
+    weights: Any = 0
+    for resource in found:
+        counted = resource.capacity != 0
+        if counted.all():
+            total = total + score(resource, resource.capacity) * resource.weight
+            weights = weights + resource.weight
+        else:
+            # A capacity of one stands in where there is none; what it gives is left out by `counted`.
+            capacity = np.where(counted, resource.capacity, 1)
+            total = total + np.where(counted, score(resource, capacity) * resource.weight, 0)
+            weights = weights + np.where(counted, resource.weight, 0)
+    if isinstance(weights, int):
+        mean: Ints = total // weights if weights else np.zeros(nodes, dtype=np.int64)
+    else:
+        mean = np.where(weights == 0, 0, total // np.where(weights == 0, 1, weights))
+    return mean
+
+
+def _ratio_mean(found: list[Amounts], nodes: int, points: list[tuple[int, int]]) -> Ints:
+    total = np.zeros(nodes, dtype=np.int64)
+    weights = np.zeros(nodes, dtype=np.int64)
+    for resource in found:
+        counted = resource.capacity != 0
+        capacity = np.where(counted, resource.capacity, 1)
+        requested = resource.used + resource.asked
+        utilization = np.where(requested > capacity, 100, requested * 100 // capacity)
+        score = broken_linear(utilization, points)
+        counted = counted & (score > 0)
+        total += np.where(counted, score * resource.weight, 0)
+        weights += np.where(counted, resource.weight, 0)
+    mean = total.astype(np.float64) / np.where(weights == 0, 1, weights).astype(np.float64)
+    # Go's math.Round: halves away from zero; the scores are never negative.
+    return np.where(weights == 0, 0, np.floor(mean + 0.5).astype(np.int64))
+
+
+def broken_linear(utilization: Ints, points: list[tuple[int, int]]) -> Ints:
+    """The piecewise linear function, with Go's integer division, which truncates."""
+    scores = np.full_like(utilization, points[-1][1] if points else 0)
+    for i in range(len(points) - 1, -1, -1):
+        at, score = points[i]
+        if i == 0:
+            value: Any = score
+        else:
+            before, low = points[i - 1]
+            value = low + _truncate((score - low) * (utilization - before), at - before)
+        scores = np.where(utilization <= at, value, scores)
+    return scores
+
+
+def _truncate(dividend: Ints, divisor: int) -> Ints:
+    quotient: Ints = np.sign(dividend) * (np.abs(dividend) // divisor)
+    return quotient

@@ -1,0 +1,23 @@
+"""Upstream: plugins/schedulinggates."""
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import NoArgs
+from scheduler.framework.status import Reason, Unresolvable
+from scheduler.model.pod import Pod
+
+
+class SchedulingGates:
+    """Keep a pod out of the queue while it has scheduling gates."""
+
+    name = "SchedulingGates"
+    Args = NoArgs
+    wakes_on = ClusterEvent.OWN_GATES
+
+    def __init__(self, args: NoArgs) -> None:
+        pass
+
+    def pre_enqueue(self, pod: Pod) -> Reason | None:
+        """Hold a gated pod back, naming its gates."""
+        if not pod.gates:
+            return None
+        return Unresolvable(f"waiting for scheduling gates: [{' '.join(pod.gates)}]")

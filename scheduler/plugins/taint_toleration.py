@@ -1,0 +1,54 @@
+"""Upstream: plugins/tainttoleration."""
+
+from typing import Any
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import NoArgs, RowLocal
+from scheduler.framework.status import Rejections, Unresolvable
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.taints import intolerable_preferences, untolerated
+from scheduler.plugins.normalize import default_normalize
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Ints
+
+
+class TaintToleration(RowLocal):
+    """Keep a pod off nodes whose hard taints it does not tolerate, and prefer nodes with fewer soft ones."""
+
+    name = "TaintToleration"
+    by_shape = True
+    scores_by_shape = True
+    Args = NoArgs
+    wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_TAINTS | ClusterEvent.OWN_TOLERATIONS
+    tainted = Unresolvable("node(s) had untolerated taint(s)")
+
+    def __init__(self, args: NoArgs) -> None:
+        pass
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject a node for any NoSchedule or NoExecute taint the pod does not tolerate."""
+        tolerations = pod.shape.tolerations
+        rejected = cluster.nodes.taints.where(
+            cluster.nodes.rows, ("hard", tolerations), lambda taints: untolerated(tolerations, taints or ()) is not None
+        )
+        return ((self.tainted, rejected),)
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
+        """Count the PreferNoSchedule taints that the pod does not tolerate."""
+        tolerations = pod.shape.tolerations
+        counts = cluster.nodes.taints.map(
+            cluster.nodes.rows, ("soft", tolerations), lambda taints: intolerable_preferences(tolerations, taints or ())
+        )
+        scores: Ints = counts[feasible]
+        return scores
+
+    def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
+        """Fewest taints become 100, most become 0."""
+        return default_normalize(scores, reverse=True)
+
+    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """A node whose taints are tolerated now and were not before."""
+        tolerations = pod.shape.tolerations
+        before = old is None or untolerated(tolerations, old.taints) is not None
+        return before and untolerated(tolerations, new.taints) is None

@@ -1,0 +1,178 @@
+"""Upstream: framework/preemption (preemption.go, util.go) and defaultpreemption (SelectVictimsOnNode): whom to preempt.
+
+All candidate nodes are tried at once, one victim of each per step, unless what happens on one node can change the
+verdict on another (affinity, spread): then they are tried one by one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.framework.decision import Rejected
+from scheduler.framework.plugin import Filters
+from scheduler.model.namespaced import Selecting
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster, Placement
+from scheduler.state.column import Bools
+
+_NOT_STARTED = "~"
+"""Sorts after every RFC 3339 time: a pod that has not started starts now (GetPodStartTime)."""
+_PRIORITY_OFFSET = 1 << 31
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A node and the pods that would have to leave it, most important first."""
+
+    row: int
+    victims: list[Pod] = field(default_factory=list)
+    violations: int = 0
+    """Victims whose disruption budget would be overdrawn."""
+
+
+@dataclass(slots=True)
+class DryRun:
+    """What trying gave: nodes where preemption helps, and who rejected the pod even on an emptied node."""
+
+    candidates: list[Candidate]
+    rejected: list[Rejected]
+    without_victims: int
+    """Nodes where nobody has a lower priority."""
+
+
+@dataclass(slots=True)
+class _Trial:
+    """One node under trial. `order`: the order in which victims are given back, budget breakers first."""
+
+    candidate: Candidate
+    order: list[tuple[Placement, bool]]
+
+
+def dry_run(pod: Pod, cluster: Cluster, filters: Filters, rows: Bools, at_most: int) -> DryRun:
+    """Try preemption on the given rows.
+
+    `at_most`: how many nodes are looked at where they have to be tried one by one.
+    """
+    trials = []
+    without_victims = 0
+    for row in map(int, np.flatnonzero(rows)):
+        lower = [placement for placement in cluster.placements_on(row) if placement.pod.priority < pod.priority]
+        if lower:
+            trials.append(_Trial(Candidate(row), _reprieve_order(lower, cluster)))
+        else:
+            without_victims += 1
+    result = DryRun([], [], without_victims)
+    victims = (placement.pod for trial in trials for placement, _ in trial.order)
+    if filters.reads_other_rows(pod, cluster, victims):
+        for trial in trials:
+            _try([trial], pod, cluster, filters, result)
+            if len(result.candidates) >= at_most:
+                break
+    elif trials:
+        _try(trials, pod, cluster, filters, result)
+    return result
+
+
+def pick(candidates: Iterable[Candidate], names: list[str | None]) -> Candidate:
+    """The node to preempt on (pickOneNodeForPreemption); the name decides what would be anyone's choice."""
+
+    def cost(candidate: Candidate) -> tuple[int, int, int, int]:
+        victims = candidate.victims
+        total = sum(victim.priority + _PRIORITY_OFFSET for victim in victims)
+        return candidate.violations, victims[0].priority, total, len(victims)
+
+    found = list(candidates)
+    lowest = min(map(cost, found))
+    cheapest = [candidate for candidate in found if cost(candidate) == lowest]
+    latest = max(map(_earliest_start, cheapest))
+    return min(
+        (candidate for candidate in cheapest if _earliest_start(candidate) == latest),
+        key=lambda candidate: names[candidate.row] or "",
+    )
+
+
+def _earliest_start(candidate: Candidate) -> str:
+    """When the first of the most important victims started."""
+    highest = candidate.victims[0].priority
+    return min(_started(victim) for victim in candidate.victims if victim.priority == highest)
+
+
+def _started(pod: Pod) -> str:
+    return pod.started or _NOT_STARTED
+
+
+def _importance(placement: Placement) -> tuple[int, str]:
+    """Sort key, most important first: higher priority, then the longer running."""
+    return -placement.pod.priority, _started(placement.pod)
+
+
+def _try(trials: list[_Trial], pod: Pod, cluster: Cluster, filters: Filters, result: DryRun) -> None:
+    """Take all victims away; where the pod then fits, give back one by one whoever need not go."""
+    lifted: dict[str, Placement] = {}
+
+    def lift(placement: Placement) -> None:
+        cluster.lift(placement)
+        lifted[placement.pod.uid] = placement
+
+    def lower(placement: Placement) -> None:
+        cluster.lower(placement)
+        del lifted[placement.pod.uid]
+
+    try:
+        for trial in trials:
+            for placement, _ in trial.order:
+                lift(placement)
+        among = np.zeros(cluster.nodes.rows, dtype=np.bool_)
+        among[[trial.candidate.row for trial in trials]] = True
+        fits, rejected = filters.passing(pod, cluster, among)
+        result.rejected.extend(rejected)
+        going = [trial for trial in trials if fits[trial.candidate.row]]
+        for step in range(max((len(trial.order) for trial in going), default=0)):
+            trying = [trial for trial in going if step < len(trial.order)]
+            among[:] = False
+            for trial in trying:
+                lower(trial.order[step][0])
+                among[trial.candidate.row] = True
+            fits, _ = filters.passing(pod, cluster, among)
+            for trial in trying:
+                placement, violating = trial.order[step]
+                if not fits[trial.candidate.row]:
+                    lift(placement)
+                    trial.candidate.victims.append(placement.pod)
+                    trial.candidate.violations += violating
+    finally:
+        for placement in list(lifted.values()):
+            lower(placement)
+    for trial in going:
+        trial.candidate.victims.sort(key=lambda victim: (-victim.priority, _started(victim)))
+        if trial.candidate.victims:
+            result.candidates.append(trial.candidate)
+
+
+def _reprieve_order(placements: list[Placement], cluster: Cluster) -> list[tuple[Placement, bool]]:
+    """Who is given back first: those whose budget would break, then the rest, each by importance."""
+    ordered = sorted(placements, key=_importance)
+    budgets = cluster.selecting.get("PodDisruptionBudget", {})
+    allowed = {budget.uid or budget.name: budget.allowed for found in budgets.values() for budget in found.values()}
+    breaking = {p.pod.uid for p in ordered if _breaks(p.pod, budgets.get(p.pod.namespace, {}).values(), allowed)}
+    return [(p, True) for p in ordered if p.pod.uid in breaking] + [
+        (p, False) for p in ordered if p.pod.uid not in breaking
+    ]
+
+
+def _breaks(pod: Pod, budgets: Iterable[Selecting], allowed: dict[str, int]) -> bool:
+    """Whether evicting the pod overdraws a budget; draws on it (FilterVictimsWithPDBViolation)."""
+    if not pod.labels:
+        return False
+    for budget in budgets:
+        selector = budget.selector
+        if selector.nothing or selector.is_everything or not selector.matches(pod.labels):
+            continue
+        if pod.name in budget.disrupted:
+            continue
+        key = budget.uid or budget.name
+        allowed[key] -= 1
+        if allowed[key] < 0:
+            return True
+    return False

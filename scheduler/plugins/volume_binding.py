@@ -1,0 +1,248 @@
+"""Upstream: plugins/volumebinding (volume_binding.go, scorer.go). The matching is in volume_matching.py."""
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import MAX_SCORE, RowLocal
+from scheduler.framework.reservation import Held, Wait
+from scheduler.framework.status import PluginError, Reject, Rejections, Unresolvable
+from scheduler.model.pod import Pod
+from scheduler.model.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageKind,
+)
+from scheduler.plugins.node_volume_limits import not_owner
+from scheduler.plugins.resource_strategies import ShapePoint, broken_linear, check_shape
+from scheduler.plugins.volume_assuming import Promised, assume, restore, still_unbound
+from scheduler.plugins.volume_matching import NONE, Claims, Found, MatchingError, claims_of, find
+from scheduler.state.assumed import OutOfSyncError
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Ints
+from scheduler.state.storage import Storage
+
+
+class VolumeBindingArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """How long binding may take, and how the share of storage that is asked for becomes a score."""
+
+    bind_timeout_seconds: int = 600
+    shape: list[ShapePoint] = []
+
+
+class VolumeBinding(RowLocal):
+    """Keep a pod where its volumes can be: bound ones are reachable, others are there to bind or can be made."""
+
+    name = "VolumeBinding"
+    Args = VolumeBindingArgs
+    wakes_on = (
+        ClusterEvent.STORAGE_CLASS_ADDED
+        | ClusterEvent.STORAGE_CLASS_UPDATED
+        | ClusterEvent.CLAIM_ADDED
+        | ClusterEvent.CLAIM_UPDATED
+        | ClusterEvent.VOLUME_ADDED
+        | ClusterEvent.VOLUME_UPDATED
+        | ClusterEvent.NODE_ADDED
+        | ClusterEvent.NODE_LABELS
+        | ClusterEvent.CSI_NODE_ADDED
+        | ClusterEvent.CSI_NODE_UPDATED
+        | ClusterEvent.CSI_DRIVER_UPDATED
+        | ClusterEvent.CSI_CAPACITY_ADDED
+        | ClusterEvent.CSI_CAPACITY_UPDATED
+    )
+    unbound = Unresolvable("pod has unbound immediate PersistentVolumeClaims")
+    unreachable = Unresolvable("node(s) didn't match PersistentVolume's node affinity")
+    unmatched = Unresolvable("node(s) didn't find available persistent volumes to bind")
+    full = Unresolvable("node(s) did not have enough free storage")
+    lost = Unresolvable("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)")
+
+    def __init__(self, args: VolumeBindingArgs) -> None:
+        self._found: tuple[Pod, tuple[Storage, int, int, int], Found] | None = None
+        self._timeout = float(args.bind_timeout_seconds)
+        shape = args.shape or [ShapePoint(0, 10), ShapePoint(100, 0)]
+        self._shape = [(point.utilization, point.score * (MAX_SCORE // 10)) for point in shape]
+
+    @staticmethod
+    def check(args: VolumeBindingArgs, path: str) -> list[str]:
+        """Errors of the arguments (ValidateVolumeBindingArgs)."""
+        errors = check_shape(args.shape, f"{path}.shape") if args.shape else []
+        if args.bind_timeout_seconds < 0:
+            errors.insert(
+                0,
+                f"{path}.bindTimeoutSeconds: Invalid value: {args.bind_timeout_seconds}: "
+                "invalid BindTimeoutSeconds, should not be a negative value",
+            )
+        return errors
+
+    def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
+        """Reject a pod whose claims are not there, not its own, on their way out, or for others to bind."""
+        if not pod.shape.volumes.claims:
+            return None
+        problem = _problem(pod, cluster)
+        if problem is not None:
+            return Reject(Unresolvable(problem))
+        return Reject(self.unbound) if self._claims(pod, cluster).immediate else None
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nodes that can't reach a bound volume, and those where an unbound claim finds none."""
+        if not pod.shape.volumes.claims:
+            return ()
+        found = self._find(pod, cluster)
+        return (
+            (self.unreachable, found.unreachable),
+            (self.unmatched, found.unmatched),
+            (self.full, found.full),
+            (self.lost, found.lost),
+        )
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
+        """By how much of the volumes, or of the room for them, the claims ask for: mean over storage classes."""
+        if not pod.shape.volumes.claims:
+            return None
+        found = self._find(pod, cluster)
+        usage = _Usage(len(feasible))
+        static = np.zeros(len(feasible), dtype=np.bool_)
+        for choice in found.choices:
+            chosen = choice.chosen[feasible]
+            static |= chosen != NONE
+            sizes = np.array([*(volume.size for volume in choice.volumes), 0], dtype=np.int64)[chosen]
+            classes = sorted({volume.spec_class for volume in choice.volumes})
+            codes = np.array([*(classes.index(volume.spec_class) for volume in choice.volumes), NONE])[chosen]
+            for code, name in enumerate(classes):
+                rows = codes == code
+                usage.add(name, rows, choice.claim.size, sizes)
+        # Volumes that are to be made count only on nodes where none is there already.
+        for provision in found.provisions:
+            room = provision.room[feasible]
+            rows = provision.rows[feasible] & ~static & (room != NONE)
+            usage.make(provision.claim.spec_class, rows, provision.claim.size, room)
+        return usage.score(self._shape)
+
+    def wakes_for_storage(
+        self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None
+    ) -> bool:
+        """Any volume, a claim of the pod, and what of classes, drivers and nodes lets volumes be made elsewhere."""
+        match new:
+            case PersistentVolumeClaim():
+                names = (used.claim(pod.name) for used in pod.shape.volumes.claims)
+                return new.namespace == pod.namespace and new.name in names
+            case StorageClass():
+                return not isinstance(old, StorageClass) or old.topologies != new.topologies
+            case CSINode():
+                return not isinstance(old, CSINode) or old.migrated != new.migrated
+            case CSIDriver():
+                return isinstance(old, CSIDriver) and old.storage_capacity and not new.storage_capacity
+            case CSIStorageCapacity():
+                before = old.limit if isinstance(old, CSIStorageCapacity) else None
+                return new.limit is not None and (before is None or new.limit > before)
+        return True
+
+    def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Promised | None:
+        """Take the volumes, and the claims to provision for, before the next pod is decided."""
+        if not pod.shape.volumes.claims:
+            return None
+        try:
+            return assume(self._find(pod, cluster), cluster, row) or None
+        except OutOfSyncError as error:
+            raise PluginError(self.name, str(error), "Reserve") from None
+
+    def unreserve(self, held: Held, cluster: Cluster) -> None:
+        """Give back what was not written."""
+        if held.memory is not None:
+            restore(held.memory, held.written, cluster.storage)
+
+    def pre_bind(self, held: Held, cluster: Cluster) -> Wait | Reject | None:
+        """Write claimRefs and selected nodes, then wait until the claims are bound."""
+        promised: Promised | None = held.memory
+        if promised is None:
+            return None
+        if promised.writes and not promised.asked:
+            promised.asked = True
+            return Wait(self._timeout, promised.writes)
+        try:
+            wanted = still_unbound(held, cluster)
+        except MatchingError as error:
+            return Reject(Unresolvable(f"binding volumes: {error}"))
+        expired = "binding volumes: context deadline exceeded"
+        return Wait(self._timeout, on=wanted, expired=expired) if wanted else None
+
+    def _claims(self, pod: Pod, cluster: Cluster) -> Claims:
+        try:
+            return claims_of(pod, cluster.storage)
+        except MatchingError as error:
+            raise PluginError(self.name, str(error)) from None
+
+    def _find(self, pod: Pod, cluster: Cluster) -> Found:
+        """What was found last, if it was for this pod and nothing has changed since: Filter, Score and Reserve ask."""
+        storage = cluster.storage
+        state = (storage, storage.version, cluster.nodes.puts, cluster.nodes.rows)
+        if self._found is None or self._found[0] is not pod or self._found[1] != state:
+            try:
+                self._found = (pod, state, find(claims_of(pod, storage), cluster))
+            except MatchingError as error:
+                raise PluginError(self.name, str(error)) from None
+        return self._found[2]
+
+
+def _problem(pod: Pod, cluster: Cluster) -> str | None:
+    """What is wrong with the first claim that can't be used (podHasPVCs)."""
+    for used in pod.shape.volumes.claims:
+        name = used.claim(pod.name)
+        claim = cluster.storage.claims.stored((pod.namespace, name))
+        if claim is None and used.ephemeral:
+            return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+        if claim is None:
+            return f'persistentvolumeclaim "{name}" not found'
+        if claim.lost:
+            return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.volume_name}"'
+        if claim.terminating:
+            return f'persistentvolumeclaim "{name}" is being deleted'
+        if used.ephemeral and claim.owner != pod.uid:
+            return not_owner(claim, pod)
+    return None
+
+
+class _Usage:
+    """Bytes asked for and bytes there, by storage class and row."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._classes: dict[str, tuple[Bools, Ints, Ints]] = {}
+
+    def add(self, storage_class: str, rows: Bools, asked: int, there: Ints) -> None:
+        """Volumes of these sizes, by row, serve a claim on these rows."""
+        present, requested, capacity = self._of(storage_class)
+        present |= rows
+        requested[rows] += asked
+        capacity[rows] += there[rows]
+
+    def make(self, storage_class: str, rows: Bools, asked: int, room: Ints) -> None:
+        """A volume is made out of the room on these rows, which all volumes of the class share."""
+        present, requested, capacity = self._of(storage_class)
+        present |= rows
+        requested[rows] += asked
+        capacity[rows] = room[rows]
+
+    def score(self, shape: list[tuple[int, int]]) -> Ints:
+        """The mean over the classes of each row, rounded half up (buildScorerFunction)."""
+        total = np.zeros(self._rows, dtype=np.int64)
+        count = np.zeros(self._rows, dtype=np.int64)
+        for present, requested, capacity in self._classes.values():
+            over = (capacity == 0) | (requested > capacity)
+            utilization = np.where(over, 100, requested * 100 // np.where(capacity == 0, 1, capacity))
+            total += np.where(present, broken_linear(utilization, shape), 0)
+            count += present
+        doubled = 2 * np.where(count == 0, 1, count)
+        return np.where(count == 0, 0, (2 * total + count) // doubled)
+
+    def _of(self, storage_class: str) -> tuple[Bools, Ints, Ints]:
+        found = self._classes.get(storage_class)
+        if found is None:
+            zeros = np.zeros(self._rows, dtype=np.int64)
+            found = self._classes[storage_class] = (np.zeros(self._rows, dtype=np.bool_), zeros, zeros.copy())
+        return found

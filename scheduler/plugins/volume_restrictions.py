@@ -1,0 +1,87 @@
+"""Upstream: plugins/volumerestrictions."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import NoArgs
+from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
+from scheduler.model.pod import Pod
+from scheduler.model.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim, StorageKind
+from scheduler.model.volumes import NO_VOLUMES
+from scheduler.state.cluster import Cluster
+
+
+class VolumeRestrictions:
+    """Keep a pod off nodes where its inline disks are in use, and off all while its ReadWriteOncePod claim is."""
+
+    name = "VolumeRestrictions"
+    Args = NoArgs
+    wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.POD_GONE | ClusterEvent.CLAIM_ADDED
+    no_disk = Unschedulable("node(s) had no available disk")
+    claim_in_use = Unschedulable(
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use "
+        "by another pod"
+    )
+
+    def __init__(self, args: NoArgs) -> None:
+        pass
+
+    def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
+        """Reject a pod whose claim does not exist: its access modes have to be known."""
+        for used in pod.shape.volumes.claims:
+            if not used.ephemeral and cluster.storage.claims.stored((pod.namespace, used.name)) is None:
+                return Reject(Unresolvable(f'persistentvolumeclaim "{used.name}" not found'))
+        return None
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nodes where a disk is taken, then all nodes while a claim for one pod only has another user."""
+        volumes = pod.shape.volumes
+        if volumes is NO_VOLUMES:
+            return ()
+        storage = cluster.storage
+        exclusive = _exclusive_claims(pod, cluster)
+        users = sum(storage.in_use((pod.namespace, claim)) for claim in exclusive)
+        if not volumes.restricted and not users:
+            return ()
+        taken = storage.conflicts(volumes.disks)
+        found = [(self.no_disk, taken)]
+        # Upstream corrects the number of users by claim name alone, and counts a claim with several users once.
+        if users + sum(storage.supposed_users(claim) for claim in exclusive) > 0:
+            found.append((self.claim_in_use, np.logical_not(taken)))
+        return found
+
+    def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+        """A claim for one pod only is taken or free for all nodes at once."""
+        exclusive = _exclusive_claims(pod, cluster)
+        return bool(exclusive) and any(exclusive & _claims(other) for other in others)
+
+    def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+        """A pod that went and used a disk or a claim that this one wants."""
+        mine, theirs = pod.shape.volumes, other.shape.volumes
+        if pod.namespace == other.namespace and _claims(pod) & _claims(other):
+            return True
+        used = {disk.key: disk for disk in theirs.disks}
+        return any(disk.key in used and (disk.exclusive or used[disk.key].exclusive) for disk in mine.disks)
+
+    def wakes_for_storage(
+        self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None
+    ) -> bool:
+        """A claim that the pod names was created."""
+        return isinstance(new, PersistentVolumeClaim) and new.namespace == pod.namespace and new.name in _claims(pod)
+
+
+def _claims(pod: Pod) -> frozenset[str]:
+    """The names of the claims that a pod names itself."""
+    return frozenset(used.name for used in pod.shape.volumes.claims if not used.ephemeral)
+
+
+def _exclusive_claims(pod: Pod, cluster: Cluster) -> frozenset[str]:
+    """The claims of a pod that only one pod may use."""
+    found = set()
+    for name in _claims(pod):
+        claim = cluster.storage.claims.stored((pod.namespace, name))
+        if claim is not None and READ_WRITE_ONCE_POD in claim.access_modes:
+            found.add(name)
+    return frozenset(found)

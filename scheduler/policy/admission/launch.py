@@ -1,0 +1,188 @@
+"""Put the admission server together, run it until SIGTERM or SIGINT, and let it go without failing a call.
+
+Every replica serves; one of them, by a Lease, keeps the webhook configurations and rotates the certificates, and only
+once it is ready itself: webhooks are never registered before somebody can answer them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from datetime import timedelta
+
+import structlog
+
+from scheduler.kube.client import Client
+from scheduler.kube.connection import Connection
+from scheduler.kube.lease import Elector, LeaseLostError, own_identity
+from scheduler.policy.admission.cache import PolicyCache
+from scheduler.policy.admission.metrics import Metrics
+from scheduler.policy.admission.mounted import MountedFiles
+from scheduler.policy.admission.owners import Owners
+from scheduler.policy.admission.registration import Registration
+from scheduler.policy.admission.reviewer import Reviewer
+from scheduler.policy.admission.secret import SharedSecret
+from scheduler.policy.admission.server import AdmissionServer
+from scheduler.policy.admission.settings import Settings
+from scheduler.policy.admission.tls import ServingTls
+
+QPS, BURST = 200.0, 400
+"""For lookups of owners, mostly; all else is a few requests a minute."""
+
+log = structlog.get_logger("admission")
+
+
+async def admit(connection: Connection, settings: Settings) -> None:
+    """Serve reviews until SIGTERM or SIGINT."""
+    async with Client(connection, qps=QPS, burst=BURST) as client:
+        replica = Replica(client, settings)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, replica.end)
+        log.info("starting", server=connection.host, namespace=settings.namespace, exempt=settings.exempt)
+        await replica.run()
+
+
+class Replica:
+    """One admission server; `run` it once. `end` lets it drain, a second `end` makes it hurry."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self._client = client
+        self._settings = settings
+        self._ending = asyncio.Event()
+        self._hurry = asyncio.Event()
+        tls = ServingTls()
+        overlap = timedelta(seconds=settings.overlap_seconds)
+        self.certificates: SharedSecret | MountedFiles
+        if settings.cert_file is not None and settings.key_file is not None:
+            self.certificates = MountedFiles(
+                settings.cert_file, settings.key_file, settings.ca_file, tls, overlap=overlap, on_change=self._look
+            )
+        else:
+            self.certificates = SharedSecret(
+                client, settings.namespace, settings.secret, settings.names, tls, overlap=overlap, on_change=self._look
+            )
+        self.cache = PolicyCache(client, allowed_prefixes=settings.allowed_prefixes, on_change=self._policies_changed)
+        self._owners = Owners(client)
+        self._reviewer = Reviewer(
+            self.cache,
+            self._owners,
+            own_namespace=settings.namespace,
+            exempt=settings.exempt,
+            allowed_prefixes=settings.allowed_prefixes,
+        )
+        self.elector = Elector(
+            client,
+            settings.namespace,
+            settings.lease,
+            own_identity(),
+            on_problem=lambda said: log.error("lease not reached", lease=settings.lease, error=said[:300]),
+        )
+        self.registration = Registration(client, settings, self.certificates, lambda: self.elector.leading)
+        self.server = AdmissionServer(self._reviewer, self._metrics(), tls, lambda: self.cache.unready)
+
+    def end(self) -> None:
+        """Drain and come to an end; may be called from a signal handler of the loop."""
+        if self._ending.is_set():
+            self._hurry.set()
+        self._ending.set()
+
+    async def run(self) -> None:
+        """Serve until `end`. What breaks one of the parts comes out here."""
+        settings = self._settings
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(self.cache.run())]
+            leading: asyncio.Task[None] | None = None
+            try:
+                if not await self._or_end(self.certificates.ready()):
+                    return
+                running.append(tasks.create_task(self.certificates.follow()))
+                await self.server.start(settings.host, settings.port)
+                log.info("listening", port=self.server.port)
+                if await self._or_end(self.cache.reflector.wait_synced()):
+                    log.info("ready", policies=self.cache.counts()[0])
+                    if settings.register:
+                        leading = tasks.create_task(self._lead())
+                    await self._ending.wait()
+                self.server.draining = True
+                if leading is not None:
+                    leading.cancel()
+                    await asyncio.wait((leading,))  # the Lease is given back: another replica leads while we drain
+                log.info("draining", seconds=settings.drain_seconds)
+                if not await self._unless_hurried(self.server.drain(settings.drain_seconds)):
+                    await self.server.stop()
+                log.info("stopped")
+            finally:
+                for task in (*running, *([] if leading is None or leading.cancelling() else [leading])):
+                    task.cancel()
+                await self.server.stop()
+
+    async def _lead(self) -> None:
+        """Be a candidate, do the leader's work while elected, for ever."""
+        while True:
+            try:
+                await self.elector.run(self._led)
+            except LeaseLostError as error:
+                log.warning("leads no longer", reason=str(error))
+
+    async def _led(self) -> None:
+        log.info("leads: keeps webhook configurations and certificates", identity=self.elector.term.identity)
+        await self.registration.lead()
+
+    async def _or_end(self, work: object) -> bool:
+        """Wait for this, or for `end`: True when it got done."""
+        return await _first(work, self._ending)
+
+    async def _unless_hurried(self, work: object) -> bool:
+        return await _first(work, self._hurry)
+
+    def _look(self) -> None:
+        self.registration.wake()
+
+    def _policies_changed(self) -> None:
+        accepted, refused = self.cache.counts()
+        log.info("policies changed", accepted=accepted, refused=refused)
+
+    def _metrics(self) -> Metrics:
+        started = time.monotonic()
+        return Metrics(
+            {
+                "berth_admission_uptime_seconds": ("Since the start", lambda: time.monotonic() - started),
+                "berth_admission_policies": ("Policies that apply", lambda: self.cache.counts()[0]),
+                "berth_admission_policies_refused": ("Policies not accepted", lambda: self.cache.counts()[1]),
+                "berth_admission_policies_staleness_seconds": (
+                    "Since the API server last said anything about policies; a minute is normal",
+                    lambda: self.cache.reflector.staleness() or 0.0,
+                ),
+                "berth_admission_leading": ("1 for the replica that registers", lambda: float(self.elector.leading)),
+                "berth_admission_registration_repairs": (
+                    "Webhook configurations written after the first time",
+                    lambda: self.registration.repairs,
+                ),
+                "berth_admission_owner_lookups": ("Owners read for the owner guard", lambda: self._owners.lookups),
+                "berth_admission_owner_failures": (
+                    "Owners that could not be read",
+                    lambda: self._reviewer.guard_failures,
+                ),
+            }
+        )
+
+
+async def _first(work: object, or_else: asyncio.Event) -> bool:
+    """Wait for the work or the event; the work is cancelled when the event comes first."""
+    doing = asyncio.ensure_future(work)  # type: ignore[call-overload]
+    waiting = asyncio.ensure_future(or_else.wait())
+    try:
+        await asyncio.wait((doing, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            return False
+        doing.result()
+        return True
+    finally:
+        for task in (doing, waiting):
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task

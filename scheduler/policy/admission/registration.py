@@ -1,0 +1,166 @@
+"""Keep the webhook configurations as they should be; the leader's work, with the rotation of certificates.
+
+A watch says at once when somebody edits or deletes one; every five seconds they are read anyway, in case the watch
+has gone quiet. They stay when we go: an API server that finds nobody applies the failurePolicy, which was a choice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from scheduler.kube.changes import Change
+from scheduler.kube.client import Client
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.reflector import Reflector
+from scheduler.kube.resources import Resource
+from scheduler.kube.wire import Meta
+from scheduler.policy.admission.certificates import CertificateError
+from scheduler.policy.admission.settings import Settings
+from scheduler.policy.admission.webhooks import MUTATING, VALIDATING, desired, repaired
+
+LOOK_SECONDS = 5.0
+PAUSE_SECONDS = 0.5
+"""Between two looks, so that a quarrel with another controller over a configuration is no busy loop."""
+
+log = structlog.get_logger("registration")
+
+
+class Certificates(Protocol):
+    """A source of certificates: `secret` or `mounted`."""
+
+    @property
+    def bundle(self) -> bytes | None:
+        """The CAs to publish."""
+
+    async def advance(self, published: bool) -> None:
+        """Rotate what is due."""
+
+
+class Configuration(msgspec.Struct):
+    """A webhook configuration as far as the watch is concerned: that it changed is all we need to hear."""
+
+    metadata: Meta
+
+    @property
+    def namespace(self) -> str:
+        return ""
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def resource_version(self) -> str:
+        return self.metadata.resource_version
+
+
+_decode = msgspec.json.Decoder(Configuration).decode
+
+
+class Registration:
+    """Both configurations. `allowed` is asked before each write: whether we lead at this moment.
+
+    `repairs` counts what had to be written after the first time.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        certificates: Certificates,
+        allowed: Callable[[], bool],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.repairs = 0
+        self._client = client
+        self._settings = settings
+        self._certificates = certificates
+        self._allowed = allowed
+        self._clock = clock
+        self._awake = asyncio.Event()
+        self._published: tuple[bytes | None, float] | None = None
+        self._complained: dict[str, str] = {}
+
+    def wake(self) -> None:
+        """Look now: something may have changed."""
+        self._awake.set()
+
+    async def lead(self) -> None:
+        """Reconcile until cancelled."""
+        self._published = None
+        async with asyncio.TaskGroup() as tasks:
+            for resource in (MUTATING, VALIDATING):
+                selector = f"metadata.name={self._settings.configuration}"
+                tasks.create_task(
+                    Reflector(self._client, resource, _decode, self._changed, field_selector=selector).run()
+                )
+            while True:
+                self._awake.clear()
+                await self.reconcile()
+                await asyncio.sleep(PAUSE_SECONDS)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._awake.wait()
+
+    async def reconcile(self) -> None:
+        """Write what differs, then rotate certificates if it is time."""
+        bundle = self._certificates.bundle
+        done = [await self._attempt(r.plural, partial(self._one, r, bundle)) for r in (MUTATING, VALIDATING)]
+        if not all(done):
+            return
+        if self._published is None or self._published[0] != bundle:
+            self._published = bundle, self._clock()
+        since = self._clock() - self._published[1]
+        published = since >= self._settings.overlap_seconds
+        await self._attempt("certificates", partial(self._certificates.advance, published))
+
+    async def _attempt(self, what: str, act: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            if not self._allowed():
+                return False
+            await act()
+        except (ApiError, Unreachable, CertificateError) as error:
+            if self._complained.get(what) != str(error):
+                self._complained[what] = str(error)
+                log.error("could not reconcile, trying again", what=what, error=str(error)[:300])
+            return False
+        self._complained.pop(what, None)
+        return True
+
+    async def _one(self, resource: Resource, bundle: bytes | None) -> None:
+        wanted = desired(self._settings, resource, bundle)
+        path = resource.path(None, self._settings.configuration)
+        try:
+            found: dict[str, Any] = msgspec.json.decode(await self._client.get(path))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            await self._client.create(resource.path(), msgspec.json.encode(wanted))
+            self._wrote(resource, "created")
+            return
+        due = repaired(found, wanted)
+        if due is not None:
+            await self._client.replace(path, msgspec.json.encode(due))
+            self._wrote(resource, "repaired")
+
+    def _wrote(self, resource: Resource, how: str) -> None:
+        if self._published is not None:
+            self.repairs += 1
+        log.info("webhook configuration written", kind=resource.kind, name=self._settings.configuration, how=how)
+
+    def _changed(self, changes: list[Change[Configuration]], _replaced: bool) -> None:
+        if changes:
+            self._awake.set()

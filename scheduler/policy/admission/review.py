@@ -1,0 +1,209 @@
+"""AdmissionReview v1, bytes to request and answer to bytes, strictly; no network, no policy.
+
+Of an object only what policies read is decoded (its metadata; of a pod its spec and QoS class), so that a review of
+8 MiB costs a scan and not a tree. The object's kind is what the API server says it is, never what it says of itself.
+`reviewer` calls both ends. Wire format: k8s.io/api/admission/v1/types.go.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from scheduler.policy.admission.owners import OwnerReference
+from scheduler.policy.objects import JsonObject
+from scheduler.policy.options import UserInfo
+from scheduler.policy.patch import Operation
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+UID_LENGTH = 256
+"""Uids are 36 characters; whatever else comes is echoed too, but not at any length."""
+MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError)
+REASONS = {400: "BadRequest", 403: "Forbidden"}
+
+_NOTHING = (b"", b"null")
+
+
+class ReviewError(ValueError):
+    """Bytes that are no review at all: nobody can be answered by uid. The text says what was expected."""
+
+
+class MalformedError(ValueError):
+    """A review whose request can't be understood; `uid` is whom to answer, and the answer is no."""
+
+    def __init__(self, uid: str, text: str) -> None:
+        super().__init__(text)
+        self.uid = uid
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What was asked; `object` and `old` hold only what policies read."""
+
+    uid: str
+    operation: str
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    sub_resource: str
+    user: UserInfo
+    dry_run: bool
+    object: JsonObject | None
+    old: JsonObject | None
+    owners: list[OwnerReference]
+
+
+class _Envelope(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    request: msgspec.Raw
+
+
+class _Uid(msgspec.Struct):
+    uid: str
+
+
+class _Kind(msgspec.Struct):
+    kind: str
+    version: str
+    group: str = ""
+
+
+class _User(msgspec.Struct):
+    username: str | None = None
+    groups: list[str] | None = None
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    kind: _Kind
+    operation: str
+    namespace: str | None = None
+    name: str | None = None
+    sub_resource: str | None = None
+    user_info: _User | None = None
+    dry_run: bool | None = None
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    old_object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta | None = None
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    qos_class: str | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta | None = None
+    spec: dict[str, Any] | None = None
+    status: _Status | None = None
+
+
+_envelope = msgspec.json.Decoder(_Envelope).decode
+_uid = msgspec.json.Decoder(_Uid).decode
+_request = msgspec.json.Decoder(_Request).decode
+_object = msgspec.json.Decoder(_Object).decode
+_pod = msgspec.json.Decoder(_Pod).decode
+
+
+def read(body: bytes) -> Request:
+    """The request in a review.
+
+    Raises ReviewError when there is no uid to answer, MalformedError when there is.
+    """
+    try:
+        envelope = _envelope(body)
+        if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
+            raise ReviewError(f"want {API_VERSION} {KIND}")
+        uid = _uid(envelope.request).uid
+    except MALFORMED as error:
+        raise ReviewError(f"want an {API_VERSION} {KIND} with a request that has a uid: {_say(error)}") from error
+    if not 0 < len(uid) <= UID_LENGTH:
+        raise ReviewError(f"request.uid: want 1 to {UID_LENGTH} characters")
+    try:
+        asked = _request(envelope.request)
+    except MALFORMED as error:
+        raise MalformedError(uid, f"request: {_say(error)}") from error
+    wants_object = asked.operation in ("CREATE", "UPDATE")
+    obj, owners = _thin(uid, "object", asked.object, asked.kind) if wants_object else (None, [])
+    old, _ = _thin(uid, "oldObject", asked.old_object, asked.kind) if wants_object else (None, [])
+    if wants_object and obj is None:
+        raise MalformedError(uid, "request.object: want the object")
+    user = asked.user_info or _User()
+    return Request(
+        uid=uid,
+        operation=asked.operation,
+        group=asked.kind.group,
+        kind=asked.kind.kind,
+        namespace=asked.namespace or "",
+        name=asked.name or "",
+        sub_resource=asked.sub_resource or "",
+        user=UserInfo(user.username or "", tuple(user.groups or ())),
+        dry_run=bool(asked.dry_run),
+        object=obj,
+        old=old,
+        owners=owners,
+    )
+
+
+def answer(
+    uid: str,
+    *,
+    allowed: bool,
+    code: int = 200,
+    message: str = "",
+    patch: Sequence[Operation] = (),
+    warnings: Sequence[str] = (),
+    audit: Mapping[str, str] | None = None,
+) -> bytes:
+    """A review with the response to it."""
+    response: dict[str, Any] = {"uid": uid, "allowed": allowed}
+    if not allowed:
+        response["status"] = {"code": code, "reason": REASONS.get(code, "Forbidden"), "message": message}
+    elif patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(msgspec.json.encode(patch)).decode()
+    if warnings:
+        response["warnings"] = list(warnings)
+    if audit:
+        response["auditAnnotations"] = dict(audit)
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> tuple[JsonObject | None, list[OwnerReference]]:
+    """Of an object what policies read, under the kind that the API server names, and its owners."""
+    if bytes(memoryview(raw)[:5]) in _NOTHING:
+        return None, []
+    found: JsonObject = {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind}
+    pod = (kind.group, kind.kind) == ("", "Pod")
+    try:
+        read = _pod(raw) if pod else _object(raw)
+    except MALFORMED as error:
+        raise MalformedError(uid, f"request.{field}: {_say(error)}") from error
+    owners: list[OwnerReference] = []
+    if (meta := read.metadata) is not None:
+        held = {"labels": meta.labels, "annotations": meta.annotations}
+        found["metadata"] = {key: value for key, value in held.items() if value is not None}
+        owners = meta.owner_references or []
+    if isinstance(read, _Pod):
+        if read.spec is not None:
+            found["spec"] = read.spec
+        if read.status is not None and read.status.qos_class:
+            found["status"] = {"qosClass": read.status.qos_class}
+    return found, owners
+
+
+def _say(error: Exception) -> str:
+    """What is wrong, in a line; the decoder names paths and types, never values."""
+    return f"{error}"[:200] if isinstance(error, msgspec.MsgspecError) else type(error).__name__

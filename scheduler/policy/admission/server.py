@@ -1,0 +1,161 @@
+"""HTTPS for reviews and probes: bounded reading, plain answers, and an end that fails nobody.
+
+`/mutate` and `/validate` take AdmissionReviews, `/livez`, `/healthz` and `/readyz` are for probes, `/metrics` for
+Prometheus. Until the policies are known, reviews are answered 503: the API server's failurePolicy decides, not we.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+from aiohttp import web
+
+from scheduler.policy.admission.metrics import Metrics
+from scheduler.policy.admission.reviewer import Reviewer
+from scheduler.policy.admission.tls import ServingTls
+from scheduler.policy.options import Pass
+
+BODY_LIMIT = 8 << 20
+"""An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""
+BIG_BYTES = 256 << 10
+MOST_BIG = 8
+"""Reviews over BIG_BYTES that are held at once; the others wait for their turn with their body unread."""
+READ_SECONDS = 10.0
+KEEPALIVE_SECONDS = 120.0
+"""Longer than the 90 s after which API servers drop idle connections: so it is never we who do, under their feet."""
+FINISH_SECONDS = 15.0
+PASSES: dict[str, Pass] = {"/mutate": "mutate", "/validate": "validate"}
+
+log = structlog.get_logger("admission")
+
+
+class AdmissionServer:
+    """Serves one `Reviewer`. `unready` says why reviews can't be answered yet, or None."""
+
+    def __init__(
+        self, reviewer: Reviewer, metrics: Metrics, tls: ServingTls, unready: Callable[[], str | None]
+    ) -> None:
+        self.port = 0
+        self.draining = False
+        self._reviewer = reviewer
+        self._metrics = metrics
+        self._tls = tls
+        self._unready = unready
+        self._big = asyncio.Semaphore(MOST_BIG)
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; port 0 lets the system choose (`port` tells)."""
+        server = web.Server(
+            self.handle,
+            request_factory=_request,
+            access_log=None,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            auto_decompress=False,  # nobody packs reviews, but a few packed bytes could unpack to gigabytes
+            max_headers=64,
+        )
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=FINISH_SECONDS)
+        await self._runner.setup()
+        site = web.TCPSite(
+            self._runner, host or None, port, ssl_context=self._tls.context, backlog=1024, reuse_address=True
+        )
+        await site.start()
+        self.port = int(self._runner.addresses[0][1])
+
+    async def drain(self, seconds: float) -> None:
+        """Fail readiness, go on answering for a while (each answer ends its connection), then finish and stop."""
+        self.draining = True
+        await asyncio.sleep(seconds)
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Accept nothing more, finish what is under way."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """One request, whatever it is."""
+        path = request.path
+        pass_ = PASSES.get(path)
+        if pass_ is not None:
+            response = await self._review(request, pass_)
+        elif request.method not in ("GET", "HEAD"):
+            response = _text(405 if path in ("/livez", "/healthz", "/readyz", "/metrics") else 404)
+        elif path in ("/livez", "/healthz"):
+            response = _text(200, "ok")
+        elif path == "/readyz":
+            why = "shutting down" if self.draining else self._unready()
+            response = _text(200, "ok") if why is None else _text(503, why)
+        elif path == "/metrics":
+            response = web.Response(body=self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"})
+        else:
+            response = _text(404)
+        if self.draining:
+            response.force_close()
+        return response
+
+    async def _review(self, request: web.BaseRequest, pass_: Pass) -> web.Response:
+        if request.method != "POST":
+            return _text(405)
+        if request.content_type != "application/json" or "Content-Encoding" in request.headers:
+            return _text(415, "want application/json, not packed")
+        if (why := self._unready()) is not None:
+            return _text(503, why)
+        length = request.content_length
+        if length is not None and length > BODY_LIMIT:
+            return self._too_large(pass_)
+        if length is None or length > BIG_BYTES:
+            async with self._big:
+                return await self._answer(request, pass_)
+        return await self._answer(request, pass_)
+
+    async def _answer(self, request: web.BaseRequest, pass_: Pass) -> web.Response:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return self._too_large(pass_)
+        except TimeoutError:
+            return _text(408, "the review took too long to arrive")
+        started = time.perf_counter()
+        try:
+            answer = await self._reviewer.answer(body, pass_)
+        except Exception as error:  # a bug of ours, said as such: the failurePolicy decides
+            log.error("review failed, a bug", path=request.path, error=type(error).__name__, exc_info=True)
+            self._metrics.count(pass_, "", "failed", time.perf_counter() - started)
+            return _text(500, "this review met a bug in Berth; its log has the details")
+        self._metrics.count(pass_, answer.operation, answer.outcome, time.perf_counter() - started)
+        kind = "application/json" if answer.status == 200 else "text/plain; charset=utf-8"
+        return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": kind})
+
+    def _too_large(self, pass_: Pass) -> web.Response:
+        self._metrics.count(pass_, "", "too-large", 0.0)
+        response = _text(413, f"a review may have {BODY_LIMIT} bytes")
+        response.force_close()
+        return response
+
+
+def _text(status: int, text: str = "") -> web.Response:
+    return web.Response(status=status, text=f"{text or web_reason(status)}\n")
+
+
+def web_reason(status: int) -> str:
+    """The status in words, for answers that have nothing else to say."""
+    return {404: "not found", 405: "method not allowed"}.get(status, str(status))
+
+
+def _request(message: object, payload: object, protocol: object, writer: object, task: object) -> web.BaseRequest:
+    """aiohttp's own request, with our limit on bodies."""
+    return web.BaseRequest(
+        message,  # type: ignore[arg-type]
+        payload,  # type: ignore[arg-type]
+        protocol,  # type: ignore[arg-type]
+        writer,  # type: ignore[arg-type]
+        task,  # type: ignore[arg-type]
+        asyncio.get_running_loop(),
+        client_max_size=BODY_LIMIT,
+    )

@@ -1,0 +1,125 @@
+"""The two webhook configurations as they should be, and whether one found is like that. No network: `registration`.
+
+Every field is spelled out, also where it is the default, so that what the API server gives back compares equal.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from scheduler.kube.resources import Resource
+from scheduler.policy.admission.settings import Settings
+from scheduler.policy.exempt import REVIEWS
+from scheduler.policy.spec import GROUP
+
+MUTATING = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", False, "MutatingWebhookConfiguration"
+)
+VALIDATING = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", False, "ValidatingWebhookConfiguration"
+)
+PATHS = {MUTATING.plural: "/mutate", VALIDATING.plural: "/validate"}
+TIMEOUT_SECONDS = 3
+LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "admission"}
+
+_EXEMPT = (
+    ("metadatapolicies", (GROUP,)),
+    ("events", ("", "events.k8s.io")),
+    ("bindings", ("",)),
+    ("leases", ("coordination.k8s.io",)),
+    ("endpointslices", ("discovery.k8s.io",)),
+)
+"""Resources never asked about. (Nor are subresources: the rules name none.)"""
+
+Object = dict[str, Any]
+
+
+def desired(settings: Settings, resource: Resource, bundle: bytes | None) -> Object:
+    """One of the two configurations; without a bundle the caBundle is left to whoever injects it."""
+    path = PATHS[resource.plural]
+    client: Object
+    if settings.url:
+        client = {"url": settings.url.rstrip("/") + path}
+    else:
+        place = {"namespace": settings.namespace, "name": settings.service, "port": settings.service_port}
+        client = {"service": {**place, "path": path}}
+    if bundle is not None:
+        client["caBundle"] = base64.b64encode(bundle).decode()
+    hook: Object = {
+        "name": f"{path[1:]}.metadatapolicy.{GROUP}",
+        "clientConfig": client,
+        "rules": [
+            {
+                "operations": ["CREATE", "UPDATE"],
+                "apiGroups": ["*"],
+                "apiVersions": ["*"],
+                "resources": ["*"],
+                "scope": "Namespaced",
+            }
+        ],
+        "failurePolicy": settings.failure_policy if resource is VALIDATING else "Ignore",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {
+            "matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(settings.exempt)}
+            ]
+        },
+        "objectSelector": {},
+        "sideEffects": "None",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "admissionReviewVersions": ["v1"],
+        "matchConditions": _conditions(),
+    }
+    if resource is MUTATING:
+        hook["reinvocationPolicy"] = "IfNeeded"
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": settings.configuration, "labels": LABELS},
+        "webhooks": [hook],
+    }
+
+
+def repaired(found: Object, wanted: Object) -> Object | None:
+    """What to write over a configuration that was found; None when it is as wanted.
+
+    Labels, annotations and owners that others gave it stay; so does an injected caBundle where we have none.
+    """
+    if "caBundle" not in wanted["webhooks"][0]["clientConfig"]:
+        wanted = {**wanted, "webhooks": [_with_injected(found, hook) for hook in wanted["webhooks"]]}
+    labels = (found["metadata"].get("labels") or {}) | wanted["metadata"]["labels"]
+    if labels == found["metadata"].get("labels") and _like(found.get("webhooks"), wanted["webhooks"]):
+        return None
+    return {**wanted, "metadata": {**found["metadata"], "labels": labels}}
+
+
+def _with_injected(found: Object, hook: Object) -> Object:
+    for old in found.get("webhooks") or []:
+        injected = (old.get("clientConfig") or {}).get("caBundle")
+        if old.get("name") == hook["name"] and injected:
+            return {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": injected}}
+    return hook
+
+
+def _like(found: Any, wanted: Any) -> bool:
+    """Equal, but for fields that we never name: a newer API server may default some that we do not know."""
+    if isinstance(wanted, dict) and wanted:
+        return isinstance(found, dict) and all(_like(found.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(_like, found, wanted))
+    return bool(found == wanted)
+
+
+def _conditions() -> list[Object]:
+    """CEL that spares the API server the call where policies never apply; `exempt` decides the same again."""
+    found = [
+        (f"not-{plural}", f"!(request.resource.resource == '{plural}' && request.resource.group in {_cel(groups)})")
+        for plural, groups in _EXEMPT
+    ]
+    found.append(("not-reviews", f"!(request.resource.group in {_cel(REVIEWS)})"))
+    return [{"name": name, "expression": expression} for name, expression in found]
+
+
+def _cel(words: tuple[str, ...]) -> str:
+    return "[" + ", ".join(f"'{word}'" for word in words) + "]"

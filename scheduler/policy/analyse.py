@@ -1,0 +1,259 @@
+"""What a set of policies can do wrong, decided for all objects at once, each finding with an object that shows it.
+
+The language is finite (`scheduler.policy.space`), so this is no lint by rule of thumb: a finding is a fact about the
+evaluator, and no finding is a proof. Where a bound on the work is hit, the report says `undecided` instead.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+from scheduler.model.selectors import LabelSelector
+from scheduler.policy import keys
+from scheduler.policy.dead import dead_rejects, dead_writers
+from scheduler.policy.findings import Finding, Kind, Report
+from scheduler.policy.merge import Write, may_write, writes_of
+from scheduler.policy.questions import Questions
+from scheduler.policy.solver import TooComplexError
+from scheduler.policy.space import WORLDS, Axis, Space, criteria
+from scheduler.policy.spec import Policies, Rule
+from scheduler.policy.story import chain, poisoning
+from scheduler.policy.verdict import wish
+
+TOTAL, EACH = 20_000_000, 2_000_000
+"""Steps of the solver: half a minute at most for a whole analysis, three seconds for a question."""
+
+
+def analyse(
+    policies: Policies,
+    owner_selectors: Sequence[LabelSelector] = (),
+    live_schedulers: frozenset[str] | None = None,
+    total: int = TOTAL,
+    each: int = EACH,
+) -> Report:
+    """The report on the policies of one namespace; those in mode warn or observe do nothing, so have no part in it.
+
+    `policies.enforced()` asks what would be if they all enforced. `owner_selectors`: what controllers of the namespace
+    find their pods by. `live_schedulers` None: not known.
+    """
+    worlds = [Questions(Space(policies.enforcing, world, owner_selectors), total // 2, each) for world in WORLDS]
+    return Report(tuple(_Analysis(policies, owner_selectors, live_schedulers, worlds).findings()))
+
+
+class _Analysis:
+    def __init__(
+        self,
+        policies: Policies,
+        owners: Sequence[LabelSelector],
+        live: frozenset[str] | None,
+        worlds: Sequence[Questions],
+    ) -> None:
+        self.policies = policies
+        self.rules = policies.enforcing
+        self.owners = owners
+        self.live = live
+        self.worlds = worlds
+        self.undecided: list[Finding] = []
+
+    def findings(self) -> Iterator[Finding]:
+        yield from self._plain()
+        yield from self._dead()
+        yield from self._conflicts()
+        yield from self._self_poison()
+        yield from self._chains()
+        yield from self._owned()
+        yield from self.undecided
+
+    def _plain(self) -> Iterator[Finding]:
+        """What a rule says of itself."""
+        for rule in self.rules:
+            writes = len(rule.action.labels) + len(rule.action.annotations)
+            if rule.action.reject and writes:
+                yield _finding("void-writes", [rule], f"{rule} rejects, so its {writes} updates are never written")
+            if not rule.action.reject and not writes:
+                yield _finding("no-action", [rule], f"{rule} neither rejects nor writes anything")
+            for write in writes_of(rule):
+                if (write.field, write.key) == ("annotation", keys.QOS):
+                    yield _finding("stamp-written", [rule], f"{rule} writes {wish(write)}: on pods the QoS stamp stays")
+                if (write.field, write.key) != ("annotation", keys.SCHEDULER_NAME) or self.live is None:
+                    continue
+                if write.value not in self.live and write.value != keys.DEFAULT_SCHEDULER:
+                    message = f'{rule} sends pods to the scheduler "{write.value}", which has no live Lease'
+                    yield _finding("no-live-scheduler", [rule], message, self._example(rule))
+
+    def _dead(self) -> Iterator[Finding]:
+        outcomes = [ask(self.rules, self.worlds) for ask in (dead_rejects, dead_writers)]
+        for rule in (rule for outcome in outcomes for rule in outcome.undecided):
+            self._give_up(f"whether {rule} ever makes a difference", [rule])
+        dead = {id(rule) for outcome in outcomes for rule in outcome.dead}
+        for rule in (rule for rule in self.rules if id(rule) in dead):
+            example = self._example(rule)
+            if example is None:
+                message = f"{rule} never matches: {self._contradiction(rule)}"
+            elif rule.action.reject:
+                message = f"{rule} rejects nothing that other rules do not reject already"
+            else:
+                message = f"{rule} changes nothing: what it matches is rejected, overwritten, or says the same already"
+            yield _finding("dead-rule", [rule], message, example)
+
+    def _conflicts(self) -> Iterator[Finding]:
+        writes: dict[Axis, list[Write]] = {}
+        for rule in self.rules:
+            for write in writes_of(rule):
+                writes.setdefault((write.field, write.key), []).append(write)
+        for (field, key), wishes in sorted(writes.items()):
+            for one, other in combinations(wishes, 2):
+                if one.value == other.value:
+                    continue
+                question = f"whether {one.rule} and {other.rule} can disagree on {field} {key}"
+                example = self._ask(question, [one.rule, other.rule], _disagreeing(one, other))
+                if example is not None:
+                    message = f'{one.rule} writes {wish(one)}, {other.rule} writes "{other.value}" and wins'
+                    yield _finding("conflicting-writes", [one.rule, other.rule], message, example)
+
+    def _self_poison(self) -> Iterator[Finding]:
+        for rule in self.rules:
+            if not rule.action.reject:
+                continue
+            question = f"whether what the policies write can match {rule}, which rejects"
+            example = self._ask(question, [rule], _poisoned(rule))
+            if example is not None:
+                involved, told = poisoning(self.policies, example, rule)
+                yield _finding("self-poison", involved, told, example)
+
+    def _chains(self) -> Iterator[Finding]:
+        for rule in self.rules:
+            example = self._ask(f"whether a second pass can make {rule} write", [rule], _second(rule))
+            if example is not None:
+                involved, told = chain(self.policies, example, rule)
+                yield _finding("not-idempotent", involved, told, example)
+
+    def _owned(self) -> Iterator[Finding]:
+        for write in (write for rule in self.rules for write in writes_of(rule) if write.field == "label"):
+            question = f"whether {write.rule} can overwrite {write.key} under its owner"
+            example = self._ask(question, [write.rule], _at_risk(write, self.owners))
+            if example is not None:
+                message = f"{write.rule} writes {wish(write)}, and owners find their objects by that label"
+                yield _finding("owner-selector", [write.rule], f"{message}: it is not written there", example)
+
+    def _ask(
+        self, question: str, rules: list[Rule], ask: Callable[[Questions], dict[str, Any] | None]
+    ) -> dict[str, Any] | None:
+        """The first world's example; when none has one but some world could not be decided, that is said."""
+        too_complex = False
+        for world in self.worlds:
+            try:
+                example = ask(world)
+            except TooComplexError:
+                too_complex = True
+                continue
+            if example is not None:
+                return example
+        if too_complex:
+            self._give_up(question, rules)
+        return None
+
+    def _give_up(self, question: str, rules: list[Rule]) -> None:
+        self.undecided.append(_finding("undecided", rules, f"too complex to decide within the bound: {question}"))
+
+    def _example(self, rule: Rule) -> dict[str, Any] | None:
+        """An object that the rule matches."""
+        for world in self.worlds:
+            box = world.space.boxes.get(id(rule))
+            if box is not None:
+                values = world.space.values
+                return world.space.example({a: next(v for v in values[a] if v in inside) for a, inside in box.items()})
+        return None
+
+    def _contradiction(self, rule: Rule) -> str:
+        """The criteria that no object meets together."""
+        for field, first in criteria(rule):
+            same = [other for of, other in criteria(rule) if of == field and other.key == first.key]
+            if all(world.space.box((field, other) for other in same) is None for world in self.worlds):
+                return " and ".join(f"{field} {other}" for other in same)
+        return "its criteria contradict each other"
+
+
+Ask = Callable[[Questions], dict[str, Any] | None]
+
+
+def _disagreeing(one: Write, other: Write) -> Ask:
+    """Where two writes meet."""
+
+    def ask(world: Questions) -> dict[str, Any] | None:
+        if world.space.writer(one) is None or world.space.writer(other) is None:
+            return None
+        return world.ask(world.accepted, world.matches(one.rule), world.matches(other.rule))
+
+    return ask
+
+
+def _poisoned(rule: Rule) -> Ask:
+    """Where the outcome is rejected by a rule though the object was not."""
+
+    def ask(world: Questions) -> dict[str, Any] | None:
+        box = world.space.boxes.get(id(rule), {})
+        if not any(axis in world.space.writers for axis in box):
+            return None
+        return world.ask(world.accepted, world.matches_after(rule))
+
+    return ask
+
+
+def _second(rule: Rule) -> Ask:
+    """Where this rule is the last to write a key in the second pass, and changes it."""
+
+    def ask(world: Questions) -> dict[str, Any] | None:
+        for write in writes_of(rule):
+            found = world.space.writer(write)
+            if found is None:
+                continue
+            writer, later = found
+            deciding = [rule, *(other.write.rule for other in later)]
+            # If no key that decides who writes here is ever written, the second pass decides as the first did.
+            if not any(axis in world.space.writers for one in deciding for axis in world.space.boxes[id(one)]):
+                continue
+            example = world.ask(
+                world.accepted,
+                world.matches_after(rule),
+                world.accepted_after,
+                world.none_of_after(deciding[1:]),
+                world.among_after((write.field, write.key), writer.changes),
+            )
+            if example is not None:
+                return example
+        return None
+
+    return ask
+
+
+def _at_risk(write: Write, owners: Sequence[LabelSelector]) -> Ask:
+    """Where a write would take a label away from what an owner's selector asks for, or from a controller's own."""
+
+    def ask(world: Questions) -> dict[str, Any] | None:
+        found = world.space.writer(write)
+        if found is None:
+            return None
+        writer, later = found
+        axis = write.field, write.key
+        last = [world.accepted, world.matches(write.rule), *world.none_of(other.write.rule for other in later)]
+        example = world.ask(last, world.among(axis, writer.kept_back)) if writer.kept_back else None
+        for owner in owners:
+            if example is not None:
+                break
+            kept = [
+                old
+                for old in writer.turns
+                if old != write.value and not may_write(write.key, old, write.value, (owner,))
+            ]
+            selected = world.space.box(("label", requirement) for requirement in owner.requirements)
+            if kept and selected is not None and not owner.nothing:
+                example = world.ask(last, world.inside(selected), world.among(axis, kept))
+        return example
+
+    return ask
+
+
+def _finding(kind: Kind, rules: Sequence[Rule], message: str, example: dict[str, Any] | None = None) -> Finding:
+    policies = tuple(dict.fromkeys(rule.policy for rule in rules))
+    return Finding(kind, policies, tuple(dict.fromkeys(rule.place for rule in rules)), message, example)

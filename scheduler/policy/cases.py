@@ -1,0 +1,100 @@
+"""Questions as JSON, verdicts as JSON: what `berth policy eval` reads and prints."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.policy import objects, options, verdict
+from scheduler.policy.evaluate import OPERATIONS, Operation, evaluate
+from scheduler.policy.objects import JsonObject
+from scheduler.policy.options import Options
+from scheduler.policy.parse import PolicyError, parse
+from scheduler.policy.spec import Policies, Policy
+from scheduler.policy.verdict import Verdict
+
+KNOWN = ("id", "policies", "operation", "object", "oldObject", "options")
+
+
+class CaseError(ValueError):
+    """A case that can't be read; the text names the field."""
+
+
+def answer(case: Any) -> dict[str, Any]:
+    """The `got` of one case.
+
+    A policy that is not acceptable is left out with a warning and the others decide, as in a cluster.
+    Raises CaseError.
+    """
+    if not isinstance(case, dict):
+        raise CaseError("want a JSON object with policies, operation and object")
+    said: list[str] = []
+    try:
+        given = options.parse(_field(case, "options", dict, {}))
+        policies = _accepted(_field(case, "policies", list, []), given, said)
+    except options.OptionsError as error:
+        raise CaseError(str(error)) from None
+    operation, obj, old = request(case)
+    found = evaluate(policies, operation, obj, old, given)
+    return got(found, said if found.exempt is None else [])
+
+
+def request(case: Mapping[str, Any]) -> tuple[Operation, JsonObject | None, JsonObject | None]:
+    """Operation (CREATE when absent), object and old object of a case.
+
+    Raises CaseError.
+    """
+    word = str(case.get("operation") or "CREATE").upper()
+    operation = next((known for known in OPERATIONS if known == word), None)
+    if operation is None:
+        raise CaseError(f'operation: Unsupported value: "{word[:40]}": want {", ".join(OPERATIONS)}')
+    obj, old = (_object(case, field) for field in ("object", "oldObject"))
+    if obj is None and operation in ("CREATE", "UPDATE"):
+        raise CaseError("object: Required value")
+    return operation, obj, old
+
+
+def got(found: Verdict, said: list[str]) -> dict[str, Any]:
+    """A verdict in the fields that the command promises; what there is to say about policies comes first."""
+    return {
+        "allowed": found.allowed,
+        "code": found.code,
+        "message": found.message,
+        "patch": found.patch,
+        "object": found.object,
+        "warnings": verdict.warnings([*said, *found.warnings]),
+    }
+
+
+def _accepted(documents: list[Any], given: Options, said: list[str]) -> Policies:
+    policies: list[Policy] = []
+    for i, document in enumerate(documents):
+        try:
+            policies.append(parse(document, given.allowed_prefixes, name=f"policy-{i}"))
+        except PolicyError as error:
+            said.append(f'MetadataPolicy "{name_of(document, f"policies[{i}]")}" is not accepted: {error.line}')
+    return Policies(policies)
+
+
+def name_of(document: Any, otherwise: str) -> str:
+    """The name of a policy that may be anything."""
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) and name else otherwise
+
+
+def _object(case: Mapping[str, Any], field: str) -> JsonObject | None:
+    found = case.get(field)
+    if found is None:
+        return None
+    try:
+        return objects.check(found)
+    except objects.ShapeError as error:
+        raise CaseError(f"{field}.{error}".replace(".want", ": want", 1)) from None
+
+
+def _field(case: Mapping[str, Any], name: str, wanted: type, otherwise: Any) -> Any:
+    found = case.get(name)
+    if found is None:
+        return otherwise
+    if not isinstance(found, wanted):
+        raise CaseError(f"{name}: want a {'map' if wanted is dict else 'list'}, got {type(found).__name__}")
+    return found

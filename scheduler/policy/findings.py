@@ -1,0 +1,50 @@
+"""What the analysis has to say."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Kind = Literal[
+    "invalid",
+    "dead-rule",
+    "conflicting-writes",
+    "self-poison",
+    "not-idempotent",
+    "owner-selector",
+    "no-live-scheduler",
+    "no-action",
+    "void-writes",
+    "stamp-written",
+    "undecided",
+]
+
+
+class Finding(Struct, frozen=True):
+    """One thing found. `example` is an object that shows it; `rules` and `policies` are named in order."""
+
+    kind: Kind
+    policies: tuple[str, ...]
+    rules: tuple[str, ...]
+    message: str
+    example: dict[str, Any] | None = None
+
+
+class Report(Struct, frozen=True):
+    """All findings about the policies of one namespace."""
+
+    findings: Sequence[Finding] = ()
+
+    def of(self, *kinds: Kind) -> list[Finding]:
+        """The findings of some kinds."""
+        return [finding for finding in self.findings if finding.kind in kinds]
+
+    @property
+    def decided(self) -> bool:
+        """Whether every question was answered within the bound."""
+        return not self.of("undecided")
+
+    @property
+    def self_consistent(self) -> bool:
+        """Whether a second pass changes nothing and is never refused (the condition SelfConsistent)."""
+        return not self.of("self-poison", "not-idempotent", "undecided")

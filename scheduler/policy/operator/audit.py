@@ -1,0 +1,153 @@
+"""Count what the policies of a namespace would do to the objects that are in it already; slowly, page by page.
+
+An object is judged as if it were created anew with the labels and annotations that it has. A policy in mode warn or
+observe counts what it would do if it enforced, which is what one wants to know before switching it on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from urllib.parse import urlencode
+
+import msgspec
+import structlog
+
+from scheduler.kube.client import Client
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.resources import Resource
+from scheduler.policy import objects
+from scheduler.policy.evaluate import evaluate
+from scheduler.policy.objects import JsonObject, ShapeError
+from scheduler.policy.operator.status import MOST_EXAMPLES, Counts
+from scheduler.policy.options import Options
+from scheduler.policy.spec import Policies
+
+PAGE = 100
+SLICE = 25
+"""Objects that are judged before other tasks get a turn."""
+QPS, BURST = 5.0, 5
+"""Of the client that lists: at most 500 objects a second are read."""
+
+log = structlog.get_logger("audit")
+
+
+class _ListMeta(msgspec.Struct, rename={"next": "continue"}):
+    next: str = ""
+
+
+class _Page(msgspec.Struct, rename="camel"):
+    metadata: _ListMeta
+    kind: str = ""
+    api_version: str = ""
+    items: list[JsonObject] | None = None
+
+
+class Total(msgspec.Struct):
+    """Objects of a namespace: looked at, and hit by any policy."""
+
+    objects: int = 0
+    rejected: int = 0
+    mutated: int = 0
+
+
+class Result(msgspec.Struct):
+    """The audit of one namespace. Rejections and changes by `total` are those of policies that enforce."""
+
+    total: Total
+    policies: dict[str, Counts]
+    kinds: dict[str, Total]
+    problems: list[str]
+
+
+class Audit:
+    """Audits with one (slow) client."""
+
+    def __init__(self, client: Client, kinds: Iterable[Resource], own_namespace: str, exempt: frozenset[str]) -> None:
+        self._client = client
+        self._kinds = tuple(kinds)
+        self._own_namespace = own_namespace
+        self._exempt = exempt
+        self._complained: set[str] = set()
+
+    async def run(self, namespace: str, policies: Policies) -> Result:
+        """Look at every object of a namespace. Kinds that can't be listed are told in `problems`."""
+        tally = Tally(policies, Options(namespace=namespace, own_namespace=self._own_namespace))
+        if namespace in self._exempt:
+            return tally.result
+        for kind in self._kinds:
+            try:
+                async for page in self._pages(kind, namespace):
+                    await _judge(tally, page)
+            except (ApiError, Unreachable, msgspec.MsgspecError) as error:
+                told = f"can't list {kind.plural} {kind.group}".rstrip() + f": {str(error)[:200]}"
+                tally.result.problems.append(told)
+                if told not in self._complained:
+                    self._complained.add(told)
+                    log.warning("left out of the audit", problem=told)
+        return tally.result
+
+    async def _pages(self, kind: Resource, namespace: str) -> AsyncIterator[_Page]:
+        query = {"limit": str(PAGE)}
+        while True:
+            body = await self._client.get(kind.path(namespace), query=urlencode(query))
+            page = msgspec.json.decode(body, type=_Page)
+            yield page
+            if not page.metadata.next:
+                return
+            query["continue"] = page.metadata.next
+
+
+class Tally:
+    """Adds up verdicts."""
+
+    def __init__(self, policies: Policies, options: Options) -> None:
+        self._policies = policies
+        self._options = options
+        counts = {policy.name: Counts() for policy in policies.policies}
+        self.result = Result(Total(), counts, {}, [])
+
+    def add(self, kind: str, obj: JsonObject) -> None:
+        """Judge one object; exempt ones do not count."""
+        try:
+            verdict = evaluate(self._policies, "CREATE", objects.check(obj), None, self._options)
+        except ShapeError as error:
+            self.result.problems.append(f"{kind}: {error}")
+            return
+        if verdict.exempt is not None:
+            return
+        enforcing = {policy.name for policy in self._policies.policies if policy.mode == "enforce"}
+        mutated = any(effect.mutated for effect in verdict.effects if effect.policy in enforcing)
+        for total in (self.result.total, self.result.kinds.setdefault(kind, Total())):
+            total.objects += 1
+            total.rejected += not verdict.allowed
+            total.mutated += mutated
+        for counts in self.result.policies.values():
+            counts.objects += 1
+        for effect in verdict.effects:
+            counts = self.result.policies[effect.policy]
+            counts.rejected += effect.rejected
+            counts.mutated += effect.mutated
+            if effect.rejected and len(counts.examples) < MOST_EXAMPLES:
+                metadata = obj["metadata"]
+                counts.examples.append(f"{kind} {metadata.get('namespace', '')}/{metadata.get('name', '')}")
+
+
+async def _judge(tally: Tally, page: _Page) -> None:
+    kind = page.kind.removesuffix("List")
+    for number, item in enumerate(page.items or ()):
+        tally.add(kind, {"apiVersion": page.api_version, "kind": kind, **item})
+        if number % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
+
+
+def report(results: dict[str, Result], time: str) -> JsonObject:
+    """What `berth operator --audit-once -o json` prints."""
+    totals: Sequence[Total] = [result.total for result in results.values()]
+    return {
+        "time": time,
+        "objects": sum(total.objects for total in totals),
+        "rejected": sum(total.rejected for total in totals),
+        "mutated": sum(total.mutated for total in totals),
+        "namespaces": {name: msgspec.to_builtins(result) for name, result in sorted(results.items())},
+    }

@@ -1,0 +1,187 @@
+"""What is true of the policies of one namespace, as conditions. Pure; `status` turns them into what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from scheduler.policy import keys
+from scheduler.policy.analyse import analyse
+from scheduler.policy.findings import Finding, Kind, Report
+from scheduler.policy.parse import PolicyError, parse
+from scheduler.policy.spec import Policies, Policy
+
+MESSAGE_LENGTH = 2000
+MOST_FINDINGS = 5
+Truth = Literal["True", "False", "Unknown"]
+JsonObject = dict[str, Any]
+Analyse = Callable[[Policies], Report]
+
+CONFLICT: tuple[Kind, ...] = ("conflicting-writes",)
+INCONSISTENT: tuple[Kind, ...] = ("self-poison", "not-idempotent")
+REMARKS: tuple[Kind, ...] = ("dead-rule", "no-action", "void-writes", "stamp-written", "owner-selector")
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One condition, without its times."""
+
+    type: str
+    status: Truth
+    reason: str
+    message: str
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether somebody should be told by an Event."""
+        bad = {"Accepted": "False", "Conflict": "True", "SelfConsistent": "False", "SchedulerAvailable": "False"}
+        return self.status == bad[self.type] or self.reason == "AcceptedWithRemarks"
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A policy object as it was read, and the policy in it, or what is wrong with it."""
+
+    name: str
+    namespace: str
+    uid: str
+    resource_version: str
+    generation: int
+    rules: int
+    status: Mapping[str, Any]
+    policy: Policy | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def schedulers(self) -> frozenset[str]:
+        """The schedulers that it sends pods to."""
+        rules = () if self.policy is None else self.policy.rules
+        named = (rule.action.annotations.get(keys.SCHEDULER_NAME) for rule in rules if not rule.action.reject)
+        return frozenset(name for name in named if name is not None)
+
+
+def read(document: JsonObject, allowed_prefixes: tuple[str, ...] = ()) -> Stored:
+    """A policy object from the API server."""
+    metadata, spec = document["metadata"], document.get("spec")
+    rules = spec.get("rules") if isinstance(spec, dict) else None
+    policy: Policy | None = None
+    problems: tuple[str, ...] = ()
+    try:
+        policy = parse(document, allowed_prefixes)
+    except PolicyError as error:
+        problems = error.problems
+    status = document.get("status")
+    return Stored(
+        name=metadata["name"],
+        namespace=metadata.get("namespace", ""),
+        uid=metadata.get("uid", ""),
+        resource_version=metadata.get("resourceVersion", ""),
+        generation=metadata.get("generation", 0),
+        rules=len(rules) if isinstance(rules, list) else 0,
+        status=status if isinstance(status, dict) else {},
+        policy=policy,
+        problems=problems,
+    )
+
+
+def findings(stored: Iterable[Stored], ask: Analyse = analyse) -> Mapping[str, Sequence[Finding]]:
+    """What the analysis says of each accepted policy of a namespace, by name.
+
+    A policy that enforces is looked at among those that do; one in mode warn or observe as if all of them enforced,
+    which is what its author wants to know.
+    """
+    policies = Policies(one.policy for one in stored if one.policy is not None)
+    now = ask(policies)
+    then = now if all(policy.mode == "enforce" for policy in policies.policies) else ask(policies.enforced())
+    return {
+        policy.name: [
+            found for found in (now if policy.mode == "enforce" else then).findings if policy.name in found.policies
+        ]
+        for policy in policies.policies
+    }
+
+
+def conditions(
+    one: Stored, found: Sequence[Finding], live: frozenset[str] | None, exempt: frozenset[str] = frozenset()
+) -> tuple[Condition, ...]:
+    """The four conditions of a policy. `live`: schedulers with a live Lease; None: not known."""
+    if one.policy is None:
+        told = _told(one.problems)
+        unknown = "the policy is not accepted"
+        return (
+            Condition("Accepted", "False", "Invalid", f"not applied: {told}"),
+            Condition("Conflict", "Unknown", "NotAccepted", unknown),
+            Condition("SelfConsistent", "Unknown", "NotAccepted", unknown),
+            Condition("SchedulerAvailable", "Unknown", "NotAccepted", unknown),
+        )
+    undecided = [finding for finding in found if finding.kind == "undecided"]
+    return (
+        _accepted(one, one.policy, found, exempt),
+        _conflict(found, undecided),
+        _self_consistent(found, undecided),
+        _scheduler_available(one, live),
+    )
+
+
+def _accepted(one: Stored, policy: Policy, found: Sequence[Finding], exempt: frozenset[str]) -> Condition:
+    if one.namespace in exempt:
+        return Condition(
+            "Accepted", "False", "ExemptNamespace", f"not applied: no policy applies in namespace {one.namespace}"
+        )
+    modes = {"warn": "nothing is rejected or written, people are told", "observe": "nothing is rejected or written"}
+    told = f"applied in mode {policy.mode}" + (f": {modes[policy.mode]}" if policy.mode in modes else "")
+    remarks = [finding for finding in found if finding.kind in REMARKS]
+    if not remarks:
+        return Condition("Accepted", "True", "Accepted", told)
+    return Condition("Accepted", "True", "AcceptedWithRemarks", f"{told}; {_told(map(_line, remarks))}")
+
+
+def _conflict(found: Sequence[Finding], undecided: Sequence[Finding]) -> Condition:
+    conflicts = [finding for finding in found if finding.kind in CONFLICT]
+    if conflicts:
+        return Condition("Conflict", "True", "ConflictingWrites", _told(map(_line, conflicts)))
+    if undecided:
+        return Condition("Conflict", "Unknown", "Undecided", _told(map(_line, undecided)))
+    return Condition("Conflict", "False", "NoConflict", "no two rules can write different values to one key")
+
+
+def _self_consistent(found: Sequence[Finding], undecided: Sequence[Finding]) -> Condition:
+    wrong = [finding for finding in found if finding.kind in INCONSISTENT]
+    if wrong:
+        reason = "SelfPoison" if any(finding.kind == "self-poison" for finding in wrong) else "NotIdempotent"
+        return Condition("SelfConsistent", "False", reason, _told(map(_line, wrong)))
+    if undecided:
+        return Condition("SelfConsistent", "Unknown", "Undecided", _told(map(_line, undecided)))
+    return Condition("SelfConsistent", "True", "Consistent", "a second pass changes nothing and rejects nothing")
+
+
+def _scheduler_available(one: Stored, live: frozenset[str] | None) -> Condition:
+    named = one.schedulers - {keys.DEFAULT_SCHEDULER}
+    if not named:
+        return Condition("SchedulerAvailable", "True", "NoneNamed", "the policy sends pods to no other scheduler")
+    if live is None:
+        return Condition("SchedulerAvailable", "Unknown", "LeasesUnknown", "the schedulers' Leases can't be read")
+    missing = sorted(named - live)
+    if missing:
+        names = ", ".join(f'"{name}"' for name in missing)
+        message = f"no live Lease stands for the scheduler {names}: pods that are sent there wait"
+        return Condition("SchedulerAvailable", "False", "NoLiveLease", cut(message))
+    names = ", ".join(f'"{name}"' for name in sorted(named))
+    return Condition("SchedulerAvailable", "True", "Live", cut(f"a live Lease stands for {names}"))
+
+
+def _line(finding: Finding) -> str:
+    if finding.example is None:
+        return finding.message
+    return f"{finding.message}; for example {msgspec.json.encode(finding.example, order='sorted').decode()}"
+
+
+def _told(lines: Iterable[str]) -> str:
+    told = list(lines)
+    more = f"; and {len(told) - MOST_FINDINGS} more" if len(told) > MOST_FINDINGS else ""
+    return cut("; ".join(told[:MOST_FINDINGS]), MESSAGE_LENGTH - len(more)) + more
+
+
+def cut(text: str, length: int = MESSAGE_LENGTH) -> str:
+    """A text that fits."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."

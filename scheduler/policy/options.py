@@ -1,0 +1,102 @@
+"""What the evaluator may be told besides policies and object: who asks, where, and what else is known.
+
+Everything is optional. `berth policy eval --cases` takes these names in camelCase (docs/policy.md lists them).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from scheduler.model import wire
+from scheduler.model.selectors import LabelSelector, SelectorError, parse_label_selector
+
+Pass = Literal["mutate", "validate"]
+
+
+class OptionsError(ValueError):
+    """Options that can't be read; the text names the field."""
+
+
+class UserInfo(Struct, frozen=True):
+    """Who makes the request (AdmissionRequest.userInfo). Only tells real mirror pods from pretended ones."""
+
+    username: str = ""
+    groups: tuple[str, ...] = ()
+
+    @property
+    def is_node(self) -> bool:
+        """Whether a kubelet asks."""
+        return self.username.startswith("system:node:") or "system:nodes" in self.groups
+
+
+class Options(Struct, frozen=True):
+    """`live_schedulers` None: not known. `owner_selectors`: what the object's owners find their objects by."""
+
+    namespace: str = ""
+    own_namespace: str = ""
+    sub_resource: str = ""
+    user_info: UserInfo | None = None
+    dry_run: bool = False
+    pass_: Pass = field(default="mutate", name="pass")
+    owner_selectors: tuple[LabelSelector, ...] = ()
+    allowed_prefixes: tuple[str, ...] = ()
+    live_schedulers: frozenset[str] | None = None
+
+
+NO_OPTIONS = Options()
+
+
+class _Wire(Struct, rename="camel"):
+    namespace: str | None = None
+    own_namespace: str | None = None
+    sub_resource: str | None = None
+    user_info: UserInfo | None = None
+    dry_run: bool | None = None
+    pass_: Pass | None = field(default=None, name="pass")
+    owner_selector: dict[str, Any] | list[dict[str, Any]] | None = None
+    owner_selectors: list[dict[str, Any]] | None = None
+    allowed_prefixes: tuple[str, ...] | None = None
+    live_schedulers: tuple[str, ...] | None = None
+
+
+KNOWN = frozenset(_Wire.__struct_encode_fields__)
+
+
+def parse(document: Mapping[str, Any] | None) -> Options:
+    """Options from JSON; unknown ones are ignored (`KNOWN` tells).
+
+    Raises OptionsError.
+    """
+    try:
+        given = msgspec.convert(document or {}, _Wire)
+    except msgspec.ValidationError as error:
+        said, _, where = str(error).partition(" - at `$")
+        raise OptionsError(f"options{where.rstrip('`')}: {said[:1].lower()}{said[1:]}") from None
+    single = given.owner_selector or []
+    selectors = (single if isinstance(single, list) else [single]) + (given.owner_selectors or [])
+    return Options(
+        namespace=given.namespace or "",
+        own_namespace=given.own_namespace or "",
+        sub_resource=given.sub_resource or "",
+        user_info=given.user_info,
+        dry_run=given.dry_run or False,
+        pass_=given.pass_ or "mutate",
+        owner_selectors=tuple(selector(item, "options.ownerSelector") for item in selectors),
+        allowed_prefixes=given.allowed_prefixes or (),
+        live_schedulers=None if given.live_schedulers is None else frozenset(given.live_schedulers),
+    )
+
+
+def selector(document: Mapping[str, Any], path: str) -> LabelSelector:
+    """A LabelSelector, or the plain map of labels that Services and ReplicationControllers have.
+
+    Raises OptionsError.
+    """
+    if not document.keys() <= {"matchLabels", "matchExpressions"}:
+        document = {"matchLabels": dict(document)}
+    try:
+        return parse_label_selector(msgspec.convert(document, wire.LabelSelector), path)
+    except (SelectorError, msgspec.ValidationError) as error:
+        raise OptionsError(str(error) if isinstance(error, SelectorError) else f"{path}: {error}") from None

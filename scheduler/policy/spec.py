@@ -1,0 +1,116 @@
+"""MetadataPolicy v1alpha1 of podberth.dev as the evaluator reads it; the field names are the seed's.
+
+The seed: docs/design/metadata-policy.md of Kubernetes 1.2, `MetadataPolicySpec`, `PolicyPredicate`, `PolicyAction`.
+`scheduler.policy.parse` makes these from API objects; `scheduler.policy.evaluate` applies them.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from scheduler.model.selectors import Requirement
+
+GROUP, VERSION, KIND = "podberth.dev", "v1alpha1", "MetadataPolicy"
+Mode = Literal["enforce", "warn", "observe"]
+MODES: tuple[Mode, ...] = ("enforce", "warn", "observe")
+
+# Bounds; manifests/crd-metadatapolicies.yaml has the same (tests/unit/policy/test_crd.py compares).
+MAX_RULES = 64
+MAX_CRITERIA = 16
+MAX_VALUES = 32
+MAX_WRITES = 32
+MAX_TEXT = 8192
+MAX_MESSAGE = 1024
+MAX_RULE_NAME = 63
+
+
+class Predicate(Struct, frozen=True):
+    """ANDed criteria; without any, it holds for every object."""
+
+    labels: tuple[Requirement, ...] = ()
+    annotations: tuple[Requirement, ...] = ()
+
+    def holds(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+        """Whether an object with these labels and annotations meets all criteria."""
+        for criterion in self.labels:
+            if not criterion.accepts(labels.get(criterion.key)):
+                return False
+        for criterion in self.annotations:  # noqa: SIM110 - this is asked for every rule of every request
+            if not criterion.accepts(annotations.get(criterion.key)):
+                return False
+        return True
+
+    def __str__(self) -> str:
+        said = [f"label {criterion}" for criterion in self.labels]
+        said += [f"annotation {criterion}" for criterion in self.annotations]
+        return " and ".join(said) or "every object"
+
+
+class Action(Struct, frozen=True):
+    """What happens to an object that the predicate holds for. With `reject`, the writes are void (as in the seed)."""
+
+    reject: bool = False
+    message: str = ""
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+class Rule(Struct, frozen=True):
+    """One rule, with its place."""
+
+    policy: str
+    index: int
+    predicate: Predicate
+    action: Action
+    name: str = ""
+
+    @property
+    def place(self) -> str:
+        """How short texts call the rule: policy/name, or policy/rules[i]."""
+        return f"{self.policy}/{self.name or f'rules[{self.index}]'}"
+
+    def __str__(self) -> str:
+        return f'MetadataPolicy "{self.policy}" ' + (f'rule "{self.name}"' if self.name else f"rules[{self.index}]")
+
+
+class Policy(Struct, frozen=True):
+    """One MetadataPolicy. No namespace: it applies to any (files for `berth policy eval` need not name one)."""
+
+    name: str
+    namespace: str = ""
+    mode: Mode = "enforce"
+    rules: tuple[Rule, ...] = ()
+
+
+class Policies:
+    """Policies in their one order: by name, then rule index. The order that they came in never counts."""
+
+    def __init__(self, policies: Iterable[Policy] = ()) -> None:
+        self.policies = tuple(sorted(policies, key=_order))
+
+    def of(self, namespace: str) -> "Policies":
+        """Those that apply in a namespace; an unknown namespace ("") leaves all in."""
+        if all(policy.namespace in ("", namespace) for policy in self.policies) or not namespace:
+            return self
+        return Policies(policy for policy in self.policies if policy.namespace in ("", namespace))
+
+    def enforced(self) -> "Policies":
+        """The same policies as they would be once all of them enforce."""
+        return Policies(structs.replace(policy, mode="enforce") for policy in self.policies)
+
+    @cached_property
+    def enforcing(self) -> tuple[Rule, ...]:
+        """The rules that decide, in order."""
+        return tuple(rule for policy in self.policies if policy.mode == "enforce" for rule in policy.rules)
+
+
+def _order(policy: Policy) -> tuple[str, ...]:
+    # A namespace holds a name once. Files may repeat one: then content decides, so that the order still is one.
+    content = (
+        f"{rule.name} {rule.predicate} {rule.action.reject} {rule.action.message} "
+        f"{sorted(rule.action.labels.items())} {sorted(rule.action.annotations.items())}"
+        for rule in policy.rules
+    )
+    return policy.name, policy.namespace, policy.mode, *content

@@ -1,0 +1,19 @@
+"""The demo as one page: self-contained, no network, a picture of the cluster with a timeline to scrub through.
+
+The template is `templates/demo.html`, which takes in demo.css and demo.js. All text is escaped by jinja2 on its
+way into the page, and set as text by the script.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+
+def demo_page(data: Mapping[str, Any]) -> str:
+    """The page of a recording: `scheduler.demo.recording.page_data` makes the data."""
+    environment = Environment(
+        loader=PackageLoader("scheduler.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # the order of plugins and pods is the story's
+    return environment.get_template("demo.html").render(data=data)

@@ -1,0 +1,109 @@
+"""Words and numbers as every report writes them."""
+
+import re
+from collections.abc import Sequence
+
+from scheduler.whatif.changes import AddNode
+from scheduler.whatif.explanation import Explanation, FeasibleNode, Remedy
+
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def printable(text: str) -> str:
+    """The text without what moves a terminal's cursor or changes its colours: names come from files and clusters."""
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def count(number: int, what: str) -> str:
+    """`1 node`, `4,980 nodes`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """The first few names, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
+
+
+def spaced(plugin: str) -> str:
+    """A plugin's name that can be wrapped."""
+    return _WORDS.sub(" ", plugin)
+
+
+def asks(answer: Explanation) -> str:
+    """What the pod asks for."""
+    requests = answer.pod.requests
+    return (
+        f"asks for {', '.join(f'{amount} {name}' for name, amount in requests.items())}"
+        if requests
+        else "asks for nothing"
+    )
+
+
+def headline(answer: Explanation) -> str:
+    """The answer in one line."""
+    pod = f"{answer.pod.namespace}/{answer.pod.name}"
+    total, feasible = answer.nodes.total, answer.nodes.feasible
+    match answer.outcome:
+        case "fits":
+            choice = answer.choice
+            if choice is not None and choice.node is not None:
+                which = f"the best of {feasible:,} possible nodes" if feasible > 1 else "the only possible node"
+                return f"{pod} goes to {choice.node}, {which} ({total:,} in all)"
+            best = len(choice.best) if choice is not None else feasible
+            return f"{pod} goes to one of {best:,} equally good nodes ({feasible:,} possible, {total:,} in all)"
+        case "gated":
+            return f"{pod} waits for its scheduling gates"
+        case "failed":
+            return f"{pod} could not be decided: a plugin failed"
+    if not total:
+        return f"{pod} fits nowhere: there are no nodes"
+    return f"{pod} fits on none of {count(total, 'node')}" if total > 1 else f"{pod} does not fit on the only node"
+
+
+def moved(answer: Explanation) -> str:
+    """What to know of a pod that is placed already, empty for one that waits."""
+    node = answer.pod.node
+    if node is None:
+        return ""
+    same = answer.choice is not None and node in answer.choice.best
+    return f"it is on {node} now; this is where it would go if it were scheduled anew{': there again' if same else ''}"
+
+
+def preempts(answer: Explanation) -> str:
+    """Whom the scheduler would remove for this pod, empty when nobody."""
+    if answer.preemption is None:
+        return ""
+    victims = answer.preemption.victims
+    return f"the scheduler would make room on {answer.preemption.node} by preempting {some(victims, 4)}"
+
+
+def common_ending(names: Sequence[str]) -> str:
+    """The domain that all names end in, empty when they share none or are too few to tell."""
+    endings = {name[name.find(".") :] if "." in name else "" for name in names}
+    return endings.pop() if len(endings) == 1 and len(names) > 1 else ""
+
+
+def leads_to(remedy: Remedy) -> str:
+    """Where the pod could go after a change."""
+    if any(isinstance(change, AddNode) for change in remedy.changes):
+        return "the new node" if len(remedy.nodes) == 1 else count(len(remedy.nodes), "node")
+    if len(remedy.nodes) == 1:
+        return remedy.nodes[0]
+    return f"{count(len(remedy.nodes), 'node')}: {some(remedy.nodes, 3)}"
+
+
+def telling(answer: Explanation) -> tuple[list[str], list[str]]:
+    """Scoring plugins whose points differ between nodes, and those that give all nodes the same."""
+    differ: list[str] = []
+    same: list[str] = []
+    for scorer in answer.scorers:
+        points = {node.scores[scorer.plugin].weighted for node in answer.feasible}
+        (differ if len(points) > 1 else same).append(scorer.plugin)
+    return differ, same
+
+
+def same_for_all(answer: Explanation, plugins: Sequence[str]) -> str:
+    """Points that every node gets."""
+    first: FeasibleNode = answer.feasible[0]
+    return ", ".join(f"{plugin} {first.scores[plugin].weighted}" for plugin in plugins)

@@ -1,0 +1,245 @@
+"""The cache: nodes, placed pods and namespaces, with assume, confirm and forget.
+
+Mirrors kube-scheduler `backend/cache/cache.go`. One difference in kind: there is no copy for a
+cycle, since one thread both applies events and decides, the columns themselves are the snapshot.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from scheduler.model.namespaced import Namespace, Selecting
+from scheduler.model.node import Node
+from scheduler.model.pod import NO_LABELS, Pod
+from scheduler.state.incidence import Incidence
+from scheduler.state.nodes import Nodes
+from scheduler.state.nominations import Nominations
+from scheduler.state.storage import Storage
+
+
+@dataclass(slots=True)
+class Placement:
+    """A pod on a row. `assumed`: we chose the node and the API has not confirmed it yet."""
+
+    pod: Pod
+    row: int
+    assumed: bool
+
+
+class Cluster:
+    """Everything a decision may look at."""
+
+    def __init__(self) -> None:
+        self.nodes = Nodes()
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.incidence = Incidence(self.nodes, self.namespaces)
+        self.nominations = Nominations()
+        self.storage = Storage(self.nodes)
+        self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
+        self._placed: dict[str, Placement] = {}
+        self._on_row: dict[int, dict[str, Placement]] = {}
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    def placement(self, uid: str) -> Placement | None:
+        """Where a pod is placed, None when it is not."""
+        return self._placed.get(uid)
+
+    def placements(self) -> Iterator[Placement]:
+        """Every placed pod."""
+        return iter(self._placed.values())
+
+    def pods_on(self, row: int) -> list[Pod]:
+        """The pods of one row."""
+        return [placement.pod for placement in self._on_row.get(row, {}).values()]
+
+    def assumed(self) -> int:
+        """How many placements the API has not confirmed."""
+        return sum(placement.assumed for placement in self._placed.values())
+
+    def put_node(self, node: Node) -> Node | None:
+        """Add or update a node; returns what was there before."""
+        nodes = self.nodes
+        row = nodes.ensure_row(node.name)
+        old = nodes.objects[row]
+        if old is None or (old.labels is not node.labels and nodes.topology_changes(row, node.labels)):
+            with_pods = self.pods_on(row)
+            self.incidence.move(with_pods, row, -1)
+            nodes.put_labels(row, node.labels)
+            self.incidence.move(with_pods, row, 1)
+        nodes.put(row, node)
+        if old is None:
+            self.storage.node_came(node.name, row)
+        return old
+
+    def drop_node(self, name: str) -> Node | None:
+        """Remove a node. Pods still on it stay counted on a row that is no longer alive."""
+        nodes = self.nodes
+        row = nodes.row_of(name)
+        if row is None or nodes.objects[row] is None:
+            return None
+        old = nodes.objects[row]
+        self.storage.node_goes(name, row)
+        self.incidence.move(self.pods_on(row), row, -1)
+        nodes.put_labels(row, None)
+        nodes.put(row, None)
+        nodes.release_row(row)
+        return old
+
+    def put_pod(self, pod: Pod) -> Placement | None:
+        """Add or update a pod that the API says is on `pod.node_name`; confirms an assumption.
+
+        Returns the placement before, None when there was none.
+        """
+        old = self._placed.get(pod.uid)
+        if old is not None and self.nodes.names[old.row] == pod.node_name:
+            before = Placement(old.pod, old.row, old.assumed)
+            if old.pod.shape is pod.shape and old.pod.labels is pod.labels and old.pod.terminating == pod.terminating:
+                old.pod = pod
+            elif old.pod.labels == pod.labels and old.pod.shape.requests == pod.shape.requests and _same(old.pod, pod):
+                # Equal in all that is counted: keep the shape that the counts were made with.
+                pod.shape = old.pod.shape
+                pod.labels = old.pod.labels
+                old.pod = pod
+            else:
+                self._take(old)
+                self._place(pod, pod.node_name, assumed=False)
+                return before
+            old.assumed = False
+            return before
+        if old is not None:
+            self._take(old)
+        self._place(pod, pod.node_name, assumed=False)
+        return old
+
+    def drop_pod(self, uid: str) -> Placement | None:
+        """Remove a placed pod."""
+        placement = self._placed.get(uid)
+        if placement is not None:
+            self._take(placement)
+        return placement
+
+    def assume(self, pod: Pod, row: int) -> None:
+        """Place a pod on the node we chose, before the API knows. It holds until confirmed or forgotten."""
+        name = self.nodes.names[row]
+        if pod.uid in self._placed or name is None:
+            raise ValueError(f"pod {pod.key} can't be assumed on row {row}: placed already, or no such node")
+        self._place(pod, name, assumed=True)
+
+    def replace(self, pod: Pod) -> Pod | None:
+        """Exchange a placed pod for a changed copy of itself, where it is; returns what it was."""
+        placement = self._placed.get(pod.uid)
+        if placement is None:
+            return None
+        was, node = placement.pod, self.nodes.names[placement.row] or ""
+        self._take(placement)
+        self._place(pod, node, assumed=placement.assumed)
+        return was
+
+    def forget(self, uid: str) -> Placement | None:
+        """Take an assumption back; a placement that the API confirmed stays."""
+        placement = self._placed.get(uid)
+        if placement is None or not placement.assumed:
+            return None
+        self._take(placement)
+        return placement
+
+    @contextmanager
+    def supposing(self, pods: Iterable[tuple[Pod, int]]) -> Iterator[None]:
+        """Count (pod, row) pairs as placed while the block runs; afterwards everything is as before."""
+        there = [(pod, row) for pod, row in pods if pod.uid not in self._placed]
+        for pod, row in there:
+            self._suppose(pod, row, 1)
+        try:
+            yield
+        finally:
+            for pod, row in there:
+                self._suppose(pod, row, -1)
+
+    def lift(self, placement: Placement) -> None:
+        """Leave a placed pod out of all counts until `lower`; for dry runs only."""
+        self._suppose(placement.pod, placement.row, -1)
+
+    def lower(self, placement: Placement) -> None:
+        """Count a lifted pod again."""
+        self._suppose(placement.pod, placement.row, 1)
+
+    def placements_on(self, row: int) -> list[Placement]:
+        """The placements of one row."""
+        return list(self._on_row.get(row, {}).values())
+
+    def put_namespace(self, namespace: Namespace) -> Mapping[str, str] | None:
+        """Add or update a namespace; returns the labels before."""
+        old = self.namespaces.get(namespace.name)
+        if old is None or old != namespace.labels:
+            self.namespaces[namespace.name] = namespace.labels
+            self.incidence.namespace_changed(namespace.name)
+        return old
+
+    def drop_namespace(self, name: str) -> Mapping[str, str] | None:
+        """Remove a namespace."""
+        old = self.namespaces.pop(name, None)
+        if old is not None:
+            self.incidence.namespace_changed(name)
+        return old
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """Labels of a namespace, empty when it is not known."""
+        return self.namespaces.get(name, NO_LABELS)
+
+    def put_selecting(self, selecting: Selecting) -> None:
+        """Add or update a Service, ReplicaSet, StatefulSet, ReplicationController or PodDisruptionBudget."""
+        by_namespace = self.selecting.setdefault(selecting.kind, {})
+        by_namespace.setdefault(selecting.namespace, {})[selecting.name] = selecting
+
+    def drop_selecting(self, kind: str, namespace: str, name: str) -> None:
+        """Remove such an object."""
+        self.selecting.get(kind, {}).get(namespace, {}).pop(name, None)
+
+    def _place(self, pod: Pod, node_name: str, *, assumed: bool) -> None:
+        row = self.nodes.ensure_row(node_name)
+        placement = Placement(pod, row, assumed)
+        self._placed[pod.uid] = placement
+        self._on_row.setdefault(row, {})[pod.uid] = placement
+        self._count(pod, row, 1)
+        self.storage.refer(pod, 1)
+
+    def _take(self, placement: Placement) -> None:
+        pod, row = placement.pod, placement.row
+        del self._placed[pod.uid]
+        on_row = self._on_row[row]
+        del on_row[pod.uid]
+        if not on_row:
+            del self._on_row[row]
+        self._count(pod, row, -1)
+        self.storage.refer(pod, -1)
+        self.nodes.release_row(row)
+
+    def _suppose(self, pod: Pod, row: int, sign: int) -> None:
+        """Count for a dry run only."""
+        self._count(pod, row, sign)
+        self.storage.suppose(pod, sign)
+
+    def _count(self, pod: Pod, row: int, sign: int) -> None:
+        self.nodes.charge(row, pod.shape, sign)
+        self.storage.charge(pod, row, sign)
+        if sign > 0:
+            self.incidence.add(pod, row)
+        else:
+            self.incidence.remove(pod, row)
+
+
+def _same(one: Pod, other: Pod) -> bool:
+    """Whether two pods of different shape objects count the same."""
+    a, b = one.shape, other.shape
+    return (
+        a.namespace == b.namespace
+        and one.terminating == other.terminating
+        and a.nonzero == b.nonzero
+        and a.host_ports == b.host_ports
+        and a.affinity_terms == b.affinity_terms
+        and a.anti_affinity_terms == b.anti_affinity_terms
+        and a.preferred_pod_terms == b.preferred_pod_terms
+        and a.volumes == b.volumes
+    )

@@ -1,0 +1,119 @@
+"""A column of interned values: one small integer a row, each distinct value kept once.
+
+A predicate is written for one value, asked once per distinct value, and gathered over the rows.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int32]
+
+Value = TypeVar("Value", bound=Hashable)
+
+ABSENT = -1
+_MEMOS = 4096
+
+
+class _Memo:
+    __slots__ = ("answers", "epoch", "known")
+
+    def __init__(self, answers: NDArray[Any], epoch: int) -> None:
+        self.answers = answers
+        self.known = 0
+        self.epoch = epoch
+
+
+class Column(Generic[Value]):
+    """Codes by row (int32, -1 where absent) and the values they stand for."""
+
+    def __init__(self, capacity: int) -> None:
+        self.codes: Codes = np.full(capacity, ABSENT, dtype=np.int32)
+        self.values: list[Value | None] = []
+        self._code: dict[Value, int] = {}
+        self._rows_with: list[int] = []
+        self._free: list[int] = []
+        self._memos: dict[Hashable, _Memo] = {}
+        self._epoch = 0
+
+    def grow(self, capacity: int) -> None:
+        """Make room for `capacity` rows."""
+        grown = np.full(capacity, ABSENT, dtype=np.int32)
+        grown[: len(self.codes)] = self.codes
+        self.codes = grown
+
+    def set(self, row: int, value: Value | None) -> None:
+        """Write one row; None is absent. Codes without rows are used again."""
+        old = int(self.codes[row])
+        new = ABSENT if value is None else self._intern(value)
+        self.codes[row] = new
+        if new != ABSENT:
+            self._rows_with[new] += 1
+        if old != ABSENT:
+            self._rows_with[old] -= 1
+            if self._rows_with[old] == 0:
+                del self._code[cast(Value, self.values[old])]
+                self.values[old] = None
+                self._free.append(old)
+
+    def get(self, row: int) -> Value | None:
+        """The value of one row, None where absent."""
+        code = int(self.codes[row])
+        return None if code == ABSENT else self.values[code]
+
+    def code_of(self, value: Value) -> int:
+        """The code of a value, -1 when no row has it."""
+        return self._code.get(value, ABSENT)
+
+    def where(self, rows: int, question: Hashable, accepts: Callable[[Value | None], bool]) -> Bools:
+        """Which of the first `rows` rows hold an accepted value. Absent rows ask `accepts(None)`.
+
+        `question` names the predicate: the same question is asked once per distinct value, ever.
+        """
+        return cast(Bools, self.answers(question, accepts, np.bool_)[self.codes[:rows]])
+
+    def map(self, rows: int, question: Hashable, number: Callable[[Value | None], int]) -> Ints:
+        """As `where`, for a number a value: int64[rows]."""
+        return cast(Ints, self.answers(question, number, np.int64)[self.codes[:rows]])
+
+    def holds(self, rows: int, value: Value) -> Bools:
+        """Which of the first `rows` rows hold this very value."""
+        code = self.code_of(value)
+        if code == ABSENT:
+            return np.zeros(rows, dtype=np.bool_)
+        return cast(Bools, self.codes[:rows] == code)
+
+    def _intern(self, value: Value) -> int:
+        code = self._code.get(value)
+        if code is None:
+            if self._free:
+                code = self._free.pop()
+                self.values[code] = value
+                # An answer kept for the value that had this code before must not be given for the new one.
+                self._epoch += 1
+            else:
+                code = len(self.values)
+                self.values.append(value)
+                self._rows_with.append(0)
+            self._code[value] = code
+        return code
+
+    def answers(self, question: Hashable, ask: Callable[[Value | None], Any], dtype: type[np.generic]) -> NDArray[Any]:
+        """Answers by code; the last slot, which code -1 reads, is the answer for an absent value."""
+        memo = self._memos.get(question)
+        count = len(self.values)
+        if memo is None or memo.epoch != self._epoch or count >= len(memo.answers):
+            if len(self._memos) >= _MEMOS:
+                self._memos.clear()
+            memo = self._memos[question] = _Memo(np.zeros(2 * count + 2, dtype=dtype), self._epoch)
+            memo.answers[-1] = ask(None)
+        for code in range(memo.known, count):
+            value = self.values[code]
+            if value is not None:
+                memo.answers[code] = ask(value)
+        memo.known = count
+        return memo.answers

@@ -1,0 +1,326 @@
+"""Which placed pods a term selects, and which terms placed pods carry, counted per topology value.
+
+Counts are kept up to date with every pod that comes or goes. Equal terms share one count,
+whoever asks; pods with equal namespace and labels form one class, matched against a term once.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.model.affinity import AffinityTerm
+from scheduler.model.pod import NO_LABELS, Pod
+from scheduler.model.selectors import LabelSelector
+from scheduler.model.shape import PodShape
+from scheduler.state.column import Column, Ints
+from scheduler.state.nodes import Nodes
+
+Terms = tuple[AffinityTerm, ...]
+ClassKey = tuple[str, frozenset[tuple[str, str]], bool]
+
+_COUNTS = 2048
+_ON_ROWS = 512
+_IDLE_CLASSES = 4096
+_CARRIED_TERMS = 1024
+"""From this many on, terms that nobody carries any more are dropped once they are the majority."""
+
+
+class ByTopology:
+    """A number per value of one node label. The last slot stays 0: rows without the label read it."""
+
+    __slots__ = ("column", "counts", "total")
+
+    def __init__(self, column: Column[str]) -> None:
+        self.column = column
+        self.counts: Ints = np.zeros(2 * len(column.values) + 2, dtype=np.int64)
+        self.total = 0
+
+    def add(self, row: int, amount: int) -> None:
+        """Count `amount` on the topology value of a row; nothing where the row has none."""
+        code = int(self.column.codes[row])
+        if code < 0:
+            return
+        if code >= len(self.counts) - 1:
+            grown = np.zeros(2 * code + 2, dtype=np.int64)
+            grown[: len(self.counts) - 1] = self.counts[:-1]
+            self.counts = grown
+        self.counts[code] += amount
+        self.total += amount
+
+    def by_row(self, rows: int) -> Ints:
+        """int64[rows]: the count of each row's topology value, 0 where the row has none."""
+        return self._long_enough()[self.column.codes[:rows]]
+
+    def _long_enough(self) -> Ints:
+        if len(self.column.values) > len(self.counts) - 1:
+            grown = np.zeros(2 * len(self.column.values) + 2, dtype=np.int64)
+            grown[: len(self.counts) - 1] = self.counts[:-1]
+            self.counts = grown
+        return self.counts
+
+
+class Selected(ByTopology):
+    """Placed pods that every one of `terms` selects."""
+
+    __slots__ = ("terms",)
+
+    def __init__(self, column: Column[str], terms: Terms) -> None:
+        super().__init__(column)
+        self.terms = terms
+
+
+class Carried(ByTopology):
+    """Placed pods that carry one term, of required anti-affinity or for scoring (`weight`)."""
+
+    __slots__ = ("carriers", "term", "weight")
+
+    def __init__(self, column: Column[str], term: AffinityTerm, weight: int) -> None:
+        super().__init__(column)
+        self.term = term
+        self.weight = weight
+        self.carriers = 0
+
+
+class OnRows:
+    """Placed pods of one namespace that a selector selects, by node row; pods on their way out are left out."""
+
+    __slots__ = ("counts", "namespace", "selector")
+
+    def __init__(self, namespace: str, selector: LabelSelector) -> None:
+        self.namespace = namespace
+        self.selector = selector
+        self.counts: Ints = np.zeros(64, dtype=np.int64)
+
+    def add(self, row: int, amount: int) -> None:
+        """Count `amount` pods on a row."""
+        if row >= len(self.counts):
+            self._grow(row + 1)
+        self.counts[row] += amount
+
+    def by_row(self, rows: int) -> Ints:
+        """int64[rows]; do not change it."""
+        if rows > len(self.counts):
+            self._grow(rows)
+        return self.counts[:rows]
+
+    def counts_class(self, pods: "PodClass") -> bool:
+        """Whether pods of a class are counted."""
+        return not pods.terminating and pods.namespace == self.namespace and self.selector.matches(pods.labels)
+
+    def _grow(self, rows: int) -> None:
+        grown = np.zeros(2 * rows, dtype=np.int64)
+        grown[: len(self.counts)] = self.counts
+        self.counts = grown
+
+
+REPELS = 0
+"""`Carried.weight` of required anti-affinity."""
+HARD = 1 << 20
+"""`Carried.weight` of required affinity, which scores with the plugin's hardPodAffinityWeight."""
+
+
+@dataclass(slots=True, eq=False)
+class PodClass:
+    """Pods of one namespace with the same labels, on their way out or not."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    terminating: bool = False
+    rows: dict[int, int] = field(default_factory=dict)
+    selected: list[Selected] = field(default_factory=list)
+    on_rows: list[OnRows] = field(default_factory=list)
+    carried_seen: int = 0
+    repelled_by: list[Carried] = field(default_factory=list)
+    preferred_by: list[Carried] = field(default_factory=list)
+
+
+class Incidence:
+    """All counts of one cluster."""
+
+    def __init__(self, nodes: Nodes, namespaces: Mapping[str, Mapping[str, str]]) -> None:
+        self._nodes = nodes
+        self._namespaces = namespaces
+        self._classes: dict[ClassKey, PodClass] = {}
+        self._idle = 0
+        self._selected: dict[tuple[Terms, str], Selected] = {}
+        self._on_rows: dict[tuple[str, LabelSelector], OnRows] = {}
+        self._carried: dict[tuple[AffinityTerm, int], Carried] = {}
+        self._carried_log: list[Carried] = []
+        self._carried_by_shape: dict[PodShape, tuple[Carried, ...]] = {}
+
+    def add(self, pod: Pod, row: int) -> None:
+        """Count a pod that was placed on a row."""
+        self._count(pod, row, 1)
+
+    def remove(self, pod: Pod, row: int) -> None:
+        """Take a placed pod back."""
+        self._count(pod, row, -1)
+
+    def move(self, pods: Iterable[Pod], row: int, sign: int) -> None:
+        """Take pods off the topology counts of a row before its labels change (-1), put them back after (1)."""
+        for pod in pods:
+            for count in self.class_of(pod).selected:
+                count.add(row, sign)
+            for carried in self._carried_of(pod.shape):
+                carried.add(row, sign)
+
+    def class_of(self, pod: Pod) -> PodClass:
+        """The class of a pod, placed or not."""
+        key = (pod.namespace, frozenset(pod.labels.items()), pod.terminating)
+        found = self._classes.get(key)
+        if found is None:
+            if self._idle > _IDLE_CLASSES + len(self._classes) // 2:
+                self._drop_idle()
+            self._idle += 1
+            found = self._classes[key] = PodClass(pod.namespace, pod.labels, pod.terminating)
+            found.on_rows = [count for count in self._on_rows.values() if count.counts_class(found)]
+            found.selected = [s for s in self._selected.values() if self._all_select(s.terms, found)]
+        return found
+
+    def selected(self, terms: Terms, topology_key: str) -> Selected:
+        """Placed pods that all of the terms select, per value of the topology key."""
+        key = (terms, topology_key)
+        found = self._selected.get(key)
+        if found is None:
+            if len(self._selected) >= _COUNTS:
+                self._drop_selected([next(iter(self._selected))])
+            found = self._selected[key] = Selected(self._nodes.label(topology_key), terms)
+            for pods in self._classes.values():
+                if self._all_select(terms, pods):
+                    pods.selected.append(found)
+                    for row, count in pods.rows.items():
+                        found.add(row, count)
+        elif len(self._selected) > _COUNTS // 2:
+            self._selected[key] = self._selected.pop(key)
+        return found
+
+    def on_rows(self, namespace: str, selector: LabelSelector) -> OnRows:
+        """Placed pods of a namespace that a selector selects, by node row."""
+        key = (namespace, selector)
+        found = self._on_rows.get(key)
+        if found is None:
+            if len(self._on_rows) >= _ON_ROWS:
+                self._drop_on_rows(next(iter(self._on_rows)))
+            found = self._on_rows[key] = OnRows(namespace, selector)
+            for pods in self._classes.values():
+                if found.counts_class(pods):
+                    pods.on_rows.append(found)
+                    for row, count in pods.rows.items():
+                        found.add(row, count)
+        elif len(self._on_rows) > _ON_ROWS // 2:
+            self._on_rows[key] = self._on_rows.pop(key)
+        return found
+
+    def repelling(self, pod: Pod) -> list[Carried]:
+        """Required anti-affinity terms of placed pods that select this pod."""
+        return self._seen(pod).repelled_by
+
+    def preferring(self, pod: Pod) -> list[Carried]:
+        """Terms of placed pods that score for or against this pod."""
+        return self._seen(pod).preferred_by
+
+    def namespace_changed(self, name: str) -> None:
+        """Match anew whatever depends on the labels of a namespace."""
+        self._drop_selected(
+            [key for key in self._selected if any(not term.namespace_selector.nothing for term in key[0])]
+        )
+        for pods in self._classes.values():
+            if pods.namespace == name:
+                pods.carried_seen = 0
+                pods.repelled_by = []
+                pods.preferred_by = []
+
+    def selects(self, term: AffinityTerm, pod: Pod) -> bool:
+        """Whether a term of an incoming pod selects a pod; an unknown namespace meets no selector but `{}`."""
+        return self._selects(term, pod.namespace, pod.labels)
+
+    def _selects(self, term: AffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
+        if namespace not in term.namespaces and not term.namespace_selector.is_everything:
+            known = self._namespaces.get(namespace)
+            if known is None or not term.namespace_selector.matches(known):
+                return False
+        return term.selector.matches(labels)
+
+    def _all_select(self, terms: Terms, pods: PodClass) -> bool:
+        return all(self._selects(term, pods.namespace, pods.labels) for term in terms)
+
+    def _count(self, pod: Pod, row: int, sign: int) -> None:
+        pods = self.class_of(pod)
+        before = pods.rows.get(row, 0)
+        if not pods.rows:
+            self._idle -= 1
+        if before + sign:
+            pods.rows[row] = before + sign
+        else:
+            del pods.rows[row]
+        if not pods.rows:
+            self._idle += 1
+        for count in pods.selected:
+            count.add(row, sign)
+        for counted in pods.on_rows:
+            counted.add(row, sign)
+        for carried in self._carried_of(pod.shape):
+            carried.carriers += sign
+            carried.add(row, sign)
+
+    def _carried_of(self, shape: PodShape) -> tuple[Carried, ...]:
+        if not (shape.anti_affinity_terms or shape.affinity_terms or shape.preferred_pod_terms):
+            return ()
+        found = self._carried_by_shape.get(shape)
+        if found is None:
+            if len(self._carried_by_shape) > _IDLE_CLASSES:
+                self._carried_by_shape.clear()
+            terms = [(term, REPELS) for term in shape.anti_affinity_terms]
+            terms += [(term, HARD) for term in shape.affinity_terms]
+            terms += [(preferred.term, preferred.weight) for preferred in shape.preferred_pod_terms]
+            found = self._carried_by_shape[shape] = tuple(self._carried_for(term, weight) for term, weight in terms)
+        return found
+
+    def _carried_for(self, term: AffinityTerm, weight: int) -> Carried:
+        found = self._carried.get((term, weight))
+        if found is None:
+            found = self._carried[(term, weight)] = Carried(self._nodes.label(term.topology_key), term, weight)
+            self._carried_log.append(found)
+        return found
+
+    def _seen(self, pod: Pod) -> PodClass:
+        """The pod's class, matched against the terms that appeared since it was last asked about."""
+        pods = self.class_of(pod)
+        log = self._carried_log
+        if pods.carried_seen < len(log):
+            if len(log) > _CARRIED_TERMS and sum(carried.carriers > 0 for carried in log) * 2 < len(log):
+                self._drop_carried()
+                log = self._carried_log
+            labels = self._namespaces.get(pods.namespace, NO_LABELS)
+            for carried in log[pods.carried_seen :]:
+                if carried.term.selects(pods.namespace, labels, pods.labels):
+                    (pods.repelled_by if carried.weight == REPELS else pods.preferred_by).append(carried)
+            pods.carried_seen = len(log)
+        return pods
+
+    def _drop_selected(self, keys: list[tuple[Terms, str]]) -> None:
+        gone = {id(self._selected.pop(key)) for key in keys}
+        if gone:
+            for pods in self._classes.values():
+                pods.selected = [count for count in pods.selected if id(count) not in gone]
+
+    def _drop_on_rows(self, key: tuple[str, LabelSelector]) -> None:
+        gone = self._on_rows.pop(key)
+        for pods in self._classes.values():
+            pods.on_rows = [count for count in pods.on_rows if count is not gone]
+
+    def _drop_carried(self) -> None:
+        """Forget terms that no placed pod carries any more."""
+        self._carried = {key: carried for key, carried in self._carried.items() if carried.carriers}
+        self._carried_log = list(self._carried.values())
+        self._carried_by_shape.clear()
+        for pods in self._classes.values():
+            pods.carried_seen = 0
+            pods.repelled_by = []
+            pods.preferred_by = []
+
+    def _drop_idle(self) -> None:
+        """Forget classes without placed pods."""
+        self._classes = {key: pods for key, pods in self._classes.items() if pods.rows}
+        self._idle = 0

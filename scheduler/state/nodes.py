@@ -1,0 +1,236 @@
+"""Node rows: what each node has, what is taken, and the interned columns of labels, taints and images.
+
+A row without a node object (`alive` is false) holds pods bound to a name that is not there yet, or no more.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.model.node import Node
+from scheduler.model.shape import ANY_IP, HostPort, PodShape
+from scheduler.model.taints import Taints
+from scheduler.state.column import Bools, Column, Ints
+from scheduler.state.rowlog import RowLog
+
+Array = TypeVar("Array", Bools, Ints)
+
+CPU, MEMORY, EPHEMERAL = 0, 1, 2
+_FIRST_ROWS = 64
+
+
+class Nodes:
+    """Columns over node rows. Arrays are longer than `rows`; slice them with `[:rows]`."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.count = 0
+        self.names: list[str | None] = []
+        self.objects: list[Node | None] = []
+        self.resources: dict[str, int] = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL}
+        self.log = RowLog()
+        self.puts = 0
+        """Counts node objects that came, changed or went."""
+        self._capacity = _FIRST_ROWS
+        self._row: dict[str, int] = {}
+        self._free: list[int] = []
+        self.alive: Bools = np.zeros(_FIRST_ROWS, dtype=np.bool_)
+        self.unschedulable: Bools = np.zeros(_FIRST_ROWS, dtype=np.bool_)
+        self.pods: Ints = np.zeros(_FIRST_ROWS, dtype=np.int64)
+        self.allowed_pods: Ints = np.zeros(_FIRST_ROWS, dtype=np.int64)
+        self.allocatable: Ints = np.zeros((3, _FIRST_ROWS), dtype=np.int64)
+        self.requested: Ints = np.zeros((3, _FIRST_ROWS), dtype=np.int64)
+        self.nonzero: Ints = np.zeros((2, _FIRST_ROWS), dtype=np.int64)
+        self.taints: Column[Taints] = Column(_FIRST_ROWS)
+        self._labels: dict[str, Column[str]] = {}
+        self._images: dict[str, dict[int, int]] = {}
+        self._image_arrays: dict[str, tuple[NDArray[np.intp], Ints]] = {}
+        self._ports: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+
+    def row_of(self, name: str) -> int | None:
+        """The row of a name, with or without a node object."""
+        return self._row.get(name)
+
+    def live_row(self, name: str) -> int | None:
+        """The row of a node that exists."""
+        row = self._row.get(name)
+        return row if row is not None and self.alive[row] else None
+
+    def live(self) -> Iterator[tuple[int, Node]]:
+        """Every node that exists, by row."""
+        for row, node in enumerate(self.objects):
+            if node is not None:
+                yield row, node
+
+    def ensure_row(self, name: str) -> int:
+        """The row of a name, made if need be."""
+        row = self._row.get(name)
+        if row is None:
+            if self._free:
+                row = self._free.pop()
+                self.names[row] = name
+            else:
+                row = self.rows
+                if row == self._capacity:
+                    self._grow(2 * self._capacity)
+                self.rows += 1
+                self.names.append(name)
+                self.objects.append(None)
+            self._row[name] = row
+        return row
+
+    def release_row(self, row: int) -> None:
+        """Free a row that has neither a node object nor pods."""
+        name = self.names[row]
+        if name is None or self.objects[row] is not None or self.pods[row]:
+            return
+        del self._row[name]
+        self.names[row] = None
+        self._free.append(row)
+
+    def label(self, key: str) -> Column[str]:
+        """The column of one label key; made when first asked for, kept up to date afterwards."""
+        column = self._labels.get(key)
+        if column is None:
+            column = self._labels[key] = Column(self._capacity)
+            for row, node in self.live():
+                column.set(row, node.labels.get(key))
+        return column
+
+    def resource(self, name: str) -> int:
+        """The index of a resource in `allocatable` and `requested`, added if need be."""
+        index = self.resources.get(name)
+        if index is None:
+            index = self.resources[name] = len(self.resources)
+            zeros = np.zeros((1, self._capacity), dtype=np.int64)
+            self.allocatable = np.concatenate((self.allocatable, zeros))
+            self.requested = np.concatenate((self.requested, zeros))
+        return index
+
+    def put(self, row: int, node: Node | None) -> None:
+        """Write the node object of a row and all that derives from it; None when the node is gone."""
+        old = self.objects[row]
+        self.puts += 1
+        self.log.touch(row)
+        self.objects[row] = node
+        self.alive[row] = node is not None
+        self.count += (node is not None) - (old is not None)
+        self.unschedulable[row] = node is not None and node.unschedulable
+        if old is None or node is None or old.allocatable is not node.allocatable:
+            self.allocatable[:, row] = 0
+            self.allowed_pods[row] = 0
+            if node is not None:
+                self.allowed_pods[row] = node.allowed_pods
+                for name, amount in node.allocatable.items():
+                    index = self.resource(name)
+                    self.allocatable[index, row] = amount
+        self.taints.set(row, None if node is None else node.taints)
+        self._put_images(row, old, node)
+
+    def put_labels(self, row: int, labels: Mapping[str, str] | None) -> None:
+        """Write the label columns of a row. The caller moves topology counts along."""
+        self.log.touch(row)
+        for key, column in self._labels.items():
+            column.set(row, None if labels is None else labels.get(key))
+
+    def topology_changes(self, row: int, labels: Mapping[str, str] | None) -> bool:
+        """Whether these labels differ from the row's in any column that exists."""
+        new = labels or {}
+        return any(column.get(row) != new.get(key) for key, column in self._labels.items())
+
+    def charge(self, row: int, shape: PodShape, sign: int) -> None:
+        """Add (sign 1) or take back (sign -1) one pod's requests, count and host ports."""
+        self.log.touch(row)
+        for name, amount in shape.requests.items():
+            index = self.resource(name)
+            self.requested[index, row] += sign * amount
+        self.nonzero[0, row] += sign * shape.nonzero[0]
+        self.nonzero[1, row] += sign * shape.nonzero[1]
+        self.pods[row] += sign
+        for port in shape.host_ports:
+            self._charge_port(row, port, sign)
+
+    def image(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
+        """(rows that hold the image, its size there in bytes), None when no node has it."""
+        found = self._image_arrays.get(name)
+        if found is None:
+            sizes = self._images.get(name)
+            if sizes is None:
+                return None
+            found = self._image_arrays[name] = (
+                np.fromiter(sizes.keys(), dtype=np.intp, count=len(sizes)),
+                np.fromiter(sizes.values(), dtype=np.int64, count=len(sizes)),
+            )
+        return found
+
+    def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
+        """Rows on which any of the host ports is taken (HostPortInfo.CheckConflict)."""
+        taken = np.zeros(self.rows, dtype=np.bool_)
+        for ip, protocol, port in ports:
+            by_ip = self._ports.get((protocol, port))
+            if by_ip is None:
+                continue
+            for used_ip, rows in by_ip.items():
+                if ANY_IP in (ip, used_ip) or ip == used_ip:
+                    taken[list(rows)] = True
+        return taken
+
+    def used_ports(self) -> dict[int, dict[HostPort, int]]:
+        """Row → host port → number of pods that use it (for validation and explanations)."""
+        found: dict[int, dict[HostPort, int]] = {}
+        for (protocol, port), by_ip in self._ports.items():
+            for ip, rows in by_ip.items():
+                for row, users in rows.items():
+                    found.setdefault(row, {})[(ip, protocol, port)] = users
+        return found
+
+    def _charge_port(self, row: int, port: HostPort, sign: int) -> None:
+        ip, protocol, number = port
+        by_ip = self._ports.setdefault((protocol, number), {})
+        rows = by_ip.setdefault(ip, {})
+        users = rows.get(row, 0) + sign
+        if users:
+            rows[row] = users
+            return
+        del rows[row]
+        if not rows:
+            del by_ip[ip]
+        if not by_ip:
+            del self._ports[(protocol, number)]
+
+    def _put_images(self, row: int, old: Node | None, node: Node | None) -> None:
+        before = old.images if old is not None else ()
+        after = node.images if node is not None else ()
+        if before == after:
+            return
+        for names, _ in before:
+            for name in names:
+                rows = self._images.get(name)
+                if rows is not None and rows.pop(row, None) is not None:
+                    self._image_arrays.pop(name, None)
+                    if not rows:
+                        del self._images[name]
+        for names, size in after:
+            for name in names:
+                self._images.setdefault(name, {})[row] = size
+                self._image_arrays.pop(name, None)
+
+    def _grow(self, capacity: int) -> None:
+        def grown(array: Array) -> Array:
+            wider = np.zeros((*array.shape[:-1], capacity), dtype=array.dtype)
+            wider[..., : array.shape[-1]] = array
+            return wider
+
+        self._capacity = capacity
+        self.alive = grown(self.alive)
+        self.unschedulable = grown(self.unschedulable)
+        self.pods = grown(self.pods)
+        self.allowed_pods = grown(self.allowed_pods)
+        self.allocatable = grown(self.allocatable)
+        self.requested = grown(self.requested)
+        self.nonzero = grown(self.nonzero)
+        self.taints.grow(capacity)
+        for column in self._labels.values():
+            column.grow(capacity)

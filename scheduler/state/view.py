@@ -1,0 +1,64 @@
+"""A few rows of a cluster, looked at as if they were all: what a plugin computes over them costs what they are."""
+
+import copy
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.model.shape import HostPort
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Column, Value
+from scheduler.state.nodes import Nodes
+
+
+class _SomeCodes(Column[Value]):
+    """The codes of some rows, answered by the whole column."""
+
+    def __init__(self, column: Column[Value], rows: NDArray[np.intp]) -> None:
+        self.codes = column.codes[rows]
+        self.values = column.values
+        self._code = column._code
+        self.answers = column.answers  # type: ignore[method-assign]
+
+
+class SomeNodes(Nodes):
+    """Columns of some rows, in the order given. Read-only."""
+
+    def __init__(self, nodes: Nodes, rows: NDArray[np.intp]) -> None:
+        self._nodes = nodes
+        self._of = rows
+        self.rows = len(rows)
+        self.count = nodes.count
+        self.resources = nodes.resources
+        self.alive = nodes.alive[rows]
+        self.unschedulable = nodes.unschedulable[rows]
+        self.pods = nodes.pods[rows]
+        self.allowed_pods = nodes.allowed_pods[rows]
+        self.allocatable = nodes.allocatable[:, rows]
+        self.requested = nodes.requested[:, rows]
+        self.nonzero = nodes.nonzero[:, rows]
+        self.taints = _SomeCodes(nodes.taints, rows)
+
+    def label(self, key: str) -> Column[str]:
+        """The column of one label key."""
+        return _SomeCodes(self._nodes.label(key), self._of)
+
+    def live_row(self, name: str) -> int | None:
+        """The position of a node among these rows."""
+        row = self._nodes.live_row(name)
+        if row is None:
+            return None
+        found = np.flatnonzero(self._of == row)
+        return int(found[0]) if len(found) else None
+
+    def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
+        """Which of these rows have any of the host ports taken."""
+        conflicts: Bools = self._nodes.port_conflicts(ports)[self._of]
+        return conflicts
+
+
+def some_rows(cluster: Cluster, rows: NDArray[np.intp]) -> Cluster:
+    """The cluster with only these rows; everything but the node columns is shared."""
+    view = copy.copy(cluster)
+    view.nodes = SomeNodes(cluster.nodes, rows)
+    return view

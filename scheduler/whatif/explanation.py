@@ -1,0 +1,157 @@
+"""What `berth explain -o json` prints: one decision with its numbers. Field names are stable; fields may be added.
+
+Amounts in `numbers` are the scheduler's integers: milli-cores for cpu, bytes for memory, counts for the rest.
+"""
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from scheduler.whatif.changes import Change
+
+API_VERSION = "podberth.dev/v1alpha1"
+KIND = "Explanation"
+
+FITS, UNSCHEDULABLE, GATED, FAILED = "fits", "unschedulable", "gated", "failed"
+
+
+class Shown(Struct, rename="camel", kw_only=True, frozen=True):
+    """camelCase; every field is always there."""
+
+
+class PodFacts(Shown, frozen=True):
+    """The pod that was asked about. `node`: where it is now, null when it waits; it was taken off for the answer."""
+
+    namespace: str
+    name: str
+    node: str | None
+    scheduler_name: str
+    priority: int
+    requests: dict[str, str]
+
+
+class Finding(Shown, frozen=True):
+    """One reason against one node. `reason`: kube-scheduler's text; `detail`: the same with numbers."""
+
+    plugin: str
+    reason: str
+    unresolvable: bool
+    detail: str
+    numbers: dict[str, Any]
+
+
+class RejectedNode(Shown, frozen=True):
+    """A node that can't take the pod. `findings`: of the plugin that rejected it; `also`: of those after it."""
+
+    node: str
+    plugin: str
+    code: str
+    findings: list[Finding]
+    also: list[Finding]
+
+
+class Score(Shown, frozen=True):
+    """A plugin's score before normalisation, and after it times the weight."""
+
+    raw: int
+    weighted: int
+
+
+class FeasibleNode(Shown, frozen=True):
+    """A node that can take the pod; nodes of equal total share a rank. `scores` is empty when nothing was scored."""
+
+    node: str
+    rank: int
+    total: int
+    scores: dict[str, Score]
+
+
+class Scorer(Shown, frozen=True):
+    """A plugin that scored, in the order of the profile."""
+
+    plugin: str
+    weight: int
+
+
+class Difference(Shown, frozen=True):
+    """By how much the winner leads (or trails, negative) in one plugin."""
+
+    plugin: str
+    difference: int
+
+
+class Choice(Shown, frozen=True):
+    """Why the winner won. `node` is null when several share the best total: then the seed decides among `best`."""
+
+    best: list[str]
+    node: str | None
+    text: str
+    runner_up: str | None
+    lead: int
+    differences: list[Difference]
+
+
+class ReasonCount(Shown, frozen=True):
+    """How many nodes one reason kept out."""
+
+    plugin: str
+    reason: str
+    nodes: int
+
+
+class Verdict(Shown, frozen=True):
+    """Why the pod was rejected before any node was looked at."""
+
+    plugin: str
+    code: str
+    reason: str
+
+
+class Remedy(Shown, frozen=True):
+    """A change that was tried and would free the pod. `nodes`: those it could then go to.
+
+    `instead`: other objects of which the same change was tried and would do as well.
+    """
+
+    text: str
+    changes: list[Change]
+    nodes: list[str]
+    instead: list[str]
+
+
+class Preemption(Shown, frozen=True):
+    """Where pods of lower priority could be removed to make room, and which."""
+
+    node: str
+    victims: list[str]
+
+
+class NodeCounts(Shown, frozen=True):
+    """How many nodes there are, and can take the pod."""
+
+    total: int
+    feasible: int
+
+
+class Explanation(Shown, kw_only=True, frozen=True):
+    """One decision. `outcome` is one of fits, unschedulable, gated, failed (a plugin could not answer).
+
+    `rejected` has the nodes closest to fitting first, `feasible` the best first.
+    """
+
+    api_version: str = field(default=API_VERSION)
+    kind: str = field(default=KIND)
+    outcome: str
+    pod: PodFacts
+    profile: str
+    nodes: NodeCounts
+    message: str | None
+    verdict: Verdict | None
+    choice: Choice | None
+    scorers: list[Scorer]
+    feasible: list[FeasibleNode]
+    rejected: list[RejectedNode]
+    summary: list[ReasonCount]
+    preemption: Preemption | None
+    remedies: list[Remedy]
+    notes: list[str]

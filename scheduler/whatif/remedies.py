@@ -1,0 +1,207 @@
+"""What would free a pending pod: small changes, each tried with the whole pipeline before it is offered.
+
+For every rejected node the plugins' fixes (`scheduler.whatif.fixes`) are put together to plans that would open it;
+the cheapest plans are tried first. A plan that the pipeline does not confirm is not shown.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from scheduler.framework.runtime import Framework
+from scheduler.framework.status import PluginError, Reason
+from scheduler.model.node import Node
+from scheduler.whatif import explanation as shown
+from scheduler.whatif.changes import HOSTNAME, AddNode, Change, MovePod, OnPod, Request, Ungate, applied, edited
+from scheduler.whatif.fixes import FIXES, Fix, costs
+from scheduler.whatif.question import Question
+
+_SHOWN = 6
+_TRIED = 80
+_NODES_A_KIND = 40
+"""Rejected nodes looked at for each combination of reasons: the closest ones."""
+_MOST_CHANGES = 3
+_INSTEAD = 4
+_TEMPLATES = 40
+
+
+@dataclass(slots=True)
+class Obstacle:
+    """One reason against one node. `first`: of the plugin that the node ended at, not of one that never got to ask."""
+
+    plugin: str
+    reason: Reason
+    first: bool
+    detail: str = ""
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Stuck:
+    """A node that can't take the pod, and everything in its way."""
+
+    row: int
+    node: str
+    plugin: str
+    obstacles: list[Obstacle] = field(default_factory=list)
+    distance: tuple[int, int, float] = (0, 0, 0.0)
+
+
+Plan = tuple[Change, ...]
+
+
+def remedies(question: Question, framework: Framework, stuck: Sequence[Stuck]) -> list[shown.Remedy]:
+    """The changes that would free the pod, the smallest first. Nothing of them stays."""
+    gates: Plan = (Ungate(list(question.pod.gates)),) if question.pod.gates else ()
+    trial = _Trial(question, framework)
+    if gates and (nodes := trial.nodes(gates)):
+        return [_remedy(gates, nodes)]
+    if not stuck:
+        return []
+    found: list[shown.Remedy] = []
+    kept: dict[tuple[str, ...], int] = {}
+    covered: list[Plan] = []
+    for plan in _plans(question, stuck):
+        plan = (*gates, *plan)
+        if len(found) >= _SHOWN or trial.count >= _TRIED:
+            break
+        if found and len(plan) > len(found[0].changes) + 1:
+            continue
+        if any(_includes(plan, smaller) for smaller in covered):
+            continue
+        kind = _kind(plan)
+        at = kept.get(kind)
+        if at is not None and (all(isinstance(change, OnPod) for change in plan) or _full(found[at])):
+            continue
+        nodes = trial.nodes(plan)
+        if not nodes:
+            continue
+        covered.append(plan)
+        if at is None:
+            kept[kind] = len(found)
+            found.append(_remedy(plan, nodes))
+        else:
+            found[at].instead.append(_subject(plan))
+    more = _one_more_node(trial, gates)
+    return found + ([more] if more is not None else [])
+
+
+class _Trial:
+    """Asks the pipeline, and counts."""
+
+    def __init__(self, question: Question, framework: Framework) -> None:
+        self.cluster = question.cluster
+        self._pod = question.pod
+        self._framework = framework
+        self.count = 0
+
+    def nodes(self, plan: Sequence[Change]) -> list[str]:
+        """Where the pod could go after these changes."""
+        self.count += 1
+        pod = edited(self._pod, plan)
+        with applied(self.cluster, plan):
+            if self._framework.pre_enqueue(pod) is not None:
+                return []
+            try:
+                feasible = self._framework.decide(pod, self.cluster).feasible
+            except PluginError:
+                return []
+            return sorted(self.cluster.nodes.names[row] or "" for row in feasible)
+
+
+def _plans(question: Question, stuck: Sequence[Stuck]) -> Iterator[Plan]:
+    """Distinct plans, the cheapest first; among equals those that many nodes ask for."""
+    priced: dict[Plan, float] = {}
+    votes: dict[Plan, int] = {}
+    for each in _closest_of_each_kind(stuck):
+        for plan, cost in _plans_for(question, each):
+            if plan not in priced or cost < priced[plan]:
+                priced[plan] = cost
+            votes[plan] = votes.get(plan, 0) + 1
+    return iter(sorted(priced, key=lambda plan: (priced[plan], -votes[plan], str(plan))))
+
+
+def _closest_of_each_kind(stuck: Iterable[Stuck]) -> Iterator[Stuck]:
+    seen: dict[tuple[str, ...], int] = {}
+    for each in stuck:
+        kind = tuple(sorted({f"{o.plugin} {o.reason.text}" for o in each.obstacles}))
+        seen[kind] = seen.get(kind, 0) + 1
+        if seen[kind] <= _NODES_A_KIND:
+            yield each
+
+
+def _plans_for(question: Question, stuck: Stuck) -> Iterator[tuple[Plan, float]]:
+    """Every way to open one node by one fix for each plugin that is against it."""
+    choices: list[list[Fix]] = []
+    reasons: dict[str, list[Reason]] = {}
+    for obstacle in stuck.obstacles:
+        reasons.setdefault(obstacle.plugin, []).append(obstacle.reason)
+    for plugin, texts in reasons.items():
+        fix = FIXES.get(plugin)
+        found = fix(question, stuck.row, texts) if fix is not None else []
+        if not found:
+            return
+        choices.append(found)
+    for combination in product(*choices):
+        plan = tuple(dict.fromkeys(change for changes in combination for change in changes))
+        if len(plan) <= _MOST_CHANGES:
+            yield tuple(sorted(plan, key=str)), sum(costs(question, change) for change in plan)
+
+
+def _includes(plan: Plan, smaller: Plan) -> bool:
+    """Whether a plan asks for all that a smaller one does, which is enough, and for more."""
+    return len(smaller) < len(plan) and all(any(_as_much(mine, other) for mine in plan) for other in smaller)
+
+
+def _as_much(mine: Change, other: Change) -> bool:
+    if isinstance(mine, Request) and isinstance(other, Request):
+        return mine.requests.keys() >= other.requests.keys() and all(
+            mine.requests[name] <= amount for name, amount in other.requests.items()
+        )
+    return mine == other
+
+
+def _kind(plan: Plan) -> tuple[str, ...]:
+    """Plans of one kind are told once: the same change of the pod in other amounts, or of another node or pod."""
+    return tuple(
+        str(change)
+        if isinstance(change, OnPod) and not isinstance(change, Request)
+        else f"{type(change).__name__} {','.join(getattr(change, 'requests', ()))}"
+        for change in plan
+    )
+
+
+def _subject(plan: Plan) -> str:
+    """The object that a plan changes."""
+    change = next(change for change in plan if not isinstance(change, OnPod))
+    return f"{change.pod} off {change.node}" if isinstance(change, MovePod) else str(getattr(change, "node", ""))
+
+
+def _full(remedy: shown.Remedy) -> bool:
+    return len(remedy.instead) >= _INSTEAD
+
+
+def _remedy(plan: Plan, nodes: list[str]) -> shown.Remedy:
+    return shown.Remedy(text=" and ".join(map(str, plan)), changes=list(plan), nodes=nodes, instead=[])
+
+
+def _one_more_node(trial: _Trial, gates: Plan) -> shown.Remedy | None:
+    """The smallest node of those that are there which, if there were one more, would take the pod."""
+    for name in _templates(node for _, node in trial.cluster.nodes.live()):
+        plan = (*gates, AddNode(name))
+        nodes = trial.nodes(plan)
+        if nodes:
+            return _remedy(plan, nodes)
+    return None
+
+
+def _templates(nodes: Iterable[Node]) -> list[str]:
+    """One node of each make (labels but for its name, taints, size), the smallest first."""
+    makes: dict[Any, Node] = {}
+    for node in nodes:
+        labels = frozenset((key, value) for key, value in node.labels.items() if key != HOSTNAME)
+        make = (labels, node.taints, node.unschedulable, tuple(sorted(node.allocatable.items())), node.allowed_pods)
+        makes.setdefault(make, node)
+    small = sorted(makes.values(), key=lambda n: (n.allocatable.get("cpu", 0), n.allocatable.get("memory", 0), n.name))
+    return [node.name for node in small[:_TEMPLATES]]

@@ -1,0 +1,188 @@
+"""A cluster built from plain API objects: a dump, a vector, a test, what a live API server listed."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from scheduler.model import wire
+from scheduler.model.kinds import KINDS, SELECTING, Decoder, Modelled
+from scheduler.model.namespaced import Namespace, Selecting
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from scheduler.whatif.documents import Document, ObjectError
+from scheduler.whatif.places import complaint
+
+__all__ = ["ObjectError", "PriorityClass", "World"]
+
+_NAMESPACED = frozenset(("Pod", *SELECTING, "PersistentVolumeClaim", "CSIStorageCapacity"))
+_MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
+
+
+class PriorityClass(Struct, rename="camel"):
+    """What a pod's priorityClassName stands for."""
+
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
+    metadata: wire.ObjectMeta = field(default_factory=wire.ObjectMeta)
+
+
+_priority_class = msgspec.json.Decoder(PriorityClass)
+
+
+class World:
+    """A cluster and the pods that wait in it. `problems`: what of its objects can't be read or can't be meant."""
+
+    def __init__(self, decoder: Decoder | None = None) -> None:
+        self.cluster = Cluster()
+        self.waiting: dict[str, Pod] = {}
+        self.placed: dict[str, Pod] = {}
+        self.finished: dict[str, Pod] = {}
+        self.priority_classes: dict[str, PriorityClass] = {}
+        self.problems: list[str] = []
+        self.decoder = decoder or Decoder()
+        self._seen: dict[tuple[str, str, str], tuple[str, str]] = {}
+
+    def add_all(self, objects: Iterable[Mapping[str, Any]]) -> None:
+        """Add objects; kinds that a decision does not read are passed over.
+
+        Raises ObjectError.
+        """
+        for document in objects:
+            kind = document.get("kind")
+            if kind in KINDS:
+                self.add(self.decode(document))
+
+    def add_documents(self, documents: Iterable[Document], source: str = "") -> None:
+        """Add what a dump holds, refusing an object that is there twice as two different ones.
+
+        Raises ObjectError naming the source, the object and the field.
+        """
+        for document in documents:
+            self.add_document(document, source)
+
+    def add_document(self, document: Document, source: str = "") -> None:
+        """Add one object of a dump; kinds that a decision does not read are passed over.
+
+        Raises ObjectError.
+        """
+        kind, raw, place = document
+        if kind == "PriorityClass":
+            found = self._decoded(kind, raw, _priority_class.decode, place)
+            self.priority_classes[found.metadata.name] = found
+        elif kind in KINDS:
+            thing = self.decode_raw(kind, raw, place)
+            if not thing.namespace and kind in _NAMESPACED:
+                thing = self.decode_raw(kind, _in_default_namespace(raw), place)
+            self._refuse_twin(kind, thing, _spot(source, place))
+            self.add(thing)
+
+    def decode(self, document: Mapping[str, Any]) -> Modelled:
+        """Decode one API dict.
+
+        Raises ObjectError naming the object and the field.
+        """
+        try:
+            raw = wire.encode(document)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ObjectError(f"{document.get('kind')}: not an API object: {error}") from None
+        return self.decode_raw(str(document.get("kind")), raw)
+
+    def decode_raw(self, kind: str, raw: bytes | msgspec.Raw, place: str = "") -> Modelled:
+        """Decode the bytes of one object of one of `KINDS`.
+
+        Raises ObjectError naming the object and the field.
+        """
+        thing: Modelled = self._decoded(kind, raw, self.decoder.of_kind(kind), place)
+        if not thing.name:
+            raise ObjectError(f"{_named(kind, thing.namespace, '?', place)}: metadata.name: Required value")
+        return thing
+
+    def add(self, thing: Modelled) -> None:
+        """Add one decoded object."""
+        match thing:
+            case Node():
+                self.problems += [f"Node {thing.name}: {problem}" for problem in thing.problems]
+                self.cluster.put_node(thing)
+            case Namespace():
+                self.cluster.put_namespace(thing)
+            case Selecting():
+                self.cluster.put_selecting(thing)
+            case Pod():
+                self._add_pod(thing)
+            case _:
+                self.cluster.storage.put(thing)
+
+    def take(self, pod: Pod) -> None:
+        """Take a placed pod off its node, as if it were to be scheduled anew."""
+        self.cluster.drop_pod(pod.uid)
+        self.placed.pop(pod.key, None)
+
+    def _add_pod(self, pod: Pod) -> None:
+        if not pod.uid:
+            pod.uid = pod.key
+        for others in (self.waiting, self.finished):
+            others.pop(pod.key, None)
+        self.cluster.nominations.drop(pod.uid)
+        if pod.key in self.placed and (pod.finished or not pod.node_name):
+            self.take(self.placed[pod.key])
+        if pod.finished:
+            self.finished[pod.key] = pod
+            return
+        if pod.node_name:
+            self.problems += [f"Pod {pod.key}: {warning}" for warning in pod.shape.warnings]
+            self.placed[pod.key] = pod
+            self.cluster.put_pod(pod)
+        else:
+            self.waiting[pod.key] = pod
+            if pod.nominated_node_name:
+                self.cluster.nominations.put(pod, pod.nominated_node_name)
+
+    def _decoded(self, kind: str, raw: bytes | msgspec.Raw, decode: Any, place: str) -> Any:
+        try:
+            return decode(raw)
+        except _MALFORMED as error:
+            if isinstance(error, ObjectError):
+                raise
+            try:
+                metadata = msgspec.json.decode(raw, type=_Named).metadata
+                namespace, name = metadata.get("namespace", ""), metadata.get("name", "?")
+            except _MALFORMED:
+                namespace, name = "", "?"
+            raise ObjectError(f"{_named(kind, namespace, name, place)}: {complaint(kind, raw, error)}") from None
+
+    def _refuse_twin(self, kind: str, thing: Modelled, spot: str) -> None:
+        key = (kind, thing.namespace, thing.name)
+        uid, before = self._seen.get(key, ("", ""))
+        if key in self._seen and not (uid and uid == thing.uid):
+            raise ObjectError(f"{_named(kind, thing.namespace, thing.name, '')}: is there twice: {before} and {spot}")
+        if isinstance(thing, Pod) and thing.uid:
+            other = self.cluster.placement(thing.uid)
+            if other is not None and other.pod.key != thing.key:
+                raise ObjectError(f"Pod {thing.key}: {other.pod.key} has the same uid")
+        self._seen[key] = (thing.uid, spot)
+
+
+class _Named(Struct):
+    """The little that says which object could not be read."""
+
+    metadata: dict[str, Any] = {}
+
+
+def _in_default_namespace(raw: bytes | msgspec.Raw) -> bytes:
+    """The object as the API server would have it that was written without a namespace."""
+    document = msgspec.json.decode(raw)
+    document["metadata"]["namespace"] = "default"
+    return wire.encode(document)
+
+
+def _named(kind: str, namespace: Any, name: Any, place: str) -> str:
+    which = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+    return f"{which} ({place})" if place else which
+
+
+def _spot(source: str, place: str) -> str:
+    return " ".join(part for part in (source, place) if part) or "here"

@@ -1,0 +1,85 @@
+"""Fixtures for tests on a real API server; those that use them are marked `real`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane import build, namespaces
+from tests.controlplane.cluster import Cluster, ControlPlane
+from tests.controlplane.existing import ExistingCluster
+from tests.controlplane.golang import BuildError, UnreachableError
+
+GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
+BUILT = pytest.StashKey[Path | UnreachableError | BuildError]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a real API server, before `-m` selects."""
+    for item in items:
+        if {"control_plane", "control_plane_binaries"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("real")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build before the first test, in sight: a build takes longer than a test may."""
+    wanted = any("real" in item.keywords for item in session.items)
+    if session.config.option.collectonly or GIVEN or not wanted:
+        return
+    with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        try:
+            session.config.stash[BUILT] = build.binaries()
+        except (UnreachableError, BuildError) as error:
+            session.config.stash[BUILT] = error
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip here rather than in a fixture: pytest's summary then has one line for all."""
+    built = item.config.stash.get(BUILT, None) if "real" in item.keywords else None
+    if isinstance(built, UnreachableError):
+        pytest.skip(f"no control plane, what its build needs is out of reach: {built}")
+    if isinstance(built, BuildError):
+        raise built
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Show the end of the servers' logs under a failed test."""
+    report = yield
+    cluster = getattr(item, "funcargs", {}).get("control_plane")
+    if report.failed and isinstance(cluster, Cluster):
+        report.sections += [(f"end of the log of {server.name}", server.tail(15)) for server in cluster.processes]
+    return report
+
+
+@pytest.fixture(scope="session")
+def control_plane_binaries(pytestconfig: pytest.Config) -> Path:
+    """For tests that start, and harm, a `ControlPlane` of their own: where its binaries are."""
+    if GIVEN:
+        pytest.skip("BERTH_TEST_KUBECONFIG is set, and this test starts a control plane of its own")
+    built = pytestconfig.stash[BUILT]
+    assert isinstance(built, Path)
+    return built
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The API server that all tests of a session share: leave no nodes behind, and harm nothing."""
+    if not GIVEN:
+        request.getfixturevalue("control_plane_binaries")
+    with ExistingCluster(Path(GIVEN)) if GIVEN else ControlPlane() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def real_namespace(control_plane: Cluster) -> Iterator[str]:
+    """A namespace for one test on the real API server."""
+    name = namespaces.create(control_plane.api)
+    yield name
+    namespaces.remove(control_plane.api, name, by_hand=control_plane.owned)

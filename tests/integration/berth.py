@@ -1,0 +1,127 @@
+"""`berth run` as a process of its own, as people run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import yaml
+
+from tests.controlplane.api import Object
+from tests.controlplane.cluster import Cluster
+from tests.controlplane.process import Process
+from tests.controlplane.wait import wait_for
+
+COMMAND = (str(Path(sys.executable).with_name("berth")), "run")
+START = 60.0
+"""Seconds that a start, or an orderly end, may take on a machine busy with other things."""
+
+
+class Berth(Process):
+    """One scheduler for one test: a schedulerName of its own, and its log as objects."""
+
+    def __init__(self, home: Path, scheduler_name: str, kubeconfig: Path, config: Object) -> None:
+        self.scheduler_name = scheduler_name
+        written = home / f"{scheduler_name}.yaml"
+        written.write_text(yaml.safe_dump(config))
+        argv = [*COMMAND, f"--config={written}", f"--kubeconfig={kubeconfig}"]
+        super().__init__(f"berth {scheduler_name}", argv, home / f"{scheduler_name}.log", environment())
+
+    def wait_synced(self) -> None:
+        """Return once it schedules."""
+        wait_for(f"{self.name} to be synced", self._synced, START)
+
+    def lines(self, event: str = "") -> list[Object]:
+        """What it logged, or what of it is this event; a line that is no JSON is an event of its own."""
+        return [line for line in self._lines() if event in ("", line["event"])]
+
+    def end(self) -> Object:
+        """SIGTERM, as a rollout does: it must end with 0 and cut no write off. Its last line."""
+        code = self.stop(START)
+        assert code == 0, f"{self.name} ended with {code}:\n{self.tail()}"
+        (said,) = self.lines("stopped")[-1:] or [{}]
+        assert said.get("writes_cut_off") == 0, f"{self.name} cut writes off:\n{self.tail()}"
+        assert "Traceback" not in self.log.read_text(errors="replace"), self.tail(60)
+        return said
+
+    def _synced(self) -> bool:
+        self.check()
+        return bool(self.lines("synced"))
+
+    def _lines(self) -> Iterator[Object]:
+        if not self.log.exists():
+            return
+        for line in self.log.read_text(errors="replace").splitlines():
+            try:
+                read = json.loads(line)
+            except ValueError:
+                read = {}
+            yield read if isinstance(read, dict) and "event" in read else {"event": line, "level": "text"}
+
+
+def configuration(scheduler_name: str, **more: object) -> Object:
+    """A KubeSchedulerConfiguration with one profile, no election, and a client that is not held back."""
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"qps": 5000, "burst": 5000},
+        "profiles": [{"schedulerName": scheduler_name}],
+        **more,
+    }
+
+
+def environment() -> dict[str, str]:
+    """No kubeconfig or proxy of whoever runs the tests."""
+    return {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH") if name in os.environ}
+
+
+class Harbour:
+    """Starts schedulers for a test, shows their logs when it fails, and ends them after it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.started: list[Process] = []
+
+    def berth(
+        self,
+        cluster: Cluster,
+        scheduler_name: str = "",
+        *,
+        token: str | None = None,
+        synced: bool = True,
+        **more: object,
+    ) -> Berth:
+        """Start `berth run` on a cluster, as administrator or with this token, and wait until it schedules."""
+        name = scheduler_name or f"berth-{secrets.token_hex(4)}"
+        started = self.berth_at(cluster.kubeconfig(self.home / f"{name}.kubeconfig", token), name, **more)
+        if synced:
+            started.wait_synced()
+        return started
+
+    def berth_at(self, kubeconfig: Path, name: str, **more: object) -> Berth:
+        """Start `berth run` with this kubeconfig, whether or not somebody answers there."""
+        started = Berth(self.home, name, kubeconfig, configuration(name, **more))
+        self.started.append(started)
+        started.start()
+        return started
+
+    def kube_scheduler(self, cluster: Cluster, scheduler_name: str = "") -> tuple[Process, str]:
+        """Start kube-scheduler beside it, under a name of its own; the process and that name."""
+        name = scheduler_name or f"kube-{secrets.token_hex(4)}"
+        started = cluster.start_kube_scheduler(scheduler_name=name)
+        self.started.append(started)
+        return started, name
+
+    def close(self) -> None:
+        """End what the test left running."""
+        for process in self.started:
+            process.kill()
+
+    def logs(self) -> Sequence[tuple[str, str]]:
+        """(title, end of the log) of each."""
+        return [(f"end of the log of {process.name}", process.tail(25)) for process in self.started]

@@ -1,0 +1,66 @@
+"""Fixtures of the integration tests: schedulers as processes, a control plane that keeps an audit, nodes."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane import namespaces
+from tests.controlplane.api import Object
+from tests.controlplane.cluster import Cluster, ControlPlane
+from tests.integration.berth import Harbour
+from tests.integration.objects import NODES
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Show the end of the schedulers' logs under a failed test."""
+    report = yield
+    harbour = getattr(item, "funcargs", {}).get("harbour")
+    if report.failed and isinstance(harbour, Harbour):
+        report.sections += harbour.logs()
+    return report
+
+
+@pytest.fixture
+def harbour(tmp_path: Path) -> Iterator[Harbour]:
+    """Starts schedulers; they end with the test."""
+    opened = Harbour(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def audited(control_plane_binaries: Path) -> Iterator[ControlPlane]:
+    """A control plane of our own that records each Binding: who asked, which UID, which node, what came of it."""
+    with ControlPlane(audit=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def audited_namespace(audited: ControlPlane) -> Iterator[str]:
+    """A namespace for one test on the audited control plane."""
+    name = namespaces.create(audited.api)
+    yield name
+    namespaces.remove(audited.api, name, by_hand=True)
+
+
+@pytest.fixture
+def add_nodes() -> Iterator[Callable[..., None]]:
+    """`add_nodes(cluster, bodies)`: create nodes, which go when the test ends."""
+    pool = secrets.token_hex(4)
+    used: list[Cluster] = []
+
+    def add(cluster: Cluster, bodies: list[Object]) -> None:
+        used.append(cluster)
+        for body in bodies:
+            body["metadata"]["labels"]["pool"] = pool
+        cluster.api.create_many(NODES, bodies)
+
+    yield add
+    for cluster in {id(cluster): cluster for cluster in used}.values():
+        cluster.api.delete(f"{NODES}?labelSelector=pool%3D{pool}")

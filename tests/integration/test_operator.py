@@ -1,0 +1,416 @@
+"""`berth operator` with the rights of its manifest on the real API server: statuses, Leases, audits, no CRD."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.controlplane import namespaces
+from tests.controlplane.api import Api, ApiError, Object
+from tests.controlplane.cluster import Cluster, ControlPlane, free_port
+from tests.controlplane.process import Process
+from tests.controlplane.wait import wait_for
+from tests.integration.berth import START, environment
+
+BERTH = str(Path(sys.executable).with_name("berth"))
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+CRD = "crd-metadatapolicies.yaml"
+EVERYWHERE = "/apis/podberth.dev/v1alpha1/metadatapolicies"
+POLICIES = "/apis/podberth.dev/v1alpha1/namespaces/{}/metadatapolicies"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+SCHEDULER = "scheduler.alpha.kubernetes.io/name"
+PATIENCE = 60.0
+
+
+class Replica(Process):
+    """One operator."""
+
+    def __init__(self, home: Path, kubeconfig: Path, *options: str) -> None:
+        name = f"operator-{secrets.token_hex(3)}"
+        self.port = free_port()
+        argv = [BERTH, "operator", f"--kubeconfig={kubeconfig}", "--host=127.0.0.1", f"--port={self.port}", *options]
+        super().__init__(name, argv, home / f"{name}.log", environment())
+
+    def probe(self, path: str) -> tuple[int, str]:
+        """What a kubelet is told; (0, "") when nobody answers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except (OSError, http.client.HTTPException):
+            return 0, ""
+        finally:
+            connection.close()
+
+    def lines(self, event: str) -> list[Object]:
+        """What it logged of this."""
+        found = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in found if line["event"] == event]
+
+
+class Ship:
+    """A cluster with our rights, and namespaces of ours and a team's; starts operators."""
+
+    def __init__(self, cluster: Cluster, home: Path) -> None:
+        self.cluster = cluster
+        self.api: Api = cluster.api
+        self.home = home
+        self.berth = namespaces.create(self.api, "berth")
+        self.team = namespaces.create(self.api, "team")
+        self._name = f"berth-operator-{secrets.token_hex(4)}"
+        text = (
+            (MANIFESTS / "operator-rbac.yaml").read_text().replace("namespace: berth\n", f"namespace: {self.berth}\n")
+        )
+        for old in ("name: berth-operator-audit\n", "name: berth-operator\n"):
+            text = text.replace(old, old.replace("berth-operator", self._name))
+        self._rights = text
+        cluster.kubectl("apply", "-f", "-", stdin=text)
+        self.kubeconfig = cluster.kubeconfig(home / "operator", cluster.service_account_token(self.berth, self._name))
+        self.started: list[Replica] = []
+
+    def start(self, *options: str, ready: bool = True, everywhere: bool = False) -> Replica:
+        """An operator that looks at the team's namespace only, and is ready, unless told otherwise."""
+        replica = Replica(
+            self.home,
+            self.kubeconfig,
+            f"--namespace={self.berth}",
+            "--audit-interval=2",
+            *([] if everywhere else [f"--watch-namespace={self.team}"]),
+            *options,
+        )
+        self.started.append(replica)
+        replica.start()
+        if ready:
+            wait_for(f"{replica.name} to be ready", lambda: self._alive(replica).probe("/readyz")[0] == 200, START)
+        return replica
+
+    @staticmethod
+    def _alive(replica: Replica) -> Replica:
+        replica.check()
+        return replica
+
+    def put(self, name: str, *rules: Object, mode: str = "enforce", namespace: str = "") -> None:
+        """Create a policy."""
+        head = {"apiVersion": "podberth.dev/v1alpha1", "kind": "MetadataPolicy"}
+        body = {**head, "metadata": {"name": name}, "spec": {"mode": mode, "rules": list(rules)}}
+        self.api.create(POLICIES.format(namespace or self.team), body)
+
+    def get(self, name: str) -> Object:
+        """A policy as it is."""
+        return self.api.get(f"{POLICIES.format(self.team)}/{name}")
+
+    def wait_conditions(self, name: str, **wanted: str) -> dict[str, Object]:
+        """Wait until the named conditions have these statuses; all conditions."""
+
+        def there() -> dict[str, Object] | None:
+            found: dict[str, Object] = {
+                one["type"]: one for one in self.get(name).get("status", {}).get("conditions", [])
+            }
+            return found if {kind: found.get(kind, {}).get("status") for kind in wanted} == wanted else None
+
+        return wait_for(f"{name} to be {wanted}", there, PATIENCE)
+
+    def wait_status(self, name: str, claim: Callable[[Object], bool]) -> Object:
+        """Wait until the claim holds for a status."""
+
+        def there() -> Object | None:
+            found: Object = self.get(name).get("status", {})
+            return found if found and claim(found) else None
+
+        return wait_for(f"the status of {name}", there, PATIENCE)
+
+    def events(self, name: str) -> list[Object]:
+        """The Events about a policy."""
+        found = self.api.list(f"/apis/events.k8s.io/v1/namespaces/{self.team}/events")
+        return [one for one in found if one["regarding"]["name"] == name]
+
+    def end(self) -> None:
+        """End what was started."""
+        for replica in self.started:
+            replica.kill()
+
+    def close(self) -> None:
+        """End everything, and take the rights back."""
+        self.end()
+        self.cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=self._rights)
+        for name in (self.berth, self.team):
+            namespaces.remove(self.api, name, by_hand=self.cluster.owned)
+
+
+def wait_served(cluster: Cluster) -> None:
+    """Apply the CRD and wait until it is served."""
+    cluster.kubectl("apply", "-f", str(MANIFESTS / CRD))
+
+    def served() -> bool:
+        with contextlib.suppress(ApiError):
+            return bool(cluster.api.get(EVERYWHERE))
+        return False
+
+    wait_for("MetadataPolicies to be served", served, PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def policed(control_plane: Cluster) -> Iterator[Cluster]:
+    """The control plane that all tests share, with the CRD; left as it was found."""
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    had = any(found["metadata"]["name"] == "metadatapolicies.podberth.dev" for found in control_plane.api.list(crds))
+    wait_served(control_plane)
+    yield control_plane
+    if not had:
+        control_plane.kubectl("delete", "-f", str(MANIFESTS / CRD))
+
+
+@pytest.fixture
+def ship(policed: Cluster, tmp_path: Path) -> Iterator[Ship]:
+    """Our rights and namespaces there."""
+    opened = Ship(policed, tmp_path)
+    yield opened
+    opened.close()
+
+
+def writes(**labels: str) -> Object:
+    """A rule that labels everything."""
+    return {"policyAction": {"updatedLabels": labels}}
+
+
+def rejects(key: str, operator: str, *values: str) -> Object:
+    """A rule that rejects by one label."""
+    criterion: Object = {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+    return {
+        "policyPredicate": {"labelSelector": {"matchExpressions": [criterion]}},
+        "policyAction": {"reject": True},
+    }
+
+
+def sends_to(name: str) -> Object:
+    """A rule that sends pods to a scheduler."""
+    return {"policyAction": {"updatedAnnotations": {SCHEDULER: name}}}
+
+
+def lease(name: str, holder: str, profiles: str = "") -> Object:
+    """A Lease that was just renewed and lasts for a while."""
+    return {
+        "metadata": {"name": name, "annotations": {"podberth.dev/profiles": profiles} if profiles else {}},
+        "spec": {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": 3600,
+            "renewTime": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        },
+    }
+
+
+def test_conditions(ship: Ship) -> None:
+    """Good, conflicting and poisonous policies get the conditions that say so, an Event each, and nothing else."""
+    ship.put("good", {**rejects("owner", "DoesNotExist")})
+    ship.put("left", writes(team="a"))
+    ship.put("right", writes(team="b"))
+    ship.put("poison", writes(tier="gold"), rejects("tier", "In", "gold"))
+    replica = ship.start()
+    good = ship.wait_conditions(
+        "good", Accepted="True", Conflict="False", SelfConsistent="True", SchedulerAvailable="True"
+    )
+    assert good["Accepted"]["observedGeneration"] == 1
+    left = ship.wait_conditions("left", Accepted="True", Conflict="True")
+    assert '"a"' in left["Conflict"]["message"] and "right" in left["Conflict"]["message"]
+    ship.wait_conditions("right", Conflict="True")
+    poison = ship.wait_conditions("poison", Accepted="True", SelfConsistent="False")
+    assert poison["SelfConsistent"]["reason"] == "SelfPoison"
+    assert wait_for("the Event", lambda: [e for e in ship.events("poison") if e["reason"] == "SelfPoison"])
+    metadata = ship.get("poison")["metadata"]
+    assert "finalizers" not in metadata and "annotations" not in metadata
+    assert ship.get("poison")["status"]["observedGeneration"] == 1
+    assert ship.get("poison")["status"]["rules"] == 2
+    assert not ship.events("good")
+    assert not replica.lines("the watch ended, it is started again")
+    assert replica.stop(START) == 0
+    assert "Traceback" not in replica.log.read_text()
+
+
+def test_stays_unwritten(ship: Ship) -> None:
+    """Neither time, nor a change elsewhere, nor a new operator rewrites a status that is true already."""
+    ship.put("quiet", writes(team="a"))
+    first = ship.start()
+    ship.wait_status("quiet", lambda status: "audit" in status)
+    before = ship.get("quiet")["metadata"]["resourceVersion"]
+    ship.put("other", rejects("never", "Exists"))
+    ship.wait_status("other", lambda status: "audit" in status)
+    assert first.stop(START) == 0
+    second = ship.start()
+    wait_for("an audit by the second", lambda: len(second.lines("audited")) > 1, PATIENCE)
+    assert ship.get("quiet")["metadata"]["resourceVersion"] == before
+    assert not second.lines("status written")
+
+
+def test_heals_and_keeps(ship: Ship) -> None:
+    """A status that somebody edits is made true again; times of unchanged conditions and others' conditions stay."""
+    ship.put("mine", writes(team="a"))
+    ship.start()
+    ship.wait_status("mine", lambda status: "audit" in status)
+    written = ship.get("mine")
+    foreign = {
+        "type": "Blessed",
+        "status": "True",
+        "reason": "R",
+        "message": "",
+        "lastTransitionTime": "2020-01-01T00:00:00Z",
+    }
+    forged = [dict(one) for one in written["status"]["conditions"]]
+    forged[0] |= {"message": "forged", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    path = f"{POLICIES.format(ship.team)}/mine/status"
+    ship.api.patch(path, {"status": {"conditions": [*forged, foreign], "matched": {"count": 7}}})
+    healed = ship.wait_conditions("mine", Accepted="True", Blessed="True")
+    healed = ship.wait_status("mine", lambda status: status["conditions"][0]["message"] != "forged")
+    assert healed["conditions"][0]["lastTransitionTime"] == "2020-01-01T00:00:00Z"
+    assert healed["conditions"][1:] == [*written["status"]["conditions"][1:], foreign]
+    assert healed["matched"] == {"count": 7}
+
+
+def test_scheduler_available(ship: Ship) -> None:
+    """A scheduler counts once a held Lease stands for it, by --profile or annotation, and no longer when released."""
+    ship.put("plain", sends_to("packed"))
+    ship.put("noted", sends_to("spread"))
+    ship.put("default", sends_to("default-scheduler"))
+    ship.start("--profile=berth", "--profile=packed")
+    down = ship.wait_conditions("plain", SchedulerAvailable="False")
+    assert down["SchedulerAvailable"]["reason"] == "NoLiveLease"
+    ship.wait_conditions("noted", SchedulerAvailable="False")
+    ship.wait_conditions("default", SchedulerAvailable="True")
+    assert wait_for("the Event", lambda: [e for e in ship.events("plain") if e["reason"] == "NoLiveLease"])
+    path = LEASES.format(ship.berth)
+    ship.api.create(path, lease("berth", "somebody"))
+    ship.wait_conditions("plain", SchedulerAvailable="True")
+    ship.api.create(path, lease("third-party", "somebody", "spread, other"))
+    ship.wait_conditions("noted", SchedulerAvailable="True")
+    ship.api.patch(f"{path}/berth", {"spec": {"holderIdentity": ""}})
+    ship.wait_conditions("plain", SchedulerAvailable="False")
+    ship.wait_conditions("noted", SchedulerAvailable="True")
+
+
+def test_audit(ship: Ship) -> None:
+    """Objects that exist are counted in the status and in the report, whatever the mode, and are not touched."""
+    maps = f"/api/v1/namespaces/{ship.team}/configmaps"
+    for name, labels in (("a", {"team": "x"}), ("b", {"team": "y", "bad": "yes"}), ("c", {})):
+        ship.api.create(maps, {"metadata": {"name": name, "labels": labels}})
+    ship.put("forbid", rejects("bad", "Exists"), mode="observe")
+    ship.put("label", writes(team="x"))
+    report = subprocess.run(
+        [
+            *(BERTH, "operator", f"--kubeconfig={ship.kubeconfig}", f"--namespace={ship.berth}"),
+            *(f"--watch-namespace={ship.team}", "--audit-kind=configmaps", "--audit-once", "-o", "json"),
+        ],
+        env=environment(),
+        capture_output=True,
+        check=False,
+        timeout=START,
+    )
+    assert report.returncode == 1, report.stderr.decode()
+    found = json.loads(report.stdout)["namespaces"][ship.team]
+    assert found["total"] == {"objects": 3, "rejected": 0, "mutated": 2}
+    assert found["policies"]["forbid"]["examples"] == [f"ConfigMap {ship.team}/b"]
+    assert "status" not in ship.get("forbid")
+    ship.start("--audit-kind=configmaps", "--audit-kind=secrets")
+    forbid = ship.wait_status("forbid", lambda status: "audit" in status)["audit"]
+    assert (forbid["objects"], forbid["rejected"], forbid["mutated"]) == (3, 1, 0)
+    ship.api.create(maps, {"metadata": {"name": "d", "labels": {"bad": "too"}}})
+    later = ship.wait_status("forbid", lambda status: status["audit"]["rejected"] == 2)["audit"]
+    assert later["examples"] == [f"ConfigMap {ship.team}/b", f"ConfigMap {ship.team}/d"]
+    assert ship.api.get(f"{maps}/c")["metadata"].get("labels") is None
+
+
+def test_one_leads(ship: Ship) -> None:
+    """Of two replicas one writes; when it ends cleanly the other takes over without waiting for the Lease's end."""
+    first = ship.start()
+    wait_for("a leader", lambda: "leads" in first.probe("/readyz")[1])
+    second = ship.start()
+    assert "stands by" in second.probe("/readyz")[1]
+    ship.put("one", writes(team="a"))
+    ship.wait_conditions("one", Accepted="True")
+    assert not second.lines("status written")
+    assert first.stop(START) == 0
+    ship.put("two", writes(tier="b"))
+    ship.wait_conditions("two", Accepted="True")
+    assert second.lines("status written")
+
+
+def test_crd_comes_and_goes(control_plane_binaries: Path, tmp_path: Path) -> None:
+    """Without the CRD it waits, alive but not ready, and says so once; it goes on when the CRD is (again) there."""
+    with ControlPlane() as cluster, contextlib.ExitStack() as after:
+        ship = Ship(cluster, tmp_path)
+        after.callback(ship.end)
+        replica = ship.start(ready=False, everywhere=True)
+        wait_for("it to wait", lambda: replica.log.exists() and replica.lines(WAITS), START)
+        assert replica.probe("/livez")[0] == 200
+        assert replica.probe("/readyz")[0] == 503
+        wait_served(cluster)
+        ship.put("early", writes(team="a"))
+        ship.wait_conditions("early", Accepted="True")
+        assert len(replica.lines(WAITS)) == 1
+        cluster.kubectl("delete", "-f", str(MANIFESTS / CRD))
+        wait_for("it to wait again", lambda: len(replica.lines(WAITS)) == 2, PATIENCE)
+        wait_served(cluster)
+        ship.put("late", writes(team="b"))
+        found = ship.wait_conditions("late", Accepted="True", Conflict="False")
+        assert found["Conflict"]["reason"] == "NoConflict"
+        assert replica.stop(START) == 0
+        assert "Traceback" not in replica.log.read_text()
+
+
+def test_outlives_the_api_server(control_plane_binaries: Path, tmp_path: Path) -> None:
+    """A restart of the API server is no death: the same process goes on, and nobody's status is rewritten for it."""
+    with ControlPlane() as cluster, contextlib.ExitStack() as after:
+        wait_served(cluster)
+        ship = Ship(cluster, tmp_path)
+        after.callback(ship.end)
+        ship.api.create(LEASES.format(ship.berth), lease("berth", "somebody"))
+        ship.put("before", sends_to("berth"))
+        replica = ship.start(everywhere=True)
+        ship.wait_conditions("before", SchedulerAvailable="True")
+        ship.wait_status("before", lambda status: "audit" in status)
+        was = ship.get("before")
+        cluster.restart_apiserver()
+        ship.put("after", writes(team="a"))
+        ship.wait_conditions("after", Accepted="True")
+        assert replica.probe("/livez")[0] == 200
+        now = ship.get("before")
+        assert now["status"] == was["status"]
+        assert replica.stop(START) == 0
+
+
+WAITS = "MetadataPolicies are not served: waits for their CRD"
+
+
+def test_older_schema(control_plane_binaries: Path, tmp_path: Path) -> None:
+    """What an older, laxer CRD let in is marked Accepted=False with the field's path; the others are still judged."""
+    with ControlPlane() as cluster, contextlib.ExitStack() as after:
+        document = yaml.safe_load((MANIFESTS / CRD).read_text())
+        schema = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        schema["properties"]["spec"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        document["spec"]["versions"][0].pop("selectableFields", None)
+        cluster.api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", document)
+        wait_for("the CRD to be served", lambda: _there(cluster.api), PATIENCE)
+        ship = Ship(cluster, tmp_path)
+        after.callback(ship.end)
+        ship.put("bad", {"policyAction": {"updatedLabels": {"not a key": "x"}}})
+        ship.put("fine", writes(team="a"))
+        ship.start()
+        bad = ship.wait_conditions("bad", Accepted="False", Conflict="Unknown")
+        assert "spec.rules[0].policyAction.updatedLabels[not a key]" in bad["Accepted"]["message"]
+        ship.wait_conditions("fine", Accepted="True", Conflict="False")
+        assert wait_for("the Event", lambda: [e for e in ship.events("bad") if e["reason"] == "Invalid"])
+
+
+def _there(api: Api) -> bool:
+    with contextlib.suppress(ApiError):
+        return bool(api.get(EVERYWHERE))
+    return False

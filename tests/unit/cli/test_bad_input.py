@@ -1,0 +1,180 @@
+"""Wrong input: exit code 2, one line a problem on stderr that names file, field and value, and never a traceback."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders import configuration, container, node, pod, profile
+from tests.unit.cli.conftest import Berth
+
+Object = dict[str, Any]
+TWINS = {"kind": "List", "items": [node("n"), pod("web", uid="1"), pod("web", uid="2")]}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param(None, "no such file or directory", id="missing"),
+        pytest.param("", "is empty", id="empty"),
+        pytest.param(
+            "a: [1\nb: 2", "line 2, column 2: not YAML: did not find expected ',' or ']'", id="malformed YAML"
+        ),
+        pytest.param('{"kind": "List", "items": [', "not JSON", id="truncated JSON"),
+        pytest.param(b"\x7fELF\x00\x00", "expected text, got a binary file", id="binary"),
+        pytest.param("hello", "expected API objects as `kubectl get", id="not a dump"),
+        pytest.param({"kind": "Service", "metadata": {"name": "s"}}, "holds no Node", id="no nodes"),
+        pytest.param(TWINS, "Pod default/web: is there twice: bad items[1] and bad items[2]", id="duplicate pods"),
+        pytest.param(
+            node("n") | {"spec": {"taints": "x"}}, 'Node n: spec.taints: "x": expected a list', id="wrong type"
+        ),
+    ],
+)
+def test_dumps(berth: Berth, content: Any, said: str) -> None:
+    """What is wrong with a dump."""
+    found = berth("explain", "web", "--cluster", _written(content))
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"berth: bad: {said}")
+    assert len(found.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param(None, "no such file or directory", id="missing"),
+        pytest.param("- a", "Invalid value: want a mapping", id="a list"),
+        pytest.param("", "Invalid value: want a mapping of kind KubeSchedulerConfiguration, got an empty", id="empty"),
+        pytest.param({"kind": "Pod"}, "apiVersion: Unsupported value: None", id="another kind"),
+        pytest.param(configuration(foo=1), "foo: Unknown field", id="unknown field"),
+        pytest.param(
+            configuration(profile(plugins={"score": {"enable": []}})),
+            "profiles[0].plugins.score.enable: Unknown field",
+            id="unknown field inside",
+        ),
+        pytest.param(configuration(parallelism="many"), "parallelism: Invalid value", id="wrong type"),
+        pytest.param(configuration(parallelism=0), "parallelism: Invalid value: 0", id="out of range"),
+        pytest.param(
+            configuration(profile(NodeAffinity={"added": 1})), "profiles[0].pluginConfig[0].args", id="plugin arguments"
+        ),
+        pytest.param("a: 1\na: 2", "line 2, column 1: not YAML: 'a' is there twice", id="key twice"),
+    ],
+)
+def test_configurations(berth: Berth, content: Any, said: str) -> None:
+    """What is wrong with a KubeSchedulerConfiguration."""
+    found = berth("explain", "web", "--cluster", "cluster.json", "--config", _written(content))
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"berth: bad: {said}")
+    assert len(found.err.splitlines()) == 1
+
+
+def test_two_problems_are_two_lines(berth: Berth) -> None:
+    """Each with the file and the field."""
+    content = configuration(profile("a"), profile("a"), parallelism=-1)
+    found = berth("explain", "web", "--cluster", "cluster.json", "--config", _written(content))
+    assert found.code == 2
+    assert [line.split(": ")[:3] for line in found.err.splitlines()] == [
+        ["berth", "bad", "parallelism"],
+        ["berth", "bad", "profiles[1].schedulerName"],
+    ]
+
+
+SELECTOR = {"topologyKey": "x", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param(None, "no such file or directory", id="missing"),
+        pytest.param(
+            {"kind": "Service", "metadata": {"name": "s"}}, "holds no pod: expected one of Pod, Dep", id="no pod"
+        ),
+        pytest.param({"kind": "List", "items": [pod("a"), pod("b")]}, "holds a, b: name one", id="two pods"),
+        pytest.param({"kind": "Pod", "metadata": {"name": "p"}}, "Pod p: spec: Required value", id="no spec"),
+        pytest.param(
+            pod("p", containers=[container() | {"image": 5}]),
+            "Pod default/p: spec.containers[0].image: 5: expected text",
+            id="wrong type",
+        ),
+        pytest.param(
+            pod("p", "lots"),
+            "spec.containers[0].resources.requests[cpu]: Invalid value: 'lots' is not a quantity",
+            id="absurd quantity",
+        ),
+        pytest.param(pod("p", near=[SELECTOR]), "spec.affinity.podAffinity.requiredDuring", id="bad selector"),
+    ],
+)
+def test_manifests(berth: Berth, content: Any, said: str) -> None:
+    """What is wrong with the pod of a file."""
+    found = berth("explain", "-f", _written(content), "--cluster", "cluster.json")
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"berth: bad: {said}")
+    assert len(found.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["wbe"], "default/wbe: no such pod in cluster.json (did you mean shop/web?)"),
+        (["nobody"], "default/nobody: no such pod in cluster.json"),
+        (["web", "-n", "other"], "other/web: no such pod in cluster.json (did you mean shop/web?)"),
+        (["shop/web", "-n", "other"], "shop/web: the pod's namespace is shop, and -n says other"),
+        (["web", "--scheduler", "x"], "--scheduler: x: expected one of the profiles berth"),
+        (["web", "--cluster", "."], ".: is a directory"),
+    ],
+)
+def test_names(berth: Berth, arguments: list[str], said: str) -> None:
+    """Pods, profiles and files that are not there."""
+    found = berth("explain", *arguments, "--cluster", "cluster.json")
+    assert (found.code, found.out, found.err) == (2, "", f"berth: {said}\n")
+
+
+def test_an_ambiguous_name_is_not_guessed(berth: Berth) -> None:
+    """Two pods of one name in two namespaces, none in the usual one."""
+    objects = [node("n"), pod("p", namespace="a"), pod("p", namespace="b")]
+    found = berth("explain", "p", "--cluster", _written({"kind": "List", "items": objects}))
+    assert (found.code, found.err) == (2, "berth: p: more than one pod has this name: a/p, b/p; say which with -n\n")
+
+
+def test_a_finished_pod_has_nothing_to_explain(berth: Berth) -> None:
+    """It is known, and that is said."""
+    objects = [node("n"), pod("p", on="n", phase="Failed")]
+    found = berth("explain", "p", "--cluster", _written({"kind": "List", "items": objects}))
+    assert (found.code, found.err) == (2, "berth: default/p: the pod has finished, there is nothing to schedule\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--kubeconfig", "nope"], "nope: no such file"),
+        ([], "no cluster to talk to"),
+        (["--kubeconfig", "cluster.json"], "cluster.json"),
+    ],
+)
+def test_clusters_that_are_not_there(berth: Berth, arguments: list[str], said: str) -> None:
+    """A kubeconfig that is missing or none ends in one line."""
+    found = berth("explain", "web", *arguments)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"berth: {said}")
+    assert len(found.err.splitlines()) == 1
+
+
+def test_a_server_that_does_not_answer(berth: Berth) -> None:
+    """Nobody listens there: one line with the address."""
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    config = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context]}
+    config |= {"users": [{"name": "u", "user": {}}], "current-context": "c"}
+    found = berth("explain", "web", "--kubeconfig", _written(config))
+    assert found.code == 2
+    assert "can't list nodes of http://127.0.0.1:1" in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+def _written(content: Any) -> str:
+    """A file named `bad` with this content; none for None."""
+    if isinstance(content, bytes):
+        Path("bad").write_bytes(content)
+    elif content is not None:
+        Path("bad").write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return "bad"

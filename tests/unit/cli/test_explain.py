@@ -1,0 +1,147 @@
+"""`berth explain` on dumps and manifests: who is meant, what comes out, and the exit codes."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.builders import configuration, node, pod, profile
+from tests.unit.cli.conftest import Berth
+from tests.unit.whatif.story import BIG, CLUSTER, DUMP, WEB
+
+Object = dict[str, Any]
+
+
+def write(name: str, *documents: Object) -> str:
+    """A YAML file of documents."""
+    Path(name).write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+    return name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "headline"),
+    [
+        (["web", "-n", "shop"], 0, "✓ shop/web goes to a-2, the best of 2 possible nodes (5 in all)"),
+        (["shop/web"], 0, "✓ shop/web goes to a-2"),
+        (["web"], 0, "✓ shop/web goes to a-2"),
+        (["big"], 1, "✗ shop/big fits on none of 5 nodes"),
+        (["db-0"], 0, "✓ shop/db-0 goes to a-1, the only possible node (5 in all)"),
+    ],
+)
+def test_a_pod_of_the_dump(berth: Berth, arguments: list[str], code: int, headline: str) -> None:
+    """By name, with or without its namespace; 1 when it fits nowhere."""
+    found = berth("explain", *arguments, "--cluster", "cluster.json")
+    assert (found.code, found.err) == (code, "")
+    assert found.out.startswith(headline)
+
+
+def test_a_placed_pod_is_taken_off_for_the_answer(berth: Berth) -> None:
+    """It does not stand in its own way, and that is said."""
+    found = berth("explain", "db-0", "--cluster", "cluster.json")
+    assert "it is on a-1 now; this is where it would go if it were scheduled anew: there again" in found.out
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        pytest.param("cluster.yaml", {"cluster.yaml": [DUMP]}, id="List"),
+        pytest.param("all.yaml", {"all.yaml": DUMP["items"]}, id="documents"),
+        pytest.param("one.yaml,two.yaml", {"one.yaml": CLUSTER, "two.yaml": [BIG, WEB]}, id="two files"),
+    ],
+)
+def test_every_form_of_a_dump_gives_the_same_answer(berth: Berth, name: str, files: dict[str, list[Object]]) -> None:
+    """One List, many documents, or several files."""
+    for file, objects in files.items():
+        write(file, *objects)
+    options = [option for each in name.split(",") for option in ("--cluster", each)]
+    assert berth("explain", "web", *options).out == berth("explain", "web", "--cluster", "cluster.json").out
+
+
+def test_gzipped_and_from_stdin(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FILE.gz is unpacked, and - is standard input."""
+    Path("cluster.json.gz").write_bytes(gzip.compress(json.dumps(DUMP).encode()))
+    assert berth("explain", "web", "--cluster", "cluster.json.gz").code == 0
+    with Path("cluster.json").open(encoding="utf-8") as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert berth("explain", "web", "--cluster", "-").code == 0
+
+
+def test_a_pod_from_a_file(berth: Berth) -> None:
+    """Defaults are filled in: the limit is the request."""
+    made = pod("new", namespace="shop")
+    made["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "20"}}
+    found = berth("explain", "-f", write("new.yaml", made), "--cluster", "cluster.json", "-o", "json")
+    answer = json.loads(found.out)
+    assert (found.code, answer["outcome"], answer["pod"]["requests"]) == (1, "unschedulable", {"cpu": "20"})
+
+
+def test_a_deployment_stands_for_its_pod(berth: Berth) -> None:
+    """Of several objects in a file the one that makes pods is taken."""
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": pod("t", "1")["spec"]}
+    deployment = {"kind": "Deployment", "metadata": {"name": "front"}, "spec": {"template": template}}
+    file = write("front.yaml", {"kind": "Service", "metadata": {"name": "front"}}, deployment)
+    found = berth("explain", "-f", file, "--cluster", "cluster.json", "-n", "shop")
+    assert found.code == 0
+    assert found.out.startswith("✓ shop/front goes to a-2")
+
+
+def test_a_manifest_of_a_pod_that_is_there_replaces_it(berth: Berth) -> None:
+    """A changed manifest is asked about as if the old pod were gone."""
+    file = write("db.yaml", pod("db-0", "3500m", "4Gi", namespace="shop", labels={"app": "db"}))
+    found = berth("explain", "-f", file, "--cluster", "cluster.json")
+    assert (found.code, "it is on a-1 now" in found.out) == (0, True)
+
+
+def test_profiles(berth: Berth) -> None:
+    """--scheduler chooses, else the pod does, else the first profile stands in and says so."""
+    config = write("config.yaml", configuration(profile("one"), profile("two")))
+    base = ["explain", "web", "--cluster", "cluster.json", "--config", config, "-o", "json"]
+    chosen = json.loads(berth(*base, "--scheduler", "two").out)
+    assert (chosen["profile"], chosen["notes"]) == ("two", [])
+    first = json.loads(berth(*base).out)
+    assert (first["profile"], first["notes"]) == (
+        "one",
+        ["the pod asks for the scheduler berth; this is how one sees it"],
+    )
+
+
+def test_html(berth: Berth) -> None:
+    """A whole page on stdout."""
+    found = berth("explain", "web", "--cluster", "cluster.json", "-o", "html")
+    assert found.out.startswith("<!doctype html>")
+
+
+def test_problems_of_the_dump_are_told_and_the_rest_is_answered(berth: Berth) -> None:
+    """One node with an absurd quantity does not stop the answer."""
+    file = write("odd.yaml", node("bad", cpu="lots"), node("good"), pod("p", "1"))
+    found = berth("explain", "p", "--cluster", file)
+    assert found.code == 0
+    assert found.err.startswith("berth: Node bad: status.allocatable[cpu]: Invalid value: 'lots' is not a quantity")
+    assert len(found.err.splitlines()) == 1
+
+
+def test_cases(berth: Berth) -> None:
+    """A line out for each line in; a broken case is named, and the others go on."""
+    case: Object = {"id": "good", "objects": CLUSTER, "pod": WEB}
+    broken: Object = {"id": "broken", "objects": [], "pod": {"spec": {"containers": 5}}}
+    config: Object = {"id": "config", "objects": [], "pod": WEB, "config": '{"apiVersion": "v2"}'}
+    odd = {"id": "odd", "objects": 5, "pod": WEB}
+    rows = [*map(json.dumps, (case, broken, config, odd)), "no json", "[]", ""]
+    Path("cases.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    found = berth("explain", "--cases", "cases.jsonl")
+    results = [json.loads(line) for line in found.out.splitlines()]
+    assert found.code == 2
+    assert [result["id"] for result in results] == ["good", "broken", "config", "odd", "line 5", "line 6"]
+    assert results[0]["got"]["best"] == ["a-2"]
+    assert all(set(result) == {"id", "error"} for result in results[1:])
+    assert results[1]["error"].endswith("spec.containers: 5: expected a list")
+
+
+def test_good_cases_end_well(berth: Berth) -> None:
+    """Exit code 0, also when a case's pod fits nowhere."""
+    Path("cases.jsonl.gz").write_bytes(gzip.compress(json.dumps({"id": 1, "objects": CLUSTER, "pod": BIG}).encode()))
+    found = berth("explain", "--cases", "cases.jsonl.gz")
+    assert (found.code, json.loads(found.out)["got"]["feasible"]) == (0, [])

@@ -1,0 +1,115 @@
+"""The story on the embedded API server: real scheduler, real HTTP, and nothing told that did not happen."""
+
+import pytest
+
+from scheduler.demo.acts import ACTS
+from scheduler.demo.cast import Setting, others
+from scheduler.demo.recording import Act
+from tests.unit.demo.conftest import Told
+
+SPREAD = ("db-0", "db-1", "db-2")
+
+
+def final(told: Told) -> dict[str, str | None]:
+    """pod → node at the end."""
+    return {pod: node for step in told.recording.steps for pod, node in step.puts.items()}
+
+
+def test_every_act_is_told(told: Told) -> None:
+    """There is a chapter for each act, and each has steps."""
+    assert len(told.recording.acts) == len(ACTS)
+    assert {step.act for step in told.recording.steps} == set(range(len(ACTS)))
+    assert [each.title for each in told.heard if isinstance(each, Act)] == [act.title for act in told.recording.acts]
+
+
+def test_everything_is_bound_in_the_end(told: Told) -> None:
+    """No pod of ours waits when the curtain falls."""
+    assert all(final(told).values())
+    assert ("19 of 19", "pods bound") in [row[:2] for row in told.recording.summary]
+
+
+def test_the_database_is_in_three_zones(told: Told) -> None:
+    """Required anti-affinity holds."""
+    zones = {told.recording.nodes[final(told)[pod] or ""].zone for pod in SPREAD}
+    assert zones == {"a", "b", "c"}
+
+
+def test_web_pods_have_a_cache_in_their_zone(told: Told) -> None:
+    """Required affinity holds."""
+    where = final(told)
+    nodes = told.recording.nodes
+    caches = {nodes[where[pod] or ""].zone for pod in ("cache-0", "cache-1")}
+    assert {nodes[where[f"web-{i}"] or ""].zone for i in range(5)} <= caches
+
+
+def test_batch_pods_share_nodes(told: Told) -> None:
+    """The packing profile leaves nodes alone that the spreading one would take."""
+    where = final(told)
+    assert len({where[f"batch-{i}"] for i in range(6)}) < 6
+
+
+def test_the_training_job_goes_where_its_image_is(told: Told) -> None:
+    """Of two GPU nodes it takes the one with the image, and the points say why."""
+    step = told.step("train-0", "bound")
+    assert step.node == "gpu-b"
+    assert step.verdict is not None
+    assert step.verdict.winner.scores["ImageLocality"][1] > 0
+
+
+def test_the_gated_pod_is_not_tried_before_its_gate_is_lifted(told: Told) -> None:
+    """No decision is made on a gated pod."""
+    assert told.step("migrate-0", "gated").lines[0].endswith("decisions on it so far: 0.")
+    assert told.step("migrate-0", "bound").node
+
+
+def test_pods_of_others_stay_where_they_were(told: Told) -> None:
+    """Their node at the end is the one they came with."""
+    where = final(told)
+    for pod in others(Setting("demo", "berth")):
+        assert where[pod["metadata"]["name"]] == pod["spec"]["nodeName"]
+        assert not told.recording.pods[pod["metadata"]["name"]].mine
+
+
+def test_the_pending_pod_is_explained_node_by_node(told: Told) -> None:
+    """Every node has its numbers, and the change that the story makes is one that was offered."""
+    waiting = [step for step in told.recording.steps if step.explanation is not None]
+    assert [step.pod for step in waiting] == ["report-0"]
+    found = waiting[0].explanation
+    assert found is not None
+    assert {node for node, _ in found.nodes} == set(told.recording.nodes)
+    assert dict(found.nodes)["c3"] == "cordoned"
+    assert dict(found.nodes)["a1"].startswith("needs 6 cpu, ")
+    assert found.taken is not None
+    assert found.remedies[found.taken] == ("uncordon c3", "c3")
+
+
+def test_the_change_frees_it(told: Told) -> None:
+    """After the node is opened, the pod is bound to it at its second attempt."""
+    step = told.step("report-0", "bound")
+    assert step.verdict is not None
+    assert (step.node, step.verdict.attempts) == ("c3", 2)
+
+
+def test_told_scores_add_up(told: Told) -> None:
+    """Totals are the sums of the plugins' weighted scores, and the chosen node has the best."""
+    verdicts = [step.verdict for step in told.recording.steps if step.verdict is not None and step.kind == "bound"]
+    assert len(verdicts) == 19
+    for verdict in verdicts:
+        assert verdict.node == verdict.winner.node
+        assert verdict.regret == 0
+        for candidate in verdict.candidates:
+            assert candidate.total == sum(weighted for _, weighted in candidate.scores.values())
+        assert len(verdict.candidates) + len({refusal.node for refusal in verdict.refusals}) == verdict.nodes
+
+
+@pytest.mark.parametrize("what", ["points of regret", "nodes overbooked"])
+def test_nothing_is_regretted_or_overbooked(told: Told, what: str) -> None:
+    """The numbers at the end that have to be zero are."""
+    assert [number for number, counted, _ in told.recording.summary if counted == what] == ["0"]
+
+
+def test_plain_lines_keep_to_their_width(told: Told) -> None:
+    """The story fits its columns, and has every pod in it."""
+    assert max(map(len, told.lines)) <= 100
+    for pod in told.recording.pods.values():
+        assert not pod.mine or any(f"✓ {pod.name} → " in line for line in told.lines)

@@ -1,0 +1,88 @@
+"""The API server of the engine's volume tests: objects with resourceVersions, and who else writes them."""
+
+from copy import deepcopy
+from typing import Any
+
+from scheduler.engine.instructions import Instruction, Prepare
+from scheduler.engine.stimuli import Prepared
+from scheduler.framework.reservation import ObjectKey
+from tests.builders import Object
+from tests.storage import BOUND
+
+from .conftest import Harness
+
+DATA: ObjectKey = ("PersistentVolumeClaim", "default", "data")
+
+
+class Api:
+    """The objects that the engine sees, with resourceVersions, and who else writes them."""
+
+    def __init__(self, harness: Harness, *objects: Object) -> None:
+        self._harness = harness
+        self._objects: dict[ObjectKey, Object] = {}
+        self._version = 0
+        for document in objects:
+            self.put(document)
+
+    def put(self, document: Object) -> list[Instruction]:
+        """Write an object and let the engine see it."""
+        self._store(document)
+        return self.show(key_of(document))
+
+    def show(self, *keys: ObjectKey) -> list[Instruction]:
+        """The watch brings these objects as they are now."""
+        found: list[Instruction] = []
+        for key in keys:
+            found += self._harness.tell(deepcopy(self._objects[key]))
+        return found
+
+    def write(self, prepare: Prepare) -> Prepared:
+        """Carry a Prepare out; the watch is not as quick."""
+        written = {}
+        for patch in prepare.writes:
+            document = deepcopy(self._objects[patch.key])
+            assert document["metadata"]["resourceVersion"] == patch.resource_version
+            assert document["metadata"]["uid"] == patch.uid
+            _merge(document, patch.change)
+            written[patch.key] = self._store(document)
+        return Prepared(prepare.pod.uid, written)
+
+    def bind(self, claim_key: ObjectKey = DATA, volume_name: str = "v") -> list[Instruction]:
+        """What the PV controller does to a claim."""
+        document = deepcopy(self._objects[claim_key])
+        document["spec"]["volumeName"] = volume_name
+        document["metadata"].setdefault("annotations", {})[BOUND] = "yes"
+        document["status"]["phase"] = "Bound"
+        return self.put(document)
+
+    def edit(self, key: ObjectKey, **change: Any) -> list[Instruction]:
+        """Anybody changes an object."""
+        document = deepcopy(self._objects[key])
+        _merge(document, change)
+        return self.put(document)
+
+    def get(self, key: ObjectKey) -> Object:
+        return self._objects[key]
+
+    def _store(self, document: Object) -> str:
+        self._version += 1
+        document["metadata"]["resourceVersion"] = str(self._version)
+        self._objects[key_of(document)] = document
+        return str(self._version)
+
+
+def key_of(document: Object) -> ObjectKey:
+    """Kind, namespace and name."""
+    meta = document["metadata"]
+    return document["kind"], meta.get("namespace", ""), meta["name"]
+
+
+def _merge(document: Object, change: Any) -> None:
+    """RFC 7386."""
+    for name, value in change.items():
+        if value is None:
+            document.pop(name, None)
+        elif isinstance(value, dict):
+            _merge(document.setdefault(name, {}), value)
+        else:
+            document[name] = value

@@ -1,0 +1,155 @@
+"""Preemption and nominations, stimulus by stimulus."""
+
+import time
+from typing import Any
+
+from scheduler.engine.instructions import Bind, ClearNomination, Failed, PatchCondition, Preempt
+from scheduler.engine.stimuli import VictimStays
+
+from .conftest import Harness, node, pod
+
+
+def full_node(harness: Harness, name: str, priority: int = 0, victims: int = 1, **more: Any) -> None:
+    """A node of one core, filled by pods of one priority."""
+    harness.put(node(name, cpu="1"))
+    share = f"{1000 // victims}m"
+    for i in range(victims):
+        harness.put(pod(f"{name}-v{i}", cpu=share, nodeName=name, priority=priority, **more))
+
+
+def preempts(instructions: list[Any]) -> list[tuple[str, list[str]]]:
+    return [(i.node, [v.name for v in i.victims]) for i in instructions if isinstance(i, Preempt)]
+
+
+def test_lower_priority_makes_way_and_the_node_is_kept(harness: Harness) -> None:
+    """The victim is asked to go, the preemptor is nominated, told so, and bound once the victim is gone."""
+    full_node(harness, "n1")
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    instructions = harness.cycle()
+    assert preempts(instructions) == [("n1", ["n1-v0"])]
+    patch = next(i for i in instructions if isinstance(i, PatchCondition))
+    assert patch.nominated == "n1"
+    assert patch.message.endswith("preemption: found a potential placement for pod on node n1, preempting 1 victims")
+    harness.after(2)
+    harness.gone("Pod", "n1-v0")
+    assert harness.binds() == {"urgent": "n1"}
+    assert not harness.engine.cluster.nominations
+
+
+def test_room_kept_for_a_nominated_pod_is_not_given_to_lesser_pods(harness: Harness) -> None:
+    """A pod of lower priority can't take the room while the victim leaves, nor after it left."""
+    full_node(harness, "n1")
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    harness.cycle()
+    harness.put(pod("early", cpu="800m", priority=10))
+    assert harness.binds() == {}
+    harness.gone("Pod", "n1-v0")
+    harness.put(pod("late", cpu="800m", priority=10))
+    assert harness.binds() == {"urgent": "n1"}
+
+
+def test_a_more_important_pod_takes_the_kept_room_and_ends_the_nomination(harness: Harness) -> None:
+    """Higher priority preempts for the same node: the earlier nomination is cleared."""
+    full_node(harness, "n1", victims=2)
+    harness.put(pod("urgent", cpu="400m", priority=100))
+    harness.cycle()
+    harness.put(pod("vital", cpu="900m", priority=1000))
+    instructions = harness.cycle()
+    assert [i.pod.name for i in instructions if isinstance(i, ClearNomination)] == ["urgent"]
+    assert harness.engine.cluster.nominations.node_of("vital") == "n1"
+
+
+def test_the_same_victims_are_asked_once(harness: Harness) -> None:
+    """While its victims leave, the preemptor does not preempt again."""
+    full_node(harness, "n1")
+    full_node(harness, "n2")
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    chosen = preempts(harness.cycle())[0][0]
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    nominated = pod("urgent", cpu="800m", priority=100)
+    nominated["status"]["nominatedNodeName"] = chosen
+    harness.put(nominated)
+    harness.after(301)
+    again = harness.cycle()
+    assert preempts(again) == []
+    failed = next(i for i in again if isinstance(i, Failed))
+    assert failed.message.endswith("not eligible due to a terminating pod on the nominated node.")
+
+
+def test_a_victim_that_stays_frees_the_preemptor_to_look_again(harness: Harness) -> None:
+    """When the API refuses to remove the victim, it counts as before and the preemptor is tried again."""
+    full_node(harness, "n1")
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    preempt = next(i for i in harness.cycle() if isinstance(i, Preempt))
+    harness.after(2)
+    harness.handle(VictimStays(preempt.victims[0]))
+    assert preempts(harness.cycles()) == [("n1", ["n1-v0"])]
+
+
+def test_never_means_never(harness: Harness) -> None:
+    """preemptionPolicy Never keeps victims safe and says why."""
+    full_node(harness, "n1")
+    harness.put(pod("polite", cpu="800m", priority=100, preemptionPolicy="Never"))
+    instructions = harness.cycle()
+    assert preempts(instructions) == []
+    failed = next(i for i in instructions if isinstance(i, Failed))
+    assert failed.message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
+
+
+def test_a_nominated_node_that_goes_frees_its_pod(harness: Harness) -> None:
+    """The nomination is cleared and the pod looks elsewhere."""
+    full_node(harness, "n1")
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    harness.cycle()
+    from scheduler.engine.stimuli import Gone
+
+    assert [type(i) for i in harness.handle(Gone("Node", "", "n1", "n1"))] == [ClearNomination]
+    harness.after(2)
+    harness.put(node("n2"))
+    assert harness.binds() == {"urgent": "n2"}
+
+
+def test_the_fewest_least_important_victims_are_chosen(harness: Harness) -> None:
+    """Between nodes, the lowest highest priority wins; on a node, only who has to go goes."""
+    full_node(harness, "n1", priority=50)
+    full_node(harness, "n2", priority=10, victims=4)
+    harness.put(pod("urgent", cpu="400m", priority=100))
+    node_name, victims = preempts(harness.cycle())[0]
+    assert node_name == "n2"
+    assert len(victims) == 2
+
+
+def test_a_disruption_budget_is_respected_where_there_is_a_choice(harness: Harness) -> None:
+    """A node whose victim breaks no budget is preferred."""
+    full_node(harness, "n1", labels={"app": "guarded"})
+    full_node(harness, "n2", labels={"app": "free"})
+    harness.put(
+        {
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "guard", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": "guarded"}}},
+            "status": {"disruptionsAllowed": 0},
+        }
+    )
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    assert preempts(harness.cycle())[0][0] == "n2"
+
+
+def test_a_thousand_nodes_of_ten_victims_are_tried_at_once(harness: Harness) -> None:
+    """The dry run over many nodes restores every count and picks one node; its time is printed, not asserted."""
+    for n in range(200):
+        full_node(harness, f"n{n}", victims=10)
+    harness.put(pod("urgent", cpu="250m", priority=100))
+    started = time.perf_counter()
+    instructions = harness.cycle()
+    print(f"dry run over 200 nodes x 10 victims: {(time.perf_counter() - started) * 1000:.0f} ms")
+    assert [len(victims) for _, victims in preempts(instructions)] == [3]
+
+
+def test_a_nominated_pod_takes_its_node_though_others_score_better(harness: Harness) -> None:
+    """Room was made there, so it is taken (evaluateNominatedNode)."""
+    harness.put(node("small", cpu="1"), node("large", cpu="16"))
+    kept = pod("urgent", cpu="500m", priority=100)
+    kept["status"]["nominatedNodeName"] = "small"
+    harness.put(kept)
+    assert [i.node for i in harness.cycles() if isinstance(i, Bind)] == ["small"]

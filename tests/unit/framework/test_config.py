@@ -1,0 +1,150 @@
+"""KubeSchedulerConfiguration: strict, with kube-scheduler's defaults, and errors that name field, value and reason."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.framework.config import ConfigError, ProfileConfig, decode, default_configuration
+from scheduler.framework.durations import seconds
+from tests.builders import Object, configuration
+
+A: Object = {"schedulerName": "a"}
+
+
+def with_plugins(**points: Any) -> Object:
+    return configuration(A | {"plugins": points})
+
+
+REFUSED = [
+    (None, "Invalid value: want a mapping of kind KubeSchedulerConfiguration, got an empty document"),
+    ([], "Invalid value: want a mapping of kind KubeSchedulerConfiguration, got a list"),
+    ({}, "apiVersion: Unsupported value: None: supported values: 'kubescheduler.config.k8s.io/v1'"),
+    (configuration(kind="Deployment"), "kind: Unsupported value: 'Deployment'"),
+    (configuration(nope=1), "nope: Unknown field"),
+    (configuration(A | {"nope": 1}), "profiles[0].nope: Unknown field"),
+    (with_plugins(filters={}), "profiles[0].plugins.filters: Unknown field"),
+    (with_plugins(filter={"enable": []}), "profiles[0].plugins.filter.enable: Unknown field"),
+    (
+        with_plugins(filter={"enabled": [{"name": "x", "wait": 1}]}),
+        "profiles[0].plugins.filter.enabled[0].wait: Unknown field",
+    ),
+    (with_plugins(filter={"enabled": [{}]}), "profiles[0].plugins.filter.enabled[0].name: Required value"),
+    (configuration(leaderElection={"x": 1}), "leaderElection.x: Unknown field"),
+    (configuration(extenders=[{"urlPrefix": "x", "nope": 1}]), "extenders[0].nope: Unknown field"),
+    (configuration(extenders=[{}]), "extenders[0].urlPrefix: Required value"),
+    (configuration(parallelism="many"), "parallelism: Invalid value: 'many': expected `int`, got `str`"),
+    (configuration(parallelism=1.5), "parallelism: Invalid value: 1.5: expected `int`, got `float`"),
+    (configuration(parallelism=0), "parallelism: Invalid value: 0: should be an integer value greater than zero"),
+    (configuration(profiles={}), "profiles: Invalid value: {}: expected `array`, got `object`"),
+    (
+        with_plugins(filter={"enabled": [{"name": "x", "weight": "2"}]}),
+        "profiles[0].plugins.filter.enabled[0].weight: Invalid value: '2': expected",
+    ),
+    (
+        configuration(leaderElection={"leaderElect": "yes"}),
+        "leaderElection.leaderElect: Invalid value: 'yes': expected `bool`, got `str`",
+    ),
+    (
+        configuration(leaderElection={"leaseDuration": "banana"}),
+        'leaderElection.leaseDuration: Invalid value: "banana": not a duration such as 15s',
+    ),
+    (
+        configuration(leaderElection={"leaseDuration": "10s"}),
+        'leaderElection.leaseDuration: Invalid value: "10s": must be greater than renewDeadline',
+    ),
+    (
+        configuration(leaderElection={"retryPeriod": "0"}),
+        'leaderElection.retryPeriod: Invalid value: "0": must be greater than zero',
+    ),
+    (
+        configuration(percentageOfNodesToScore=101),
+        "percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]",
+    ),
+    (
+        configuration(A | {"percentageOfNodesToScore": -1}),
+        "profiles[0].percentageOfNodesToScore: Invalid value: -1: not in valid range [0-100]",
+    ),
+    (configuration(podInitialBackoffSeconds=0), "podInitialBackoffSeconds: Invalid value: 0: must be greater than 0"),
+    (
+        configuration(podMaxBackoffSeconds=0),
+        "podMaxBackoffSeconds: Invalid value: 0: must be greater than or equal to PodInitialBackoffSeconds",
+    ),
+    (configuration(clientConnection={"burst": -1}), "clientConnection.burst: Invalid value: -1: must be non-negative"),
+    (configuration(A, A), 'profiles[1].schedulerName: Duplicate value: "a"'),
+    (configuration(A, {}), "profiles[1].schedulerName: Required value"),
+    (configuration({"schedulerName": ""}), "profiles[0].schedulerName: Required value"),
+    (
+        configuration(A | {"pluginConfig": [{"name": "x"}, {"name": "x"}]}),
+        'profiles[0].pluginConfig[1]: Duplicate value: "x"',
+    ),
+    (
+        configuration(A, {"schedulerName": "b", "plugins": {"queueSort": {"disabled": [{"name": "*"}]}}}),
+        "profiles[1].plugins.queueSort: Invalid value: must be the same for all profiles",
+    ),
+    (
+        configuration(extenders=[{"urlPrefix": "x", "prioritizeVerb": "p"}]),
+        "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
+    ),
+    (
+        configuration(extenders=[{"urlPrefix": "x", "bindVerb": "b"}] * 2),
+        "extenders: Invalid value: found 2 extenders implementing bind: only one extender can implement bind",
+    ),
+    (
+        configuration(extenders=[{"urlPrefix": "x", "httpTimeout": "5"}]),
+        'extenders[0].httpTimeout: Invalid value: "5": not a duration such as 5s',
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "error"), REFUSED, ids=[error[:60] for _, error in REFUSED])
+def test_refuses(document: Any, error: str) -> None:
+    """One line, which begins with the path of the field."""
+    with pytest.raises(ConfigError) as caught:
+        decode(document)
+    assert str(caught.value).startswith(error)
+    assert "\n" not in str(caught.value)
+
+
+def test_all_wrong_values_are_named_at_once() -> None:
+    """Nobody likes to mend a file line by line."""
+    with pytest.raises(ConfigError) as caught:
+        decode(configuration(A, A, parallelism=0))
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_a_long_value_is_shortened() -> None:
+    """The line stays a line."""
+    with pytest.raises(ConfigError) as caught:
+        decode(configuration(parallelism="x" * 500))
+    assert len(str(caught.value)) < 200
+
+
+def test_defaults() -> None:
+    """What an almost empty file stands for."""
+    config = decode(configuration({}))
+    assert config == default_configuration()
+    assert config.profiles == [ProfileConfig(scheduler_name="berth")]
+    assert (config.parallelism, config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds) == (16, 1, 10)
+    election = config.leader_election
+    assert (election.lease_duration, election.renew_deadline, election.retry_period) == ("15s", "10s", "2s")
+    assert (election.resource_lock, election.resource_name) == ("leases", "berth")
+    assert (config.client_connection.qps, config.client_connection.burst) == (50.0, 100)
+
+
+def test_null_is_absent() -> None:
+    """YAML files are full of keys without a value."""
+    nulls = configuration(A | {"plugins": None, "pluginConfig": [{"name": "x", "args": None}]}, leaderElection=None)
+    assert decode(nulls).profiles[0].plugin_config[0].args == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("15s", 15), ("1m30s", 90), ("1.5h", 5400), ("500ms", 0.5), (".5s", 0.5), ("0", 0), ("-2s", -2), ("1s1s", 2),
+        ("", None), ("15", None), ("s", None), ("15 s", None), ("1d", None), ("1e3s", None), (".s", None), ("٣s", None),
+    ],
+)  # fmt: skip
+def test_durations(text: str, length: float | None) -> None:
+    """As time.ParseDuration reads them."""
+    found = seconds(text)
+    assert found == length if length is None else found == pytest.approx(length)

@@ -1,0 +1,104 @@
+"""What a memo says is what the plain pipeline says, whatever happened in between."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.framework.config import default_configuration
+from scheduler.framework.profiles import build
+from scheduler.model.kinds import Decoder
+from scheduler.plugins.registry import registry
+from scheduler.state.cluster import Cluster
+
+ZONES = ("a", "b", "c")
+
+
+def _node(i: int, cpu: int, zone: str, taint: int, cordoned: bool) -> dict[str, Any]:
+    taints = [{}, {"key": "gpu", "effect": "NoSchedule"}, {"key": "spot", "effect": "PreferNoSchedule"}][taint]
+    amounts = {"cpu": str(cpu), "memory": f"{cpu}Gi", "pods": str(3 + cpu)}
+    return {
+        "metadata": {"name": f"n{i}", "uid": f"n{i}", "labels": {"zone": zone, "kubernetes.io/hostname": f"n{i}"}},
+        "spec": {"unschedulable": cordoned, "taints": [taints] if taints else []},
+        "status": {"allocatable": amounts},
+    }
+
+
+def _pod(uid: str, kind: int, node: str = "") -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "containers": [{"image": "web", "resources": {"requests": {"cpu": f"{100 + 400 * (kind % 3)}m"}}}]
+    }
+    term = {"labelSelector": {"matchLabels": {"app": f"a{kind % 3}"}}, "topologyKey": "zone"}
+    if kind == 3:
+        spec["affinity"] = {
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 5,
+                        "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
+                    }
+                ]
+            }
+        }
+        spec["nodeSelector"] = {"zone": "b"}
+    if kind == 4:
+        spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    if kind == 5:
+        spec["affinity"] = {
+            "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "podAffinityTerm": term}]}
+        }
+        spec["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
+    if kind == 6:
+        spec["containers"][0]["ports"] = [{"hostPort": 80}]
+        spec["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "a0"}},
+            }
+        ]
+    if node:
+        spec["nodeName"] = node
+    return {"metadata": {"name": uid, "namespace": "d", "uid": uid, "labels": {"app": f"a{kind % 3}"}}, "spec": spec}
+
+
+nodes = st.tuples(st.integers(0, 30), st.integers(1, 8), st.sampled_from(ZONES), st.integers(0, 2), st.booleans())
+events = st.one_of(
+    st.tuples(st.just("node"), nodes),
+    st.tuples(st.just("drop"), st.integers(0, 30)),
+    st.tuples(st.just("place"), st.integers(0, 6)),
+    st.tuples(st.just("remove"), st.integers(0, 40)),
+    st.tuples(st.just("ask"), st.integers(0, 6)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(nodes, min_size=5, max_size=25), st.lists(events, max_size=60))
+def test_a_memo_agrees_with_the_plain_pipeline(start: list[Any], happenings: list[Any]) -> None:
+    """After any sequence of events, quick and plain decisions have the same feasible nodes and the same totals."""
+    decoder, cluster = Decoder(), Cluster()
+    framework = build(default_configuration(), registry())["berth"]
+    for n in start:
+        cluster.put_node(decoder.node(msgspec.json.encode(_node(*n))))
+    placed = 0
+    for what, detail in [*happenings, *(("ask", kind) for kind in range(7))]:
+        if what == "node":
+            cluster.put_node(decoder.node(msgspec.json.encode(_node(*detail))))
+        elif what == "drop":
+            cluster.drop_node(f"n{detail}")
+        elif what == "remove":
+            cluster.drop_pod(f"p{detail}")
+        else:
+            pod = decoder.pod(msgspec.json.encode(_pod(f"p{placed}", detail)))
+            plain = framework.decide(pod, cluster)
+            quick = framework.decide_quickly(pod, cluster)
+            assert plain.feasible.tolist() == quick.feasible.tolist()
+            assert (plain.totals is None) == (quick.totals is None)
+            if plain.totals is not None:
+                np.testing.assert_array_equal(plain.totals, quick.totals)
+            if what == "place" and len(plain.feasible):
+                cluster.assume(pod, int(plain.best()[0]))
+                placed += 1

@@ -1,0 +1,342 @@
+"""The client against a scripted server: answers, credentials, pauses, broken connections."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from scheduler.kube import client as client_module
+from scheduler.kube.connection import Connection
+from scheduler.kube.credentials import Credential, Credentials
+from scheduler.kube.errors import ApiError, ConfigError, Unreachable
+from scheduler.kube.flow import BIND, EVICT, LANES, STATUS
+from tests.unit.kube.conftest import ScriptedServer
+from tests.unit.kube.wirekit import status
+
+Until = Callable[..., Awaitable[None]]
+
+
+def script(*answers: web.Response) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Give these answers in turn; the last one repeats."""
+    left = list(answers)
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        found = left.pop(0) if len(left) > 1 else left[0]
+        return web.Response(status=found.status, body=found.body, headers=found.headers)
+
+    return answer
+
+
+@pytest.mark.parametrize("code", [200, 201, 202])
+async def test_every_2xx_is_success(server: ScriptedServer, code: int) -> None:
+    """200, 201 and 202 all give the body back (the typed client used to raise after a successful bind)."""
+    server.answer = script(web.Response(status=code, body=b'{"ok":1}'))
+    async with server.client() as client:
+        assert await client.create("/api/v1/namespaces/ns/pods/a/binding", b"{}", lane=BIND) == b'{"ok":1}'
+    assert server.seen == [("POST", "/api/v1/namespaces/ns/pods/a/binding")]
+    assert server.bodies == [b"{}"]
+    assert server.headers[0]["Content-Type"] == "application/json"
+    assert server.headers[0]["User-Agent"] == "berth"
+    assert "Accept-Encoding" not in server.headers[0]
+
+
+async def test_verbs_and_content_types(server: ScriptedServer) -> None:
+    """Each thin method sends its verb, its media type and its query, and a path is sent as it was encoded."""
+    server.answer = script(web.Response(body=b"{}"))
+    async with server.client() as client:
+        await client.get("/api/v1/pods", query="limit=1&continue=a%2Bb%3D")
+        await client.replace("/x", b"{}")
+        await client.patch("/x%2Fy", b"{}", client_module.STRATEGIC_MERGE_PATCH)
+        await client.delete("/x", b"{}")
+        await client.delete("/x")
+    assert server.seen == [
+        ("GET", "/api/v1/pods?limit=1&continue=a%2Bb%3D"),
+        ("PUT", "/x"),
+        ("PATCH", "/x%2Fy"),
+        ("DELETE", "/x"),
+        ("DELETE", "/x"),
+    ]
+    assert [headers.get("Content-Type") for headers in server.headers] == [
+        None,
+        "application/json",
+        "application/strategic-merge-patch+json",
+        "application/json",
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "want"),
+    [
+        (
+            web.json_response(status(409, "Conflict", "pod a is\nalready assigned", name="a", kind="pods"), status=409),
+            (409, "Conflict", "pod a is already assigned", None),
+        ),
+        (
+            web.json_response(status(500, "ServerTimeout", "later", retryAfterSeconds=3), status=500),
+            (500, "ServerTimeout", "later", 3.0),
+        ),
+        (web.Response(status=502, text="<html>\n<h1>Bad Gateway</h1>"), (502, "", "<html> <h1>Bad Gateway</h1>", None)),
+        (web.Response(status=404, body=b"\xff\x00"), (404, "", "\ufffd", None)),
+        (web.Response(status=302, headers={"Location": "http://elsewhere/"}), (302, "", "", None)),
+        (web.Response(status=400, text="x" * 9000), (400, "", "x" * 1023 + "…", None)),
+    ],
+    ids=["status", "details", "html", "bytes", "redirect", "long"],
+)
+async def test_refusals_become_api_errors(
+    server: ScriptedServer, answer: web.Response, want: tuple[int, str, str, float | None]
+) -> None:
+    """A Status is read; whatever else a proxy says is kept as one bounded line; redirects are not followed."""
+    server.answer = script(answer)
+    async with server.client() as client:
+        with pytest.raises(ApiError) as caught:
+            await client.get("/x")
+    error = caught.value
+    assert (error.status, error.reason, error.message, error.retry_after) == want
+    assert len(server.seen) == 1
+
+
+async def test_429_with_retry_after_pauses_the_whole_lane(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refused request and its neighbours wait the time asked for, other lanes do not, and all get through."""
+    now = 100.0
+    pauses: list[float] = []
+    real_sleep = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        pauses.append(seconds)
+        now += seconds
+        await real_sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    server.answer = script(
+        web.Response(status=429, text="Too many requests", headers={"Retry-After": "7"}), web.Response(body=b"{}")
+    )
+    async with server.client(clock=lambda: now, rng=lambda: 0.0) as client:
+        await client.create("/x", b"{}", lane=STATUS)
+        assert pauses == [7.0]
+        assert client.retries == {429: 1}
+        server.answer = script(web.Response(status=503, headers={"Retry-After": "2"}))
+        with pytest.raises(ApiError, match="503"):
+            await client.request("GET", "/x", lane=STATUS, tries=1)
+        server.answer = script(web.Response(body=b"{}"))
+        await client.get("/other")  # another lane
+        assert pauses == [7.0]
+        await client.request("GET", "/x", lane=STATUS)  # the neighbour
+        assert pauses == [7.0, 2.0]
+
+
+async def test_tries_are_bounded(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that never recovers is asked ten times, then the error comes out; without Retry-After only once."""
+    real_sleep = asyncio.sleep
+    now = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        await real_sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    server.answer = script(web.Response(status=429, headers={"Retry-After": "0"}))
+    async with server.client(clock=lambda: now) as client:
+        with pytest.raises(ApiError, match="429"):
+            await client.get("/x")
+        assert len(server.seen) == 10
+        server.answer = script(web.Response(status=503))
+        with pytest.raises(ApiError, match="503"):
+            await client.get("/x")
+        assert len(server.seen) == 11
+
+
+async def test_a_disruption_budget_is_no_overload(server: ScriptedServer) -> None:
+    """An eviction's 429 for its budget is the caller's to handle at once, and stops no other eviction."""
+    body = status(429, "TooManyRequests", "would violate", causes=[{"reason": "DisruptionBudget"}])
+    server.answer = script(web.json_response(body, status=429, headers={"Retry-After": "10"}), web.Response(body=b"{}"))
+    async with server.client() as client:
+        with pytest.raises(ApiError) as caught:
+            await client.create("/x", b"{}", lane=EVICT)
+        assert caught.value.has_cause("DisruptionBudget")
+        await client.create("/y", b"{}", lane=EVICT)
+
+
+async def test_a_rotated_token_is_read_after_a_401(server: ScriptedServer, tmp_path: Path) -> None:
+    """The token file changed under us: the 401 makes us read it again and the request succeeds; once for many."""
+    token = tmp_path / "token"
+    token.write_text("old\n")
+    reads = 0
+
+    def fetch() -> Credential:
+        nonlocal reads
+        reads += 1
+        return Credential(f"Bearer {token.read_text().strip()}", 3600.0)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        fresh = request.headers["Authorization"] == "Bearer new"
+        return web.Response(body=b"{}") if fresh else web.json_response(status(401, "Unauthorized"), status=401)
+
+    server.answer = answer
+    async with server.client(Credentials(fetch)) as client:
+        assert reads == 1
+        with pytest.raises(ApiError, match="401"):
+            await client.get("/x")
+        assert reads == 2
+        assert len(server.seen) == 2
+        token.write_text("new\n")
+        await asyncio.gather(*(client.get("/x") for _ in range(20)))
+        assert reads == 3
+        async with client.stream("/watch", idle=5) as stream:
+            assert await stream.read() == b"{}"
+
+
+async def test_a_watch_renews_the_token_too(server: ScriptedServer) -> None:
+    """A 401 on opening a stream is renewed and tried once more."""
+    tokens = iter(["old", "new"])
+    server.answer = script(web.Response(status=401), web.Response(body=b"line\n"))
+    async with (
+        server.client(Credentials(lambda: Credential(next(tokens)))) as client,
+        client.stream("/watch", idle=5) as stream,
+    ):
+        assert await stream.read() == b"line\n"
+        assert await stream.read() == b""
+    assert server.authorizations == ["old", "new"]
+
+
+async def test_an_expiring_token_is_renewed_before_it_is_used(server: ScriptedServer) -> None:
+    """What is due by the clock is fetched anew first; a failing renewal keeps the old header for a while."""
+    now = 0.0
+    tokens: list[str] = ["one", "two"]
+
+    def fetch() -> Credential:
+        if not tokens:
+            raise ConfigError("plugin is broken")
+        return Credential(tokens.pop(0), 60.0)
+
+    server.answer = script(web.Response(body=b"{}"))
+    async with server.client(Credentials(fetch, lambda: now)) as client:
+        for at in (0.0, 59.0, 61.0, 130.0):
+            now = at
+            await client.get("/x")
+    assert server.authorizations == ["one", "one", "two", "two"]
+
+
+async def test_no_connection_is_unreachable_and_not_sent() -> None:
+    """A refused connection raises Unreachable with sent=False: a bind surely did not happen."""
+    async with client_module.Client(Connection(host="http://127.0.0.1:1"), qps=-1) as client:
+        with pytest.raises(Unreachable) as caught:
+            await client.create("/x", b"{}", lane=BIND)
+    assert not caught.value.sent
+
+
+async def test_a_reset_after_sending_is_unreachable_and_maybe_sent(server: ScriptedServer) -> None:
+    """The server hangs up without an answer: whether it acted is open, and a POST is not repeated."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    server.answer = answer
+    async with server.client() as client:
+        with pytest.raises(Unreachable) as caught:
+            await client.create("/x", b"{}", lane=BIND)
+    assert caught.value.sent
+    assert len(server.seen) == 1
+
+
+async def test_a_slow_answer_times_out(server: ScriptedServer) -> None:
+    """After the request's own timeout: Unreachable, timed_out, maybe sent."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    server.answer = answer
+    async with server.client() as client:
+        with pytest.raises(Unreachable) as caught:
+            await client.create("/x", b"{}", timeout=0.05)
+    assert caught.value.timed_out
+    assert caught.value.sent
+
+
+@pytest.mark.parametrize("part", [b"", b'{"half":'])
+async def test_an_answer_cut_short_is_unreachable(server: ScriptedServer, part: bytes) -> None:
+    """A body shorter than announced is no answer."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "100"})
+        await response.prepare(request)
+        await response.write(part)
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    server.answer = answer
+    async with server.client() as client:
+        with pytest.raises(Unreachable):
+            await client.request("POST", "/x", body=b"{}")
+
+
+async def test_gzip_is_understood_though_not_asked_for(server: ScriptedServer) -> None:
+    """A proxy that compresses anyway does no harm."""
+    server.answer = script(web.Response(body=gzip.compress(b'{"a":1}'), headers={"Content-Encoding": "gzip"}))
+    async with server.client() as client:
+        assert await client.get("/x") == b'{"a":1}'
+
+
+async def test_status_patches_never_hold_up_binds(server: ScriptedServer, until: Until) -> None:
+    """A crowd of status patches fills its lane's places at a stuck server; a bind goes through at once."""
+    stuck = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "PATCH":
+            await stuck.wait()
+        return web.Response(body=b"{}")
+
+    server.answer = answer
+    async with server.client() as client:
+        crowd = [asyncio.create_task(client.patch("/status", b"{}", lane=STATUS)) for _ in range(50)]
+        await until(lambda: len(server.seen) == STATUS.width)
+        await client.create("/binding", b"{}", lane=BIND)
+        assert len(server.seen) == STATUS.width + 1
+        stuck.set()
+        await asyncio.gather(*crowd)
+
+
+async def test_the_rate_is_shared_but_for_events_and_leases(server: ScriptedServer) -> None:
+    """With a burst of one, the second API request has to wait, while an event and a lease have their own token."""
+    own = {lane.name for lane in LANES if lane.own_bucket}
+    assert own == {"event", "lease"}
+    server.answer = script(web.Response(body=b"{}"))
+    async with server.client(qps=0.001, burst=1) as client:
+        for lane in LANES:
+            if lane.own_bucket:
+                await client.create("/x", b"{}", lane=lane)
+        await client.get("/x")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await client.get("/x")
+    assert len(server.seen) == 3
+
+
+async def test_impersonation_headers_go_with_each_request(server: ScriptedServer) -> None:
+    """Repeated headers (groups) stay repeated."""
+    server.answer = script(web.Response(body=b"{}"))
+    headers = (("Impersonate-User", "jane"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
+    seen: list[list[str]] = []
+    plain = server.answer
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers.getall("Impersonate-Group"))
+        return await plain(request)
+
+    server.answer = answer
+    async with client_module.Client(Connection(host=server.url, headers=headers), qps=-1) as client:
+        await client.get("/x")
+    assert seen == [["a", "b"]]

@@ -1,0 +1,136 @@
+"""Token bucket, ranks, gate and backoff in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.kube.backoff import Backoff
+from scheduler.kube.flow import Bucket, Gate, Throttle
+
+
+class VirtualTime:
+    """A clock that jumps from one planned call to the next."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._calls: list[tuple[float, int, Callable[[], None]]] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        heapq.heappush(self._calls, (self.now + seconds, len(self._calls), call))
+
+    async def run(self) -> None:
+        """Let tasks go as far as they can, then jump, until nothing is planned."""
+        while True:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            if not self._calls:
+                return
+            self.now, _, call = heapq.heappop(self._calls)
+            call()
+
+
+def test_a_bucket_gives_its_burst_and_then_its_rate() -> None:
+    """Ten tokens a second with a burst of three: three at once, then one each tenth of a second."""
+    bucket = Bucket(10, 3)
+    assert [bucket.take(0.0) for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert bucket.take(0.0) == pytest.approx(0.1)
+    assert bucket.take(0.05) == pytest.approx(0.05)
+    assert bucket.take(0.1) == 0.0
+    assert bucket.take(0.1) == pytest.approx(0.1)
+
+
+@given(st.floats(0.5, 500), st.integers(1, 50), st.lists(st.floats(0, 2), max_size=100))
+def test_a_bucket_never_gives_more_than_burst_plus_rate(rate: float, burst: int, gaps: list[float]) -> None:
+    """Whenever it is asked, the tokens given up to a moment are at most burst + rate × time."""
+    bucket = Bucket(rate, burst)
+    now, given_out = 0.0, 0
+    for gap in gaps:
+        now += gap
+        while bucket.take(now) == 0.0:
+            given_out += 1
+        assert given_out <= burst + rate * now + 1e-6
+
+
+def test_a_negative_rate_is_no_limit_and_a_zero_rate_is_refused() -> None:
+    """qps < 0 turns the limiter off as in client-go; 0 would send nothing and is refused."""
+    assert all(Bucket(-1, 0).take(0.0) == 0.0 for _ in range(1000))
+    with pytest.raises(ValueError, match="lets nothing through"):
+        Bucket(0, 10)
+    with pytest.raises(ValueError, match="lets nothing through"):
+        Bucket(5, 0)
+
+
+async def test_the_lower_rank_goes_first_then_the_older() -> None:
+    """Binds that come after a crowd of status patches are served before them, each class in its own order."""
+    time = VirtualTime()
+    throttle = Throttle(Bucket(10, 1), time.clock, time.later)
+    served: list[tuple[str, float]] = []
+
+    async def ask(name: str, rank: int) -> None:
+        await throttle.wait(rank)
+        served.append((name, round(time.now, 3)))
+
+    tasks = [asyncio.create_task(ask(f"status{i}", 2)) for i in range(4)]
+    await asyncio.sleep(0)
+    tasks += [asyncio.create_task(ask(f"bind{i}", 0)) for i in range(2)]
+    await time.run()
+    await asyncio.gather(*tasks)
+    assert [name for name, _ in served] == ["status0", "bind0", "bind1", "status1", "status2", "status3"]
+    assert all(b - a == pytest.approx(0.1, abs=0.002) for (_, a), (_, b) in pairwise(served))
+
+
+async def test_a_request_that_gives_up_costs_no_token() -> None:
+    """A cancelled waiter is skipped and the next one gets its turn at the same moment."""
+    time = VirtualTime()
+    throttle = Throttle(Bucket(10, 1), time.clock, time.later)
+    await throttle.wait(0)
+    gone = asyncio.create_task(throttle.wait(0))
+    stays = asyncio.create_task(throttle.wait(0))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await time.run()
+    await stays
+    assert time.now == pytest.approx(0.1)
+    assert throttle.waiting == 0
+
+
+def test_a_gate_holds_everyone_for_the_asked_time_and_spreads_them() -> None:
+    """After Retry-After: 2 nobody passes before 2 s, and each waiter adds its own jitter of at most half of it."""
+    draws = iter([0.0, 0.5, 1.0])
+    gate = Gate(lambda: next(draws))
+    assert gate.delay(100.0) == 0.0
+    gate.shut(100.0, 2.0)
+    gate.shut(100.0, 1.0)  # a shorter one does not open it early
+    assert [gate.delay(100.0) for _ in range(3)] == pytest.approx([2.0, 2.5, 3.0])
+    assert gate.delay(102.0) == 0.0
+    gate.shut(200.0, 0.0)
+    assert Gate.delay(gate, 200.2) == 0.0  # Retry-After: 0 still pauses a tenth of a second, no more
+
+
+@pytest.mark.parametrize(
+    ("draw", "want"),
+    [(1.0, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]), (0.5, [0.4, 0.8, 1.6, 3.2]), (0.0, [0.1, 0.1])],
+)
+def test_backoff_doubles_to_its_cap_with_full_jitter(draw: float, want: list[float]) -> None:
+    """800 ms doubling to 30 s, multiplied by the draw, never under a tenth of a second."""
+    backoff = Backoff(lambda: draw)
+    assert [backoff.failed(float(i)) for i in range(len(want))] == pytest.approx(want)
+
+
+def test_backoff_forgets_after_a_quiet_time_and_obeys_the_server() -> None:
+    """Two minutes without a failure start over; a Retry-After is never undercut."""
+    backoff = Backoff(lambda: 1.0)
+    for now in range(5):
+        backoff.failed(float(now))
+    assert backoff.failed(4 + 121.0) == pytest.approx(0.8)
+    assert 7.0 <= backoff.failed(126.0, at_least=7.0) <= 10.6

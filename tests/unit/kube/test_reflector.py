@@ -1,0 +1,269 @@
+"""The reflector against a scripted server over real HTTP; pauses are virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from scheduler.kube.changes import Added, Change, Deleted
+from scheduler.kube.errors import ApiError
+from scheduler.kube.reflector import Reflector
+from scheduler.kube.resources import PODS, Resource
+from tests.unit.kube.conftest import ScriptedServer
+from tests.unit.kube.wirekit import Thing, bookmark, decode, event, listing, status, thing
+
+Until = Callable[..., Awaitable[None]]
+
+
+class Cluster:
+    """A server that answers LISTs with `pages` (the last one repeats) and plays one of `streams` per WATCH."""
+
+    def __init__(self) -> None:
+        self.pages: list[bytes | int] = []
+        self.streams: list[list[bytes | str]] = []
+        self.hold = asyncio.Event()  # "hold" in a stream waits for it
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """LIST or WATCH by the query."""
+        if "watch" not in request.query:
+            page = self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]
+            if isinstance(page, int):
+                return web.json_response(status(page, "Forbidden"), status=page)
+            return web.Response(body=page, content_type="application/json")
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        for part in self.streams.pop(0) if self.streams else ["hold"]:
+            if part == "hold":
+                await self.hold.wait()
+            elif part == "reset":
+                assert request.transport is not None
+                request.transport.close()
+                return response
+            else:
+                assert isinstance(part, bytes)
+                await response.write(part)
+        return response
+
+
+class Told:
+    """What a reflector delivered: the mirror of the cluster that a cache would be."""
+
+    def __init__(self) -> None:
+        self.things: dict[str, Thing] = {}
+        self.batches: list[tuple[list[Change[Thing]], bool]] = []
+        self.refusals: list[int | None] = []
+        self.pauses: list[float] = []
+        self.malformed: list[object] = []
+
+    def deliver(self, changes: list[Change[Thing]], replaced: bool) -> None:
+        self.batches.append((changes, replaced))
+        for change in changes:
+            if isinstance(change, Deleted):
+                assert self.things.pop(change.name).uid == change.uid
+            else:
+                assert (change.object.name in self.things) is not isinstance(change, Added)
+                self.things[change.object.name] = change.object
+
+    def refused(self, _: Resource, error: ApiError | None) -> None:
+        self.refusals.append(None if error is None else error.status)
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await asyncio.sleep(0)
+
+
+class Jumping:
+    """A clock that a virtual pause moves."""
+
+    def __init__(self, told: Told) -> None:
+        self.told = told
+
+    def __call__(self) -> float:
+        return 1000.0 + sum(self.told.pauses)
+
+
+@asynccontextmanager
+async def reflecting(
+    server: ScriptedServer, cluster: Cluster, **settings: Any
+) -> AsyncIterator[tuple[Reflector[Thing], Told]]:
+    """A reflector of pods running against the script."""
+    server.answer = cluster.answer
+    told = Told()
+    async with server.client() as client:
+        reflector = Reflector(
+            client,
+            PODS,
+            decode,
+            told.deliver,
+            on_refused=told.refused,
+            on_malformed=lambda _, key, error: told.malformed.append(key),
+            sleep=told.pause,
+            clock=Jumping(told),
+            rng=lambda: 0.5,
+            **settings,
+        )
+        task = asyncio.create_task(reflector.run())
+        try:
+            yield reflector, told
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_pages_then_watch(server: ScriptedServer, until: Until) -> None:
+    """Two pages arrive as one batch marked as a replacement, then events as they come; has_synced in between."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, thing("a", 1), go_on="next"), listing(9, thing("b", 2))]
+    cluster.streams = [[event("ADDED", thing("c", 10)) + event("DELETED", thing("a", 11)), "hold"]]
+    async with reflecting(server, cluster, page_size=1) as (reflector, told):
+        assert not reflector.has_synced
+        assert reflector.staleness() is None
+        await reflector.wait_synced()
+        await until(lambda: reflector.position == "11")
+        assert [(len(changes), replaced) for changes, replaced in told.batches] == [(2, True), (2, False)]
+        assert set(told.things) == {"b", "c"}
+        assert len(reflector) == 2
+        assert reflector.staleness() == 0.0
+    assert [path for _, path in server.seen[:2]] == ["/api/v1/pods?limit=1", "/api/v1/pods?limit=1&continue=next"]
+    assert "watch=true&resourceVersion=9&allowWatchBookmarks=true&timeoutSeconds=450" in server.seen[2][1]
+
+
+async def test_410_repairs_a_missed_delete(server: ScriptedServer, until: Until) -> None:
+    """After an ERROR 410 the relist's batch holds the deletion that no event told of."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, thing("a", 1), thing("b", 2)), listing(20, thing("b", 2))]
+    cluster.streams = [[event("ERROR", status(410, "Expired"))], [bookmark(21), "hold"]]
+    async with reflecting(server, cluster) as (reflector, told):
+        await until(lambda: reflector.position == "21")
+        assert set(told.things) == {"b"}
+        assert [replaced for _, replaced in told.batches] == [True, True]
+        assert reflector.counts.missed_deletes == 1
+
+
+async def test_a_cut_stream_is_resumed_from_the_last_whole_event(server: ScriptedServer, until: Until) -> None:
+    """The connection breaks within a line: nothing of it is applied, the next watch starts after the last event."""
+    cluster = Cluster()
+    cluster.pages = [listing(9)]
+    late = event("ADDED", thing("b", 11))
+    cluster.streams = [[event("ADDED", thing("a", 10)) + late[:30], "reset"], [late, "hold"]]
+    async with reflecting(server, cluster) as (reflector, told):
+        await until(lambda: reflector.position == "11")
+        assert set(told.things) == {"a", "b"}
+        assert reflector.counts.cut == 1
+        assert told.pauses == pytest.approx([0.4])
+    assert "resourceVersion=10" in server.seen[2][1]
+
+
+async def test_a_silent_stream_is_given_up(server: ScriptedServer, until: Until) -> None:
+    """No byte for the idle time: the stream is dropped and a new one follows at once."""
+    cluster = Cluster()
+    cluster.pages = [listing(9)]
+    cluster.streams = [["hold"], [bookmark(12), "hold"]]
+    async with reflecting(server, cluster, idle=0.05) as (reflector, told):
+        await until(lambda: reflector.position == "12")
+        assert reflector.counts.stalls >= 1
+        assert told.pauses == []
+
+
+async def test_duplicates_and_unknown_events_are_ignored(server: ScriptedServer, until: Until) -> None:
+    """A stream that repeats and invents is followed all the same."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, thing("a", 5))]
+    again = event("MODIFIED", thing("a", 10))
+    cluster.streams = [[again + again + event("MYSTERY", thing("a", 11)) + bookmark(12), "hold"]]
+    async with reflecting(server, cluster) as (reflector, told):
+        await until(lambda: reflector.position == "12")
+        assert [len(changes) for changes, _ in told.batches] == [1, 1]
+        assert (reflector.counts.duplicates, reflector.counts.unknown) == (1, 1)
+
+
+async def test_forbidden_then_allowed(server: ScriptedServer, until: Until) -> None:
+    """A 403 is told once, asked again slowly, and its end is told too."""
+    cluster = Cluster()
+    cluster.pages = [403, 403, listing(9, thing("a", 1))]
+    async with reflecting(server, cluster) as (reflector, told):
+        await until(lambda: len(told.refusals) == 2)
+        assert told.refusals == [403, None]
+        assert all(pause >= 10 for pause in told.pauses)
+        assert len(told.pauses) == 2
+        assert reflector.has_synced
+        assert reflector.refused is None
+
+
+async def test_resync_repairs_a_dropped_delete(server: ScriptedServer, until: Until) -> None:
+    """resync() ends the open stream, lists, and delivers the deletion that the stream never told."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, thing("a", 1), thing("b", 2)), listing(30, thing("b", 2))]
+    cluster.streams = [[bookmark(10), "hold"]]
+    async with reflecting(server, cluster) as (reflector, told):
+        await until(lambda: reflector.position == "10")
+        reflector.resync()
+        await until(lambda: reflector.counts.relists == 1)
+        assert set(told.things) == {"b"}
+        assert told.pauses == []
+
+
+async def test_a_malformed_object_is_reported(server: ScriptedServer, until: Until) -> None:
+    """The bad one is named to the callback; its neighbours arrive."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, thing("bad", 1, size="x"), thing("good", 2))]
+    cluster.streams = [[event("ADDED", thing("bad2", 10, size={})) + event("ADDED", thing("good2", 11)), "hold"]]
+    async with reflecting(server, cluster) as (reflector, told):
+        await until(lambda: reflector.position == "11")
+        assert set(told.things) == {"good", "good2"}
+        assert told.malformed == [("ns", "bad"), ("ns", "bad2")]
+
+
+async def test_a_long_list_never_holds_the_event_loop(server: ScriptedServer) -> None:
+    """By a clock on which every slice is overdue, other tasks get a turn at least every 32 objects."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, *(thing(f"p{i}", i + 1) for i in range(500)))]
+    turns: list[int] = []
+    decoded = 0
+
+    class Slow:
+        def __call__(self, raw: Any) -> Thing:
+            nonlocal decoded
+            decoded += 1
+            return decode(raw)
+
+    async def bystander() -> None:
+        while True:
+            turns.append(decoded)
+            await asyncio.sleep(0)
+
+    server.answer = cluster.answer
+    told = Told()
+    ticks = iter(range(10**9))
+    async with server.client() as client:
+        reflector = Reflector(client, PODS, Slow(), told.deliver, clock=lambda: next(ticks) * 0.01)
+        tasks = [asyncio.create_task(reflector.run()), asyncio.create_task(bystander())]
+        await reflector.wait_synced()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    steps = sorted(set(turns))
+    assert max(b - a for a, b in pairwise(steps)) <= 32
+    assert len(told.things) == 500
+
+
+async def test_an_error_in_deliver_is_not_swallowed(server: ScriptedServer) -> None:
+    """A bug in the consumer ends run() with that bug, not with silence."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, thing("a", 1))]
+    server.answer = cluster.answer
+
+    def deliver(changes: list[Change[Thing]], replaced: bool) -> None:
+        raise KeyError("consumer")
+
+    async with server.client() as client:
+        reflector = Reflector(client, PODS, decode, deliver)
+        with pytest.raises(KeyError, match="consumer"):
+            await reflector.run()

@@ -1,0 +1,86 @@
+"""Lists, events and a small typed object, as the API server would spell them, for the kube room's tests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str
+    uid: str
+    resource_version: str
+    namespace: str = ""
+
+
+class _Spec(msgspec.Struct):
+    size: int = 0
+
+
+class Thing(msgspec.Struct):
+    """What the tests decode into; a `size` that is no number makes it malformed."""
+
+    metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def resource_version(self) -> str:
+        return self.metadata.resource_version
+
+
+decode = msgspec.json.Decoder(Thing).decode
+
+
+def thing(name: str, version: int | str, *, uid: str = "", size: Any = 0, namespace: str = "ns") -> dict[str, Any]:
+    """An object as a plain dict."""
+    meta = {"name": name, "namespace": namespace, "uid": uid or f"uid-{name}", "resourceVersion": str(version)}
+    return {"metadata": meta, "spec": {"size": size}}
+
+
+def listing(version: int | str, *items: dict[str, Any], go_on: str = "") -> bytes:
+    """A page of a list."""
+    return json.dumps(
+        {
+            "kind": "ThingList",
+            "apiVersion": "v1",
+            "metadata": {"resourceVersion": str(version), "continue": go_on},
+            "items": list(items),
+        }
+    ).encode()
+
+
+def event(word: str, body: dict[str, Any]) -> bytes:
+    """A line of a watch, with its newline."""
+    return json.dumps({"type": word, "object": body}).encode() + b"\n"
+
+
+def bookmark(version: int | str) -> bytes:
+    """A BOOKMARK line."""
+    return event("BOOKMARK", {"kind": "Thing", "metadata": {"resourceVersion": str(version)}})
+
+
+def status(code: int, reason: str = "", message: str = "", **details: Any) -> dict[str, Any]:
+    """A Status object."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+        "details": details,
+    }

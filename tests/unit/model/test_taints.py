@@ -1,0 +1,71 @@
+"""Which tolerations cover which taints (core/v1 ToleratesTaint)."""
+
+import pytest
+
+from scheduler.model.taints import Taint, Toleration, intolerable_preferences, tolerates, untolerated
+
+GPU = Taint("gpu", "a", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "covers"),
+    [
+        (Toleration("gpu", "Equal", "a", "NoSchedule"), True),
+        (Toleration("gpu", "", "a", "NoSchedule"), True),
+        (Toleration("gpu", "Equal", "a"), True),
+        (Toleration("gpu", "Equal", "b"), False),
+        (Toleration("gpu", "Equal", ""), False),
+        (Toleration("gpu", "Equal", "a", "NoExecute"), False),
+        (Toleration("gpu", "Exists"), True),
+        (Toleration("gpu", "Exists", "b"), True),
+        (Toleration("gpu", "Exists", "", "NoExecute"), False),
+        (Toleration("spot", "Exists"), False),
+        (Toleration("", "Exists"), True),
+        (Toleration("", "Exists", "", "NoSchedule"), True),
+        (Toleration("", "Exists", "", "PreferNoSchedule"), False),
+        (Toleration("", "Equal", "a"), True),
+        (Toleration("", "", ""), False),
+        (Toleration("gpu", "Gt", "0"), False),
+        (Toleration("gpu", "Lt", "9"), False),
+        (Toleration("gpu", "exists"), False),
+    ],
+)
+def test_toleration(toleration: Toleration, covers: bool) -> None:
+    """Empty key or effect mean any; Gt and Lt are off by default in 1.37 and cover nothing."""
+    assert toleration.tolerates(GPU) is covers
+
+
+def test_a_taint_without_value_is_equal_to_the_empty_value() -> None:
+    """`operator: Equal` without a value covers it."""
+    assert tolerates((Toleration("gpu"),), Taint("gpu", "", "NoExecute"))
+
+
+@pytest.mark.parametrize(
+    ("effects", "first"),
+    [
+        (["PreferNoSchedule"], None),
+        (["PreferNoSchedule", "NoExecute", "NoSchedule"], "NoExecute"),
+        (["NoSchedule"], "NoSchedule"),
+        ([], None),
+    ],
+)
+def test_only_hard_effects_reject(effects: list[str], first: str | None) -> None:
+    """The first NoSchedule or NoExecute taint is found, a soft one never."""
+    found = untolerated((), tuple(Taint("k", "", effect) for effect in effects))
+    assert (found.effect if found else None) == first
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "count"),
+    [
+        ((), 2),
+        ((Toleration("a", "Exists"),), 1),
+        ((Toleration("a", "Exists", "", "PreferNoSchedule"),), 1),
+        ((Toleration("a", "Exists", "", "NoSchedule"),), 2),
+        ((Toleration("", "Exists"),), 0),
+    ],
+)
+def test_soft_taints_are_counted(tolerations: tuple[Toleration, ...], count: int) -> None:
+    """Tolerations of hard effects say nothing of soft taints."""
+    taints = (Taint("a", "", "PreferNoSchedule"), Taint("b", "", "PreferNoSchedule"), Taint("c", "", "NoSchedule"))
+    assert intolerable_preferences(tolerations, taints) == count

@@ -1,0 +1,138 @@
+"""Audits: which objects count, for which policy, and what happens with kinds that can't be listed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from scheduler.kube.errors import ApiError
+from scheduler.kube.flow import API, Lane
+from scheduler.policy.operator.audit import Audit, Result, Total, report
+from scheduler.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
+from scheduler.policy.spec import Policies
+from tests.unit.policy.build import needs, policies, policy, rule
+
+FORBID = policy("forbid", rule(needs("bad", "Exists"), reject=True), mode="observe", namespace="team")
+LABEL = policy("label", rule(set_labels={"team": "x"}), namespace="team")
+
+
+class Lists:
+    """Collections, page by page."""
+
+    def __init__(self, **collections: list[dict[str, Any]]) -> None:
+        self.collections = collections
+        self.size = 2
+        self.asked: list[str] = []
+
+    async def get(self, path: str, *, query: str = "", lane: Lane = API, tries: int = 1) -> bytes:
+        """A page; kinds that are not there are forbidden."""
+        self.asked.append(path)
+        plural = path.rpartition("/")[2]
+        if plural not in self.collections:
+            raise ApiError(403, "Forbidden", f"no {plural}")
+        start = int(parse_qs(query).get("continue", ["0"])[0])
+        items = self.collections[plural]
+        end = start + self.size
+        metadata = {"continue": str(end)} if end < len(items) else {}
+        kind = {"pods": "PodList", "configmaps": "ConfigMapList"}[plural]
+        return json.dumps({"kind": kind, "apiVersion": "v1", "metadata": metadata, "items": items[start:end]}).encode()
+
+
+def item(name: str, annotations: dict[str, str] | None = None, **labels: str) -> dict[str, Any]:
+    """An object as it is in a list: without its kind."""
+    return {
+        "metadata": {"name": name, "namespace": "team", "labels": labels, "annotations": annotations or {}},
+        "spec": {"containers": [{"name": "main"}]},
+    }
+
+
+async def audited(
+    lists: Lists, *kinds: str, found: Policies | None = None, exempt: frozenset[str] = frozenset()
+) -> Result:
+    """The result for the namespace `team`."""
+    audit = Audit(lists, map(resource, kinds), "berth", exempt)  # type: ignore[arg-type]
+    return await audit.run("team", found or policies(FORBID, LABEL))
+
+
+async def test_counts() -> None:
+    """All pages are read; each policy is told what it would do, and the total what those that enforce would."""
+    maps = [item("a", team="x"), item("b", bad="1", team="y"), item("c"), item("d", bad="2", team="x"), item("e")]
+    result = await audited(Lists(configmaps=maps), "configmaps")
+    assert result.total == Total(objects=5, rejected=0, mutated=3)
+    assert result.kinds == {"ConfigMap": Total(objects=5, rejected=0, mutated=3)}
+    forbid, label = result.policies["forbid"], result.policies["label"]
+    assert (forbid.objects, forbid.rejected, forbid.mutated) == (5, 2, 0)
+    assert forbid.examples == ["ConfigMap team/b", "ConfigMap team/d"]
+    assert (label.objects, label.rejected, label.mutated) == (5, 0, 3)
+
+
+async def test_pods_are_pods() -> None:
+    """Items of a list carry no kind, and pods are still judged as pods: by QoS class, mirror pods exempt."""
+    best_effort = policy(
+        "class",
+        rule(annotations=needs("scheduler.alpha.kubernetes.io/qos", "In", "BestEffort"), reject=True),
+        namespace="team",
+    )
+    pods = [item("one"), item("mirror", {"kubernetes.io/config.mirror": "x"})]
+    result = await audited(Lists(pods=pods), "pods", found=policies(best_effort))
+    assert result.total == Total(objects=1, rejected=1, mutated=0)
+
+
+async def test_examples_are_few() -> None:
+    """A policy that hits everything names ten objects and counts all."""
+    maps = [item(f"m{number:02}", bad="1") for number in range(30)]
+    result = await audited(Lists(configmaps=maps), "configmaps")
+    assert result.policies["forbid"].rejected == 30
+    assert len(result.policies["forbid"].examples) == 10
+
+
+async def test_forbidden_kinds_are_left_out_and_said() -> None:
+    """What can't be listed is a problem in the report, and the other kinds are counted."""
+    result = await audited(Lists(configmaps=[item("a")]), "secrets", "configmaps")
+    assert result.total.objects == 1
+    assert result.problems == ["can't list secrets: 403 Forbidden: no secrets"]
+
+
+async def test_exempt_namespaces_are_not_read() -> None:
+    """Where no policy applies nothing is listed."""
+    lists = Lists(configmaps=[item("a")])
+    result = await audited(lists, "configmaps", exempt=frozenset({"team"}))
+    assert result.total.objects == 0
+    assert not lists.asked
+
+
+async def test_report_adds_up() -> None:
+    """The report has the sum over namespaces, and each of them."""
+    result = await audited(Lists(configmaps=[item("a")]), "configmaps")
+    found = report({"b": result, "a": result}, "now")
+    assert (found["objects"], found["mutated"], list(found["namespaces"])) == (2, 2, ["a", "b"])
+    assert json.loads(json.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("pods", "/api/v1/namespaces/n/pods"),
+        ("deployments.apps", "/apis/apps/v1/namespaces/n/deployments"),
+        ("ingresses.networking.k8s.io", "/apis/networking.k8s.io/v1/namespaces/n/ingresses"),
+        ("widgets.v1alpha1.example.com", "/apis/example.com/v1alpha1/namespaces/n/widgets"),
+    ],
+)
+def test_kinds(name: str, path: str) -> None:
+    """Kinds are named as for kubectl: by plural, group, and version where it can't be known."""
+    assert resource(name).path("n") == path
+
+
+@pytest.mark.parametrize("name", ["", ".apps", "widgets.example.com"])
+def test_unknown_kinds(name: str) -> None:
+    """A kind that can't be found is refused at the command line, not at the first audit."""
+    with pytest.raises(KindError, match="--audit-kind"):
+        resource(name)
+
+
+def test_default_kinds_hold_no_secrets() -> None:
+    """The operator does not ask for the right to read Secrets."""
+    assert all(resource(name).plural != "secrets" for name in DEFAULT_KINDS)

@@ -1,0 +1,169 @@
+"""What is said of policies: the four conditions, from the real analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from scheduler.policy.findings import Finding, Report
+from scheduler.policy.operator import judge
+from scheduler.policy.operator.judge import MESSAGE_LENGTH, Condition, Stored
+from scheduler.policy.spec import Policies
+from tests.unit.operator.conftest import stored, stored_object
+from tests.unit.policy.build import NAME, has, needs, rule
+
+RULE_A = rule(set_labels={"team": "a"})
+RULE_B = rule(set_labels={"team": "b"})
+POISON = (rule(set_labels={"tier": "gold"}), rule(has(tier="gold"), reject=True))
+CHAIN = (rule(set_labels={"one": "x"}), rule(has(one="x"), set_labels={"two": "y"}))
+
+
+def judged(
+    *all_stored: Stored, live: frozenset[str] | None = frozenset(), exempt: frozenset[str] = frozenset()
+) -> Mapping[str, Mapping[str, Condition]]:
+    """Conditions by policy and type."""
+    found = judge.findings(all_stored)
+    return {
+        one.name: {c.type: c for c in judge.conditions(one, found.get(one.name, ()), live, exempt)}
+        for one in all_stored
+    }
+
+
+def told(found: Mapping[str, Condition]) -> dict[str, tuple[str, str]]:
+    """(status, reason) by type."""
+    return {kind: (condition.status, condition.reason) for kind, condition in found.items()}
+
+
+def test_good() -> None:
+    """A policy with nothing wrong has four conditions that say so, and none is a problem."""
+    found = judged(stored("good", rule(needs("owner", "DoesNotExist"), reject=True)))["good"]
+    assert told(found) == {
+        "Accepted": ("True", "Accepted"),
+        "Conflict": ("False", "NoConflict"),
+        "SelfConsistent": ("True", "Consistent"),
+        "SchedulerAvailable": ("True", "NoneNamed"),
+    }
+    assert not any(condition.is_problem for condition in found.values())
+
+
+def test_bad_spec() -> None:
+    """A spec that can't be accepted is named with its path, and nothing else is claimed about it."""
+    found = judged(stored("bad", rule(set_labels={"no key!": "x"})), stored("good", RULE_A))
+    assert told(found["bad"]) == {
+        "Accepted": ("False", "Invalid"),
+        "Conflict": ("Unknown", "NotAccepted"),
+        "SelfConsistent": ("Unknown", "NotAccepted"),
+        "SchedulerAvailable": ("Unknown", "NotAccepted"),
+    }
+    assert "spec.rules[0].policyAction.updatedLabels[no key!]" in found["bad"]["Accepted"].message
+    assert told(found["good"])["Accepted"] == ("True", "Accepted")
+
+
+@pytest.mark.parametrize("spec", [None, [], "x", {"rules": {}}, {"rules": [None]}])
+def test_nonsense_specs(spec: object) -> None:
+    """Whatever a laxer schema let in is read without an exception."""
+    document = {**stored_object("odd"), "spec": spec, "status": None}
+    one = judge.read(document)
+    assert judged(one)["odd"]["Accepted"].status in ("True", "False")
+
+
+def test_conflict_is_told_of_both() -> None:
+    """Two policies that write different values to one key are both told, with the other's name and an example."""
+    found = judged(stored("left", RULE_A), stored("right", RULE_B), stored("third", rule(set_labels={"x": "y"})))
+    for one, other in (("left", "right"), ("right", "left")):
+        assert told(found[one])["Conflict"] == ("True", "ConflictingWrites")
+        assert other in found[one]["Conflict"].message
+        assert "for example {" in found[one]["Conflict"].message
+    assert told(found["third"])["Conflict"] == ("False", "NoConflict")
+
+
+@pytest.mark.parametrize(("rules", "reason"), [(POISON, "SelfPoison"), (CHAIN, "NotIdempotent")])
+def test_inconsistent(rules: tuple[judge.JsonObject, ...], reason: str) -> None:
+    """A policy whose own writes make a second pass reject or change is SelfConsistent=False."""
+    assert told(judged(stored("p", *rules))["p"])["SelfConsistent"] == ("False", reason)
+
+
+def test_observing_policies_do_not_disturb_others() -> None:
+    """A policy that does not enforce is told what would be; one that enforces is not blamed for it."""
+    found = judged(stored("left", RULE_A), stored("right", RULE_B, mode="observe"))
+    assert told(found["left"])["Conflict"] == ("False", "NoConflict")
+    assert told(found["right"])["Conflict"] == ("True", "ConflictingWrites")
+    assert "mode observe" in found["right"]["Accepted"].message
+
+
+def test_remarks() -> None:
+    """What is odd but does no harm is a remark on Accepted."""
+    dead = rule(
+        {
+            "matchExpressions": [
+                needs("a", "Exists")["matchExpressions"][0],
+                needs("a", "DoesNotExist")["matchExpressions"][0],
+            ]
+        },
+        set_labels={"x": "y"},
+    )
+    found = judged(stored("p", dead, RULE_A))["p"]["Accepted"]
+    assert (found.status, found.reason, found.is_problem) == ("True", "AcceptedWithRemarks", True)
+    assert "never matches" in found.message
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "live", "want"),
+    [
+        ("packed", frozenset({"packed"}), ("True", "Live")),
+        ("packed", frozenset({"other"}), ("False", "NoLiveLease")),
+        ("packed", None, ("Unknown", "LeasesUnknown")),
+        ("default-scheduler", frozenset(), ("True", "NoneNamed")),
+        ("default-scheduler", None, ("True", "NoneNamed")),
+    ],
+)
+def test_scheduler_available(scheduler: str, live: frozenset[str] | None, want: tuple[str, str]) -> None:
+    """A policy that names a scheduler is told whether it lives; the default one always does."""
+    one = stored("p", rule(set_annotations={NAME: scheduler}))
+    assert told(judged(one, live=live)["p"])["SchedulerAvailable"] == want
+
+
+def test_rejecting_rules_send_nobody() -> None:
+    """The writes of a rule that rejects are void, so the scheduler in them need not live."""
+    one = stored("p", rule(reject=True, set_annotations={NAME: "nobody"}))
+    assert one.schedulers == frozenset()
+
+
+def test_exempt_namespace() -> None:
+    """Where no policy applies, a policy is not accepted, however good it is."""
+    found = judged(stored("p", RULE_A), exempt=frozenset({"team"}))["p"]
+    assert told(found)["Accepted"] == ("False", "ExemptNamespace")
+
+
+def test_undecided() -> None:
+    """What the analysis could not decide is Unknown, not fine."""
+    one = stored("p", RULE_A)
+    report = Report((Finding("undecided", ("p",), ("p/rules[0]",), "too complex"),))
+    found = judge.findings([one], lambda _: report)
+    conditions = {c.type: c for c in judge.conditions(one, found["p"], frozenset())}
+    assert told(conditions)["Conflict"] == ("Unknown", "Undecided")
+    assert told(conditions)["SelfConsistent"] == ("Unknown", "Undecided")
+
+
+def test_messages_are_bounded() -> None:
+    """However much there is to say, a message stays short and says how much is left out."""
+    one = stored("p", RULE_A)
+    many = tuple(Finding("conflicting-writes", ("p",), (), "x" * 900) for _ in range(40))
+    condition = judge.conditions(one, many, frozenset())[1]
+    assert len(condition.message) <= MESSAGE_LENGTH
+    assert condition.message.endswith("; and 35 more")
+
+
+def test_analysis_is_asked_once_when_all_enforce() -> None:
+    """The analysis can take seconds; it runs a second time only for policies that do not enforce."""
+    asked: list[Policies] = []
+
+    def ask(policies: Policies) -> Report:
+        asked.append(policies)
+        return Report()
+
+    judge.findings([stored("a", RULE_A), stored("b", RULE_B)], ask)
+    assert len(asked) == 1
+    judge.findings([stored("a", RULE_A), stored("b", RULE_B, mode="warn")], ask)
+    assert len(asked) == 3

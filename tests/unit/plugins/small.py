@@ -1,0 +1,86 @@
+"""One plugin on a few nodes: API dicts in, node names and numbers out."""
+
+from typing import Any
+
+import numpy as np
+
+from scheduler.framework.config import convert
+from scheduler.framework.status import Narrow, Reject
+from scheduler.model import wire
+from scheduler.model.kinds import Decoder
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.plugins.registry import IN_TREE
+from scheduler.state.cluster import Cluster
+from scheduler.state.validate import validate
+from scheduler.whatif.world import World
+from tests.builders import Object
+
+_decoder = Decoder()
+
+
+def plugin(name: str, **args: Any) -> Any:
+    """A plugin with its arguments as a configuration spells them."""
+    made = IN_TREE[name]
+    return made(convert(args, made.Args, "args"))
+
+
+def a_pod(document: Object) -> Pod:
+    """A decoded pod."""
+    return _decoder.pod(wire.encode(document))
+
+
+def a_node(document: Object) -> Node:
+    """A decoded node."""
+    return _decoder.node(wire.encode(document))
+
+
+def cluster(*objects: Object) -> Cluster:
+    """A cluster of these objects, its columns validated."""
+    world = World()
+    world.add_all(objects)
+    assert validate(world.cluster) == []
+    return world.cluster
+
+
+def pre_filter(made: Any, pod: Object, *objects: Object) -> Any:
+    """None, the reason of a Reject, or the sorted names of a Narrow."""
+    found = made.pre_filter(a_pod(pod), cluster(*objects))
+    if isinstance(found, Reject):
+        return found.reason.text
+    return sorted(found.names) if isinstance(found, Narrow) else None
+
+
+def rejected(made: Any, pod: Object, *objects: Object) -> dict[str, list[str]]:
+    """Node → reasons, `!` before those that preemption can't help with."""
+    there = cluster(*objects)
+    out: dict[str, list[str]] = {}
+    for reason, rows in made.filter(a_pod(pod), there):
+        for row in np.flatnonzero(rows & there.nodes.alive[: there.nodes.rows]):
+            out.setdefault(str(there.nodes.names[row]), []).append("!" * reason.unresolvable + reason.text)
+    return out
+
+
+def scored(made: Any, pod: Object, *objects: Object, among: str = "") -> dict[str, int] | None:
+    """Node → raw score over the live nodes (or those of `among`); None when the plugin takes no part."""
+    return _scores(made, pod, objects, among, normalized=False)
+
+
+def normalized(made: Any, pod: Object, *objects: Object, among: str = "") -> dict[str, int] | None:
+    """Node → score of 0..100."""
+    return _scores(made, pod, objects, among, normalized=True)
+
+
+def _scores(
+    made: Any, document: Object, objects: tuple[Object, ...], among: str, *, normalized: bool
+) -> dict[str, int] | None:
+    there, pod = cluster(*objects), a_pod(document)
+    rows = [row for row, node in there.nodes.live() if not among or node.name in among.split()]
+    feasible = np.array(rows, dtype=np.intp)
+    scores = made.score(pod, there, feasible)
+    if scores is None:
+        return None
+    if normalized:
+        scores = made.normalize(scores, pod, there, feasible)
+    assert scores.dtype == np.int64
+    return {str(there.nodes.names[row]): score for row, score in zip(rows, scores.tolist(), strict=True)}

@@ -1,0 +1,178 @@
+"""What fits, and how full a node should be: NodeResourcesFit and NodeResourcesBalancedAllocation."""
+
+import pytest
+
+from tests.builders import Object, container, node, pod
+from tests.unit.plugins.small import a_node, a_pod, plugin, rejected, scored
+
+GPU = {"example.com/gpu": "1"}
+
+
+@pytest.mark.parametrize(
+    ("asks", "objects", "reasons"),
+    [
+        pytest.param(pod("p", "4"), [node("n", "4")], [], id="all of it"),
+        pytest.param(pod("p", "4001m"), [node("n", "4")], ["!Insufficient cpu"], id="more than there ever is"),
+        pytest.param(
+            pod("p", "2"), [node("n", "4"), pod("e", "3", on="n")], ["Insufficient cpu"], id="more than is left"
+        ),
+        pytest.param(
+            pod("p", "2", "1Gi"),
+            [node("n", "4", "512Mi"), pod("e", "3", on="n")],
+            ["Insufficient cpu", "!Insufficient memory"],
+            id="each resource has its reason",
+        ),
+        pytest.param(
+            pod("p"), [node("n", "1", "1Mi"), pod("e", "5", "5Gi", on="n")], [], id="no defaults in filtering"
+        ),
+        pytest.param(
+            pod("p", "0", "0"),
+            [node("n", "1", "1Mi"), pod("e", "5", "5Gi", on="n")],
+            [],
+            id="zero fits an overfull node",
+        ),
+        pytest.param(pod("p"), [node("n", pods="1"), pod("e", on="n")], ["Too many pods"], id="too many pods"),
+        pytest.param(pod("p"), [node("n", pods="0")], ["Too many pods"], id="no pods at all"),
+        pytest.param(pod("p", others=GPU), [node("n")], ["!Insufficient example.com/gpu"], id="unknown resource"),
+        pytest.param(
+            pod("p", others=GPU),
+            [node("n", others=GPU), pod("e", others=GPU, on="n")],
+            ["Insufficient example.com/gpu"],
+            id="taken resource",
+        ),
+        pytest.param(pod("p", others={"example.com/gpu": "0"}), [node("n")], [], id="none of an unknown resource"),
+        pytest.param(
+            pod("p", others={"ephemeral-storage": "2Gi"}),
+            [node("n")],
+            ["!Insufficient ephemeral-storage"],
+            id="storage",
+        ),
+        pytest.param(
+            pod("p", "1", init=[container("5", name="i")]),
+            [node("n", "4")],
+            ["!Insufficient cpu"],
+            id="init containers",
+        ),
+        pytest.param(pod("p", "9", level={"cpu": "1"}), [node("n", "4")], [], id="pod level wins"),
+        pytest.param(pod("p", "4", overhead={"cpu": "1m"}), [node("n", "4")], ["!Insufficient cpu"], id="overhead"),
+        pytest.param(
+            pod("p", "2"), [node("n", "4"), pod("e", "3", on="n", phase="Failed")], [], id="finished pods take nothing"
+        ),
+    ],
+)
+def test_fit(asks: Object, objects: list[Object], reasons: list[str]) -> None:
+    """Unresolvable belongs to a reason: what is above allocatable no preemption brings."""
+    assert rejected(plugin("NodeResourcesFit"), asks, *objects).get("n", []) == reasons
+
+
+@pytest.mark.parametrize(
+    ("args", "out"),
+    [
+        ({}, ["!Insufficient example.com/gpu"]),
+        ({"ignoredResources": ["example.com/gpu"]}, []),
+        ({"ignoredResourceGroups": ["example.com"]}, []),
+        ({"ignoredResourceGroups": ["example"]}, ["!Insufficient example.com/gpu"]),
+        ({"ignoredResources": ["cpu"]}, ["!Insufficient example.com/gpu"]),
+    ],
+)
+def test_ignored_resources(args: Object, out: list[str]) -> None:
+    """An extender may count them instead."""
+    assert rejected(plugin("NodeResourcesFit", **args), pod("p", others=GPU), node("n")).get("n", []) == out
+
+
+def ratio(*points: tuple[int, int]) -> Object:
+    shape = [{"utilization": utilization, "score": score} for utilization, score in points]
+    return {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": shape}}
+
+
+def over(strategy: Object, *resources: tuple[str, int]) -> Object:
+    weighted = [{"name": name, "weight": weight} for name, weight in resources]
+    return {"scoringStrategy": strategy | ({"resources": weighted} if weighted else {})}
+
+
+LEAST, MOST = {"type": "LeastAllocated"}, {"type": "MostAllocated"}
+HALF = [node("n", "4", "4Gi"), pod("e", "1", "2Gi", on="n")]
+
+
+@pytest.mark.parametrize(
+    ("args", "asks", "objects", "score"),
+    [
+        pytest.param({}, pod("p", "1", "1Gi"), HALF, 37, id="least: (50 + 25) / 2"),
+        pytest.param({}, pod("p"), [node("n", "1", "2000Mi")], 90, id="non-zero defaults: 100m and 200Mi"),
+        pytest.param({}, pod("p"), [node("n", "1", "2000Mi"), pod("e", on="n")], 80, id="also of placed pods"),
+        pytest.param({}, pod("p", "1", "1Gi"), [node("n", "4", None)], 75, id="what a node has none of does not count"),
+        pytest.param({}, pod("p", "1"), [node("n", "1", "1Mi")], 0, id="never below zero"),
+        pytest.param(over(LEAST, ("cpu", 3), ("memory", 1)), pod("p", "1", "1Gi"), HALF, 43, id="weights"),
+        pytest.param(over(LEAST, ("example.com/gpu", 1)), pod("p"), HALF, 0, id="nothing to score"),
+        pytest.param(
+            over(LEAST, ("example.com/gpu", 1), ("cpu", 1)),
+            pod("p", "1"),
+            [node("n", "4", others=GPU)],
+            75,
+            id="not asked for",
+        ),
+        pytest.param(over(MOST), pod("p", "1", "1Gi"), HALF, 62, id="most: (50 + 75) / 2"),
+        pytest.param(over(MOST), pod("p", "9", "1Gi"), HALF, 87, id="at most all of it"),
+        pytest.param(over(ratio((0, 0), (100, 10)), ("cpu", 1)), pod("p", "1"), HALF, 50, id="a rising line"),
+        pytest.param(over(ratio((0, 10), (100, 0)), ("cpu", 1)), pod("p", "2"), HALF, 25, id="a falling line"),
+        pytest.param(over(ratio((60, 3), (80, 10)), ("cpu", 1)), pod("p", "1"), HALF, 30, id="before the first point"),
+        pytest.param(over(ratio((0, 0), (40, 7)), ("cpu", 1)), pod("p", "2"), HALF, 70, id="after the last point"),
+        pytest.param(
+            over(ratio((0, 0), (100, 10)), ("cpu", 1)), pod("p", "9"), HALF, 100, id="more than there is is 100 %"
+        ),
+        pytest.param(
+            over(ratio((0, 0), (30, 0), (100, 10)), ("cpu", 1), ("memory", 1)),
+            pod("p", "0", "1Gi"),
+            HALF,
+            64,
+            id="zeros do not count",
+        ),
+    ],
+)
+def test_strategies(args: Object, asks: Object, objects: list[Object], score: int) -> None:
+    """Integer arithmetic as upstream's; RequestedToCapacityRatio rounds its mean."""
+    assert scored(plugin("NodeResourcesFit", **args), asks, *objects) == {"n": score}
+
+
+@pytest.mark.parametrize(
+    ("resources", "asks", "objects", "score"),
+    [
+        ([], pod("p"), HALF, None),
+        ([], pod("p", "0", "0"), HALF, None),
+        ([], pod("p", "1"), HALF, 81),
+        ([], pod("p", "1", "2Gi"), HALF, 69),
+        ([], pod("p", "1"), [node("n", "4", None)], 75),
+        (["cpu"], pod("p", "1"), HALF, 75),
+        (
+            ["cpu", "memory", "ephemeral-storage"],
+            pod("p", "1"),
+            [node("n", "4", others={"ephemeral-storage": "1Gi"})],
+            69,
+        ),
+        (["example.com/gpu"], pod("p", others=GPU), HALF, 75),
+        (["example.com/gpu"], pod("p", "1"), HALF, None),
+    ],
+)
+def test_balance(resources: list[str], asks: Object, objects: list[Object], score: int | None) -> None:
+    """75 when the pod changes nothing, more when it evens out; one that asks for none takes no part."""
+    args = {"resources": [{"name": name, "weight": 1} for name in resources]} if resources else {}
+    found = scored(plugin("NodeResourcesBalancedAllocation", **args), asks, *objects)
+    assert found == (None if score is None else {"n": score})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wakes"),
+    [
+        (None, node("n", "2"), True),
+        (None, node("n", "1"), False),
+        (None, node("n", "2", pods="0"), False),
+        (node("n", "1"), node("n", "2"), True),
+        (node("n", "2"), node("n", "2", "99Gi"), False),
+        (node("n", "2", pods="1"), node("n", "2", pods="2"), True),
+        (node("n", "4"), node("n", "3"), False),
+    ],
+)
+def test_wakes_when_a_node_could_hold_it(old: Object | None, new: Object, wakes: bool) -> None:
+    """If it were empty; and only for more of what the pod asks for."""
+    asks = a_pod(pod("p", "2"))
+    assert plugin("NodeResourcesFit").wakes_for_node(asks, old and a_node(old), a_node(new)) is wakes

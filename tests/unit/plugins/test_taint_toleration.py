@@ -1,0 +1,57 @@
+"""Hard taints reject, soft ones cost."""
+
+import pytest
+
+from tests.builders import Object, node, pod
+from tests.unit.plugins.small import a_node, a_pod, normalized, plugin, rejected, scored
+
+TAINTED = "!node(s) had untolerated taint(s)"
+NODES = [
+    node("free"),
+    node("gpu", taints=["gpu=a:NoSchedule"]),
+    node("evicts", taints=["gpu=a:NoExecute", "spot:PreferNoSchedule"]),
+    node("soft", taints=["spot:PreferNoSchedule", "old:PreferNoSchedule"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("tolerate", "out"),
+    [
+        ([], "gpu evicts"),
+        (["gpu"], ""),
+        (["gpu=a"], ""),
+        (["gpu=b"], "gpu evicts"),
+        (["gpu:NoSchedule"], "evicts"),
+        (["*"], ""),
+        (["*:NoExecute"], "gpu"),
+    ],
+)
+def test_filter(tolerate: list[str], out: str) -> None:
+    """PreferNoSchedule never rejects."""
+    found = rejected(plugin("TaintToleration"), pod("p", tolerate=tolerate), *NODES)
+    assert found == {name: [TAINTED] for name in out.split()}
+
+
+@pytest.mark.parametrize(
+    ("tolerate", "raw", "final"),
+    [
+        ([], [0, 0, 1, 2], [100, 100, 50, 0]),
+        (["spot"], [0, 0, 0, 1], [100, 100, 100, 0]),
+        (["spot:PreferNoSchedule", "old:NoSchedule"], [0, 0, 0, 1], [100, 100, 100, 0]),
+        (["*"], [0, 0, 0, 0], [100, 100, 100, 100]),
+    ],
+)
+def test_score(tolerate: list[str], raw: list[int], final: list[int]) -> None:
+    """Intolerable soft taints are counted; the node with most gets 0."""
+    made, asks, names = plugin("TaintToleration"), pod("p", tolerate=tolerate), ["free", "gpu", "evicts", "soft"]
+    assert scored(made, asks, *NODES) == dict(zip(names, raw, strict=True))
+    assert normalized(made, asks, *NODES) == dict(zip(names, final, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wakes"),
+    [(None, NODES[0], True), (None, NODES[1], False), (NODES[1], NODES[0], True), (NODES[0], NODES[3], False)],
+)
+def test_wakes_when_the_taints_are_tolerated(old: Object | None, new: Object, wakes: bool) -> None:
+    """They were before: then something else was in the way."""
+    assert plugin("TaintToleration").wakes_for_node(a_pod(pod("p")), old and a_node(old), a_node(new)) is wakes

@@ -1,0 +1,343 @@
+"""VolumeBinding: what serves a pod's claims where, and what it scores. Reserve and PreBind are the engine's tests."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.framework.config import ConfigError, decode
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.profiles import build
+from scheduler.framework.status import PluginError
+from scheduler.plugins.registry import registry
+from tests.builders import Object, configuration, node, pod, profile
+from tests.storage import BETA_CLASS, BOUND, capacity, claim, csi_driver, csi_node, storage_class, using, volume
+from tests.unit.plugins.small import a_pod, cluster, plugin, pre_filter, rejected, scored
+
+UNREACHABLE = "!node(s) didn't match PersistentVolume's node affinity"
+UNMATCHED = "!node(s) didn't find available persistent volumes to bind"
+FULL = "!node(s) did not have enough free storage"
+LOST = "!node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+NODES = [node("n", zone="a"), node("m", zone="b")]
+WAIT = storage_class()
+MAKES = storage_class(provisioner="csi.test")
+
+
+def nowhere(reason: str) -> dict[str, list[str]]:
+    return {"n": [reason], "m": [reason]}
+
+
+@pytest.mark.parametrize(
+    ("id", "volumes", "objects", "reason"),
+    [
+        ("no claims", [], [], None),
+        ("bound", ["data"], [claim("data", to="v")], None),
+        ("waits for the pod", ["data"], [claim("data"), WAIT], None),
+        ("missing", ["data"], [], 'persistentvolumeclaim "data" not found'),
+        (
+            "missing, made for the pod",
+            ["+scratch"],
+            [],
+            'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-scratch"',
+        ),
+        (
+            "made for another",
+            ["+scratch"],
+            [claim("p-scratch", to="v", owner="x")],
+            "PVC default/p-scratch was not created for pod default/p (pod is not owner)",
+        ),
+        ("made for the pod", ["+scratch"], [claim("p-scratch", to="v", owner="default/p")], None),
+        (
+            "lost its volume",
+            ["data"],
+            [claim("data", to="v", phase="Lost")],
+            'persistentvolumeclaim "data" bound to non-existent persistentvolume "v"',
+        ),
+        (
+            "on its way out",
+            ["data"],
+            [claim("data", to="v", leaving=True)],
+            'persistentvolumeclaim "data" is being deleted',
+        ),
+        ("for others to bind", ["data"], [claim("data"), storage_class(waits=False)], UNBOUND),
+        ("no class", ["data"], [claim("data", storage_class=None)], UNBOUND),
+        ("unknown class", ["data"], [claim("data")], UNBOUND),
+        ("half bound", ["data"], [claim("data", volumeName="v"), WAIT], UNBOUND),
+        ("bind-completed without a volume", ["data"], [claim("data", annotations={BOUND: "yes"}), WAIT], None),
+        ("class by annotation", ["data"], [claim("data", annotations={BETA_CLASS: "x"}), WAIT], UNBOUND),
+        ("the first fault counts", ["a", "b"], [claim("a", to="v")], 'persistentvolumeclaim "b" not found'),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_claims_that_can_not_be_used(id: str, volumes: list[str], objects: list[Object], reason: str | None) -> None:
+    """Claims that are not there, not the pod's, leaving, or for others to bind reject it as a whole."""
+    assert pre_filter(plugin("VolumeBinding"), using(pod("p"), *volumes), node("n"), *objects) == reason
+
+
+def test_a_class_without_a_binding_mode() -> None:
+    """The API server always sets one; upstream fails the attempt, and so do we."""
+    with pytest.raises(PluginError, match='VolumeBindingMode not set for StorageClass "wait"'):
+        pre_filter(plugin("VolumeBinding"), using(pod("p"), "data"), claim("data"), storage_class(waits=None))
+
+
+@pytest.mark.parametrize(
+    ("id", "on", "out"),
+    [
+        ("everywhere", [], ""),
+        ("one zone", ["zone in b"], "n"),
+        ("either term", ["zone in b", "zone in a"], ""),
+        ("both requirements", ["zone in a,b; host in n"], "m"),
+        ("an empty term matches nothing", ["host in m", ""], "n"),
+        ("names in a term are passed over, as upstream", ["zone in a,b; @name in n"], ""),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bound_volumes(id: str, on: list[str], out: str) -> None:
+    """A node must be one that the bound volume is reached from."""
+    objects = [*NODES, claim("data", to="v"), volume("v", on=on)]
+    assert rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects) == ({out: [UNREACHABLE]} if out else {})
+
+
+def test_the_first_bound_claim_that_fails_says_why() -> None:
+    """A node out of reach is not asked about the volume that is gone."""
+    asks = using(pod("p"), "a", "b")
+    objects = [*NODES, claim("a", to="v"), volume("v", on=["zone in a"]), claim("b", to="gone")]
+    assert rejected(plugin("VolumeBinding"), asks, *objects) == {"n": [LOST], "m": [UNREACHABLE]}
+
+
+@pytest.mark.parametrize(
+    ("id", "migrated", "out"),
+    [
+        ("not taken over", [], ""),
+        ("taken over", ["kubernetes.io/aws-ebs"], "n"),
+        ("another", ["kubernetes.io/cinder"], ""),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_in_tree_volumes_that_csi_took_over(id: str, migrated: list[str], out: str) -> None:
+    """Where the CSINode says so, the CSI driver's own zone label decides."""
+    in_tree = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+    objects = [*NODES, csi_node("n", migrated=migrated), claim("data", to="v")]
+    objects.append(volume("v", driver=None, on=["zone in a,b"], **in_tree))
+    assert rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects) == ({out: [UNREACHABLE]} if out else {})
+
+
+SMALL, LARGE = volume("small", "1Gi", on=["zone in a"]), volume("large", "5Gi", on=["zone in a"])
+
+
+@pytest.mark.parametrize(
+    ("id", "wants", "there", "fits"),
+    [
+        ("one fits", {}, [SMALL], True),
+        ("none is large enough", {"size": "2Gi"}, [SMALL], False),
+        ("compared exactly", {"size": "1073741825"}, [SMALL], False),
+        ("no size wanted", {"size": None}, [SMALL], True),
+        ("not available", {}, [volume("v", phase="Released")], False),
+        ("on its way out", {}, [volume("v", leaving=True)], False),
+        ("another class", {}, [volume("v", storage_class="x")], False),
+        ("all modes must be there", {"modes": "RWO ROX"}, [volume("v", modes="RWO")], False),
+        ("more modes are fine", {"modes": "RWO"}, [volume("v", modes="ROX RWO")], True),
+        ("block for file system", {}, [volume("v", volumeMode="Block")], False),
+        ("attributes class", {}, [volume("v", volumeAttributesClassName="gold")], False),
+        ("selector", {"select": "tier=a"}, [volume("v", labels={"tier": "b"})], False),
+        ("selector matches", {"select": "tier=a"}, [volume("v", labels={"tier": "a"})], True),
+        ("selector of nothing in particular", {"select": ""}, [SMALL], True),
+        ("for another claim", {}, [volume("v", claimed="other")], False),
+        ("for it, whatever the phase", {}, [volume("v", claimed="data", phase="Bound")], True),
+        ("for it, by uid", {}, [volume("v", claimed="data", uid="claim/default/data")], True),
+        ("for a former namesake", {}, [volume("v", claimed="data", uid="old")], False),
+        ("for it, but too small", {"size": "2Gi"}, [volume("v", claimed="data")], False),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_volumes_to_bind(id: str, wants: dict[str, Any], there: list[Object], fits: bool) -> None:
+    """A claim of a class without provisioner needs a volume that serves it and is reached from the node."""
+    found = rejected(
+        plugin("VolumeBinding"), using(pod("p"), "data"), node("n", zone="a"), WAIT, claim("data", **wants), *there
+    )
+    assert found == ({} if fits else {"n": [UNMATCHED]})
+
+
+def test_a_volume_that_is_meant_for_the_claim_is_the_only_one() -> None:
+    """Where it can't be reached, nothing else will do."""
+    objects = [*NODES, WAIT, claim("data"), volume("v", "5Gi", claimed="data", on=["zone in b"]), volume("free")]
+    assert rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects) == {"n": [UNMATCHED]}
+
+
+def test_one_volume_serves_one_claim() -> None:
+    """Small claims choose first and take the smallest; what is left has to do for the others, on each node."""
+    asks = using(pod("p"), "big", "little")
+    objects = [
+        *NODES,
+        WAIT,
+        claim("big", "3Gi"),
+        claim("little", "1Gi"),
+        SMALL,
+        LARGE,
+        volume("b", "9Gi", on=["zone in b"]),
+    ]
+    assert rejected(plugin("VolumeBinding"), asks, *objects) == {"m": [UNMATCHED]}
+    without_small = [thing for thing in objects if thing is not SMALL]
+    assert rejected(plugin("VolumeBinding"), asks, *without_small) == nowhere(UNMATCHED)
+
+
+def test_many_local_disks() -> None:
+    """A volume for each host, some hosts with several: two claims need two on the same host."""
+    hosts = [node(f"n{i}") for i in range(9)]
+    disks = [volume(f"v{i}-{j}", f"{j + 1}Gi", on=[f"host in n{i}"]) for i in range(9) for j in range(i % 3)]
+    asks = using(pod("p"), "a", "b")
+    found = rejected(plugin("VolumeBinding"), asks, *hosts, *disks, WAIT, claim("a"), claim("b", "2Gi"))
+    assert found == {f"n{i}": [UNMATCHED] for i in range(9) if i % 3 != 2}
+
+
+@pytest.mark.parametrize(
+    ("id", "made", "out"),
+    [
+        ("anywhere", MAKES, ""),
+        ("by nobody", storage_class(), "n m"),
+        ("without a name", storage_class(provisioner=""), "n m"),
+        ("in one zone", storage_class(provisioner="csi.test", allowed=["zone in b"]), "n"),
+        ("in either", storage_class(provisioner="csi.test", allowed=["zone in b", "zone in a"]), ""),
+        ("on one host of a zone", storage_class(provisioner="csi.test", allowed=["zone in a,b; host in n"]), "m"),
+        ("an empty term allows nothing", storage_class(provisioner="csi.test", allowed=["!x"]), "n m"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_volumes_to_be_made(id: str, made: Object, out: str) -> None:
+    """A claim without a volume is fine where its class makes one."""
+    found = rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *NODES, made, claim("data"))
+    assert found == {name: [UNMATCHED] for name in out.split()}
+
+
+@pytest.mark.parametrize(
+    ("id", "wants", "rooms", "out"),
+    [
+        ("enough in one zone", "2Gi", [capacity("c", "2Gi", "zone in b")], "n"),
+        ("not enough", "2Gi", [capacity("c", "1Gi", "")], "n m"),
+        ("the largest volume counts", "2Gi", [capacity("c", "9Gi", "", largest="1Gi")], "n m"),
+        ("only the largest is known", "2Gi", [capacity("c", None, "", largest="2Gi")], ""),
+        ("nothing is known", "2Gi", [capacity("c", None, "")], "n m"),
+        ("reached from nowhere", "2Gi", [capacity("c", "9Gi", None)], "n m"),
+        ("of another class", "2Gi", [capacity("c", "9Gi", "", storage_class="x")], "n m"),
+        ("nothing published", "2Gi", [], "n m"),
+        ("nothing wanted", None, [], ""),
+        ("two make one", "2Gi", [capacity("c", "1Gi", ""), capacity("d", "2Gi", "!gpu; zone in a")], "m"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_room_for_volumes(id: str, wants: str | None, rooms: list[Object], out: str) -> None:
+    """A driver that publishes capacity makes volumes only where that is enough."""
+    objects = [*NODES, MAKES, csi_driver(capacity=True), claim("data", wants), *rooms]
+    found = rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects)
+    assert found == {name: [FULL] for name in out.split()}
+    unasked = [csi_driver() if thing["kind"] == "CSIDriver" else thing for thing in objects]
+    assert rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *unasked) == {}
+
+
+def test_a_claim_whose_volume_is_being_made() -> None:
+    """Its node is fixed; and volumes that would serve it are no longer for it."""
+    asks = using(pod("p"), "data")
+    assert rejected(plugin("VolumeBinding"), asks, *NODES, MAKES, claim("data", selected="m")) == {"n": [UNMATCHED]}
+    assert rejected(plugin("VolumeBinding"), asks, *NODES, MAKES, claim("data", selected="gone")) == nowhere(UNMATCHED)
+    assert rejected(plugin("VolumeBinding"), asks, *NODES, WAIT, claim("data", selected="m"), SMALL) == nowhere(
+        UNMATCHED
+    )
+
+
+def test_several_reasons_of_one_node() -> None:
+    """Bound and unbound claims are looked at both."""
+    asks = using(pod("p"), "a", "b")
+    objects = [*NODES, WAIT, claim("a", to="v"), volume("v", on=["zone in b"], claimed="a"), claim("b")]
+    assert rejected(plugin("VolumeBinding"), asks, *objects) == {"n": [UNREACHABLE, UNMATCHED], "m": [UNMATCHED]}
+
+
+ROOM = [MAKES, csi_driver(capacity=True), capacity("c", "10Gi", "zone in a"), capacity("d", "2Gi", "zone in b")]
+
+
+@pytest.mark.parametrize(
+    ("id", "objects", "n", "m"),
+    [
+        ("all of the volume", [WAIT, volume("v")], 0, 0),
+        ("half of it", [WAIT, volume("v", "2Gi")], 50, 50),
+        ("by node", [WAIT, volume("v", "4Gi", on=["zone in a"]), volume("w", "2Gi", on=["zone in b"])], 75, 50),
+        ("to be made, room not published", [MAKES], 0, 0),
+        ("to be made out of the room", ROOM, 90, 50),
+        ("a volume that is there counts alone", [*ROOM, volume("v", "4Gi", on=["zone in b"])], 90, 75),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_scores(id: str, objects: list[Object], n: int, m: int) -> None:
+    """The less of a volume, or of the room for it, a claim takes, the better (StorageCapacityScoring, on in 1.37)."""
+    found = scored(plugin("VolumeBinding"), using(pod("p"), "data"), *NODES, claim("data"), *objects)
+    assert found == {"n": n, "m": m}
+
+
+def test_scores_of_several_claims() -> None:
+    """Claims of one class are summed, classes averaged and rounded half up; a shape of its own bends the line."""
+    asks = using(pod("p"), "a", "b", "c")
+    claims = [claim("a"), claim("b"), claim("c", storage_class="other")]
+    volumes = [volume("va", "2Gi"), volume("vb", "6Gi"), volume("vc", "8Gi", storage_class="other")]
+    objects = [node("n"), WAIT, storage_class("other"), *claims, *volumes]
+    assert scored(plugin("VolumeBinding"), asks, *objects) == {"n": 82}
+    bent = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
+    assert scored(plugin("VolumeBinding", shape=bent), asks, *objects) == {"n": 19}
+
+
+def test_pods_without_claims_are_not_scored() -> None:
+    """Nothing to say, nothing computed."""
+    assert scored(plugin("VolumeBinding"), pod("p"), *NODES) is None
+
+
+def test_arguments() -> None:
+    """bindTimeoutSeconds and shape are checked as upstream checks them."""
+    args: Object = {"bindTimeoutSeconds": -1, "shape": [{"utilization": 0, "score": 11}]}
+    with pytest.raises(ConfigError) as caught:
+        build(decode(configuration(profile(VolumeBinding=args))), registry())
+    where = "profiles[0].pluginConfig[0].args"
+    assert str(caught.value).splitlines() == [
+        f"{where}.bindTimeoutSeconds: Invalid value: -1: invalid BindTimeoutSeconds, should not be a negative value",
+        f"{where}.shape[0].score: Invalid value: 11: not in valid range [0, 10]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("id", "old", "new", "wakes"),
+    [
+        ("a volume", None, volume("v"), True),
+        ("the claim", claim("data"), claim("data", to="v"), True),
+        ("the claim of its ephemeral volume", None, claim("p-scratch"), True),
+        ("another claim", None, claim("more"), False),
+        ("a namesake elsewhere", None, claim("data", namespace="other"), False),
+        ("a class", None, WAIT, True),
+        ("a class allowed elsewhere", MAKES, storage_class(provisioner="csi.test", allowed=["zone in b"]), True),
+        ("a class as before", MAKES, MAKES, False),
+        ("a CSINode", None, csi_node("n"), True),
+        ("taken over", csi_node("n"), csi_node("n", migrated=["kubernetes.io/aws-ebs"]), True),
+        ("another limit", csi_node("n", csi_test=1), csi_node("n", csi_test=2), False),
+        ("capacity no longer asked for", csi_driver(capacity=True), csi_driver(), True),
+        ("capacity asked for", csi_driver(), csi_driver(capacity=True), False),
+        ("room", None, capacity("c", "1Gi"), True),
+        ("more room", capacity("c", "1Gi"), capacity("c", "2Gi"), True),
+        ("less room", capacity("c", "2Gi"), capacity("c", "1Gi"), False),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_wakes(id: str, old: Object | None, new: Object, wakes: bool) -> None:
+    """The pod is tried again for what may let its claims be served."""
+    asks = a_pod(using(pod("p"), "data", "+scratch"))
+    found = plugin("VolumeBinding").wakes_for_storage(asks, ClusterEvent.NOTHING, _only(old), _only(new))
+    assert found is wakes
+
+
+def _only(document: Object | None) -> Any:
+    if document is None:
+        return None
+    storage = cluster(document).storage
+    kinds = (
+        storage.volumes,
+        storage.claims,
+        storage.classes.values(),
+        storage.csi_nodes.values(),
+        storage.drivers.values(),
+    )
+    return next(iter([*(thing for kind in kinds for thing in kind), *storage.capacities("wait")]))

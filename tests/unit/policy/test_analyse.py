@@ -1,0 +1,206 @@
+"""What the analysis finds, case by case; test_analysis_properties.py holds it against brute force."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from scheduler.model.selectors import LabelSelector
+from scheduler.policy.analyse import analyse
+from scheduler.policy.findings import Finding
+from scheduler.policy.options import selector
+from scheduler.policy.story import passes
+from tests.unit.policy.build import NAME, QOS, Object, has, needs, policies, policy, rule
+
+
+def findings(*documents: Object, **known: Any) -> list[Finding]:
+    """The findings about these policies."""
+    return list(analyse(policies(*documents), **known).findings)
+
+
+def only(*documents: Object, **known: Any) -> Finding:
+    """The one finding about these policies."""
+    found = findings(*documents, **known)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_nothing_to_find() -> None:
+    """The seed's four example rules, and routing by QoS class, are fine together."""
+    documents = [
+        policy("require-owner", rule(needs("owner", "DoesNotExist"), reject=True)),
+        policy("forbid-debug", rule(needs("debug", "Exists"), reject=True)),
+        policy("default-team", rule(needs("team", "DoesNotExist"), set_labels={"team": "none"})),
+        policy("add", rule(annotations=needs("c", "In", "d"), set_annotations={"a": "b"})),
+        policy("route", rule(annotations=needs(QOS, "In", "BestEffort"), set_annotations={NAME: "berth"})),
+    ]
+    report = analyse(policies(*documents))
+    assert report.findings == ()
+    assert report.self_consistent
+
+
+def test_contradiction() -> None:
+    """A rule that nothing can match is dead, and the criteria are named."""
+    one = {"matchLabels": {"a": "x"}, "matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}
+    found = only(policy("p", rule(one, reject=True)))
+    assert (found.kind, found.rules, found.example) == ("dead-rule", ("p/rules[0]",), None)
+    assert found.message == 'MetadataPolicy "p" rules[0] never matches: label a in (x) and label a does not exist'
+
+
+def test_impossible_class() -> None:
+    """A pod's stamp has three values, but another kind's annotation of that name may hold any: not dead."""
+    assert findings(policy("p", rule(annotations=needs(QOS, "In", "Fast"), reject=True))) == []
+    pods_only = {"matchLabels": {QOS: "Fast"}, "matchExpressions": [{"key": QOS, "operator": "In", "values": ["Slow"]}]}
+    assert only(policy("p", rule(annotations=pods_only, reject=True))).kind == "dead-rule"
+
+
+def test_covered_by_several() -> None:
+    """A reject that only several others together cover is dead; of two equal ones, one is."""
+    documents = [
+        policy("a", rule(needs("x", "Exists"), reject=True)),
+        policy("b", rule(needs("x", "DoesNotExist"), reject=True)),
+        policy("c", rule(has(y="1"), reject=True)),
+    ]
+    assert only(*documents).rules == ("c/rules[0]",)
+    twice = rule(has(y="1"), reject=True)
+    assert only(policy("p", twice, twice)).rules == ("p/rules[1]",)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        rule(has(a="1"), reject=True),
+        rule(set_labels={"team": "y"}, name="later"),
+        rule(needs("a", "Exists"), set_labels={"team": "x"}, name="same"),
+    ],
+    ids=["rejected", "overwritten", "said already"],
+)
+def test_dead_writes(other: Object) -> None:
+    """A write is dead when what it matches is rejected, always overwritten, or gets the same value anyway."""
+    found = findings(policy("p", rule(has(a="1"), set_labels={"team": "x"}), other))
+    assert [finding.rules for finding in found if finding.kind == "dead-rule"] == [("p/rules[0]",)]
+
+
+def test_conflict() -> None:
+    """Two rules that can match one object and differ; not where a reject stands before every such object."""
+    one, other = rule(has(a="1"), set_labels={"t": "x"}), rule(has(b="1"), set_labels={"t": "y"})
+    found = only(policy("p", one), policy("q", other))
+    assert (found.kind, found.policies) == ("conflicting-writes", ("p", "q"))
+    assert found.example is not None
+    assert found.example["metadata"]["labels"] == {"a": "1", "b": "1"}
+    both = rule({"matchLabels": {"a": "1", "b": "1"}}, reject=True)
+    assert findings(policy("p", one), policy("q", other), policy("r", both)) == []
+
+
+def test_self_poison() -> None:
+    """What one policy writes another rejects: nothing that it wrote to can ever be updated."""
+    found = findings(
+        policy("tag", rule(has(app="web"), set_labels={"tier": "front"})),
+        policy("ban", rule(has(tier="front"), reject=True, name="no-front")),
+    )
+    assert [finding.kind for finding in found] == ["self-poison"]
+    assert found[0].message == (
+        'MetadataPolicy "tag" rules[0] writes label tier="front"; '
+        'then MetadataPolicy "ban" rule "no-front" rejects every later update'
+    )
+
+
+def test_chain() -> None:
+    """A write that makes another rule match in the next pass is named, with where it ends."""
+    documents = [
+        policy("a", rule(has(app="web"), set_labels={"tier": "front"})),
+        policy("b", rule(has(tier="front"), set_labels={"zone": "dmz"})),
+    ]
+    found = only(*documents)
+    assert found.kind == "not-idempotent"
+    assert found.message == (
+        'MetadataPolicy "a" rules[0] writes label tier="front"; in a second pass '
+        'MetadataPolicy "b" rules[0] writes label zone="dmz"; it rests after 2 passes'
+    )
+    assert len(passes(policies(*documents), found.example or {})) == 3
+
+
+def test_oscillation() -> None:
+    """A rule that undoes another for ever is found out."""
+    found = findings(policy("p", rule(has(a="x"), set_labels={"a": "y"}), rule(has(a="y"), set_labels={"a": "x"})))
+    assert {finding.kind for finding in found} == {"not-idempotent"}
+    assert all(finding.message.endswith("it never rests") for finding in found)
+
+
+def test_owner_selector() -> None:
+    """A write to a label that owners find objects by is at risk, unless it only fills the label in."""
+    owners: list[LabelSelector] = [selector({"matchLabels": {"app": "web"}}, "selector")]
+    found = only(policy("p", rule(set_labels={"app": "api"})), owner_selectors=owners)
+    assert (found.kind, found.example) == (
+        "owner-selector",
+        {**(found.example or {}), "metadata": {"name": "example", "namespace": "default", "labels": {"app": "web"}}},
+    )
+    default = policy("p", rule(needs("app", "DoesNotExist"), set_labels={"app": "api"}))
+    assert findings(default, owner_selectors=owners) == []
+    assert only(policy("p", rule(set_labels={"pod-template-hash": "x"}))).kind == "owner-selector"
+
+
+def test_schedulers() -> None:
+    """A scheduler without a live Lease is reported, when it is known which live."""
+    route = policy("p", rule(set_annotations={NAME: "gone"}))
+    assert findings(route) == []
+    found = only(route, live_schedulers=frozenset({"berth"}))
+    assert (found.kind, found.example is not None) == ("no-live-scheduler", True)
+    assert findings(route, live_schedulers=frozenset({"gone"})) == []
+
+
+def test_plain_mistakes() -> None:
+    """Updates beside reject, rules without action, and writes to the stamp are mentioned."""
+    found = findings(
+        policy("p", rule(has(a="1"), reject=True, set_labels={"x": "y"}), rule(), rule(set_annotations={QOS: "x"}))
+    )
+    assert [finding.kind for finding in found] == ["void-writes", "no-action", "stamp-written"]
+
+
+def test_modes() -> None:
+    """Policies that do not enforce have no part, unless asked what would be if they did."""
+    one = policy("p", rule(set_labels={"t": "x"}), rule(set_labels={"t": "y"}), mode="observe")
+    assert findings(one) == []
+    kinds = {finding.kind for finding in analyse(policies(one).enforced()).findings}
+    assert kinds == {"dead-rule", "conflicting-writes"}
+
+
+def test_undecided() -> None:
+    """A question beyond the bound is said to be undecided, never answered wrongly."""
+    report = analyse(policies(*_crowd(random.Random(2), 30, 12)), total=2000, each=300)
+    assert not report.decided
+    assert not report.self_consistent
+    assert all(finding.message.startswith("too complex") for finding in report.of("undecided"))
+
+
+def test_many_rules() -> None:
+    """Sixty rules over twenty keys are decided in full, and examples hold there too."""
+    all_policies = policies(*_crowd(random.Random(1), 60, 20))
+    report = analyse(all_policies)
+    assert report.decided
+    assert {"self-poison", "not-idempotent", "conflicting-writes"} <= {finding.kind for finding in report.findings}
+    for finding in report.of("self-poison", "not-idempotent"):
+        first, second, *_ = passes(all_policies, finding.example or {})
+        assert first.allowed
+        assert second.allowed == (finding.kind == "not-idempotent")
+
+
+def _crowd(chance: random.Random, number: int, keys: int) -> list[Object]:
+    """Random rules, a quarter of which reject."""
+
+    def expression() -> Object:
+        operator = chance.choice(("In", "In", "NotIn", "Exists", "DoesNotExist"))
+        found: Object = {"key": f"k{chance.randrange(keys)}", "operator": operator}
+        if operator in ("In", "NotIn"):
+            found["values"] = [f"v{chance.randrange(4)}" for _ in range(chance.randint(1, 3))]
+        return found
+
+    def one() -> Object:
+        predicate = {"matchExpressions": [expression() for _ in range(chance.randint(2, 4))]}
+        if chance.random() < 0.25:
+            return rule(predicate, reject=True)
+        return rule(predicate, set_labels={f"k{chance.randrange(keys)}": f"v{chance.randrange(4)}"})
+
+    return [policy(f"p{i}", *(one() for _ in range(4))) for i in range(number // 4)]

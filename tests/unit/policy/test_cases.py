@@ -1,0 +1,93 @@
+"""Cases as JSON: what `berth policy eval --cases` promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.policy import options
+from scheduler.policy.cases import CaseError, answer
+from tests.unit.policy.build import Object, config_map, pod, policy, rule
+
+
+def test_answer() -> None:
+    """All promised fields are there; policies that can't be accepted are named and the others decide."""
+    bad = policy("bad", rule(set_labels={"kubernetes.io/x": "y"}))
+    good = policy("good", rule(set_labels={"a": "b"}))
+    got = answer({"id": 1, "policies": [bad, good, 3], "operation": "CREATE", "object": config_map()})
+    warnings = got.pop("warnings")
+    assert got == {
+        "allowed": True,
+        "code": 200,
+        "message": "",
+        "patch": [{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}],
+        "object": config_map({"a": "b"}),
+    }
+    assert warnings[0].startswith('MetadataPolicy "bad" is not accepted: spec.rules[0]')
+    assert warnings[1] == 'MetadataPolicy "policies[2]" is not accepted: <policy>: Invalid value: 3: want a map'
+
+
+def test_allowed_prefixes() -> None:
+    """The allow-list of reserved prefixes is an option."""
+    labels = {"node.kubernetes.io/x": "y"}
+    case = {"policies": [policy("p", rule(set_labels=labels))], "object": config_map()}
+    assert answer(case)["object"] == config_map()
+    assert answer({**case, "options": {"allowedPrefixes": ["node.kubernetes.io/"]}})["object"] == config_map(labels)
+
+
+def test_little_is_needed() -> None:
+    """Absent policies, operation and options work; null is absent; unknown options are ignored."""
+    assert answer({"object": config_map()})["patch"] == []
+    case: Object = {"policies": None, "operation": None, "oldObject": None, "options": None, "object": config_map()}
+    assert answer(case)["allowed"]
+    given = {"userInfo": {"username": "a", "uid": "b", "extra": {}}, "dryRun": None, "surprise": 1}
+    assert answer({"object": pod(), "operation": "create", "options": given})["allowed"]
+    assert answer({"operation": "DELETE", "object": None})["object"] is None
+
+
+@pytest.mark.parametrize(
+    ("case", "problem"),
+    [
+        (3, "want a JSON object with policies, operation and object"),
+        ({}, "object: Required value"),
+        ({"object": []}, "object: want an API object, got list"),
+        ({"object": {"metadata": "x"}}, "object.metadata: want a map, got str"),
+        ({"object": {"metadata": {"labels": {"a": 1}}}}, "object.metadata.labels[a]: Invalid value: 1: want a text"),
+        ({"object": {"metadata": {"annotations": []}}}, "object.metadata.annotations: want a map, got list"),
+        ({"object": {"apiVersion": "v1", "kind": "Pod", "spec": []}}, "object.spec: want a map, got list"),
+        ({"object": {}, "oldObject": {"metadata": 1}}, "oldObject.metadata: want a map, got int"),
+        (
+            {"object": {}, "operation": "PATCH"},
+            'operation: Unsupported value: "PATCH": want CREATE, UPDATE, DELETE, CONNECT',
+        ),
+        ({"object": {}, "policies": {}}, "policies: want a list, got dict"),
+        ({"object": {}, "options": {"dryRun": "yes"}}, "options.dryRun: expected `bool | null`, got `str`"),
+        ({"object": {}, "options": {"pass": "x"}}, "options.pass: invalid enum value 'x'"),
+        (
+            {"object": {}, "options": {"ownerSelector": {"matchExpressions": [{"key": "a", "operator": "Gt"}]}}},
+            "options.ownerSelector.matchExpressions[0].operator: Unsupported value: 'Gt'",
+        ),
+    ],
+)
+def test_wrong_cases(case: Any, problem: str) -> None:
+    """What can't be read is named by its field."""
+    with pytest.raises(CaseError) as error:
+        answer(case)
+    assert str(error.value) == problem
+
+
+def test_known_options() -> None:
+    """The names that docs/policy.md lists."""
+    assert {
+        "namespace",
+        "ownNamespace",
+        "subResource",
+        "userInfo",
+        "dryRun",
+        "pass",
+        "ownerSelector",
+        "ownerSelectors",
+        "allowedPrefixes",
+        "liveSchedulers",
+    } == options.KNOWN

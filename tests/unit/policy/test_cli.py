@@ -1,0 +1,266 @@
+"""`berth policy` at the command line: answers, exit codes, and one clear line for wrong input."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scheduler.cli.main import run
+from tests.unit.policy.build import NAME, QOS, Object, config_map, has, needs, pod, policy, rule
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "policies"
+ROUTE = policy("route", rule(annotations=needs(QOS, "In", "BestEffort"), set_annotations={NAME: "berth"}))
+NO_DEBUG = policy("no-debug", rule(needs("debug", "Exists"), reject=True, message="not here"))
+
+
+class Shell:
+    """A directory with files, and what commands print there."""
+
+    def __init__(self, where: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.where = where
+        self._capsys = capsys
+
+    def file(self, name: str, *documents: Object | str) -> str:
+        """A file of YAML documents, or of text."""
+        path = self.where / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        texts = [one if isinstance(one, str) else yaml.safe_dump(one) for one in documents]
+        path.write_text("---\n".join(texts))
+        return str(path)
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        code = run(["policy", *words])
+        captured = self._capsys.readouterr()
+        return code, captured.out, captured.err
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A directory to work in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    return Shell(tmp_path, capsys)
+
+
+def test_eval(shell: Shell) -> None:
+    """One object: the verdict for people and for machines, code 1 when denied."""
+    policies, obj = shell.file("policies.yaml", ROUTE, NO_DEBUG), shell.file("pod.yaml", pod())
+    code, out, _ = shell.run("eval", "-f", obj, "--policies", policies)
+    assert code == 0
+    assert out.splitlines() == [
+        "allowed",
+        f'  add /metadata/annotations {{"{NAME}":"berth","{QOS}":"BestEffort"}}',
+        '  add /spec/schedulerName "berth"',
+    ]
+    code, out, _ = shell.run("eval", "-f", obj, "--policies", policies, "-o", "json")
+    got = json.loads(out)
+    assert set(got) == {"allowed", "code", "message", "patch", "object", "warnings"}
+    assert got["object"]["spec"]["schedulerName"] == "berth"
+    bad = shell.file("bad.yaml", pod({"debug": "1"}))
+    code, out, _ = shell.run("eval", "-f", bad, "--policies", policies)
+    assert (code, out) == (1, 'denied: MetadataPolicy "no-debug" rules[0]: not here\n')
+    code, out, _ = shell.run("eval", "-f", bad, "--policies", policies, "-n", "kube-system")
+    assert (code, out) == (0, "allowed\n")
+    code, out, _ = shell.run("eval", "-f", bad, "--old", bad, "--policies", policies)
+    assert (code, out) == (0, "allowed\n")
+    code, out, _ = shell.run("eval", "-f", obj, "--policies", policies, "--options", '{"liveSchedulers": ["x"]}')
+    assert 'warning: no live scheduler "berth"' in out
+
+
+def test_cases(shell: Shell) -> None:
+    """A line out for each line in, with the id; a line that can't be read does not stop the others."""
+    cases = [
+        {"id": "a", "policies": [NO_DEBUG], "operation": "CREATE", "object": config_map({"debug": "1"})},
+        {"id": 2, "policies": [], "operation": "DELETE", "object": None},
+    ]
+    good = shell.file("cases.jsonl", "\n".join(map(json.dumps, cases)))
+    code, out, err = shell.run("eval", "--cases", good)
+    first, second = map(json.loads, out.splitlines())
+    assert (code, err) == (0, "")
+    assert (first["id"], first["got"]["code"], first["got"]["object"]) == ("a", 403, cases[0]["object"])
+    assert (second["id"], second["got"]["allowed"], second["got"]["object"]) == (2, True, None)
+    mixed = shell.file("mixed.jsonl", "\n".join(["{", json.dumps({"id": "b"}), json.dumps(cases[1])]))
+    code, out, err = shell.run("eval", "--cases", mixed)
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert code == 2
+    assert [(one["id"], "got" in one) for one in answers] == [("line 1", False), ("b", False), (2, True)]
+    assert err.splitlines()[1] == f"berth: {mixed}: line 2: object: Required value"
+
+
+def test_lint(shell: Shell) -> None:
+    """Findings with their examples, code 1; nothing found, code 0."""
+    clash = policy("clash", rule(set_labels={"a": "x"}), rule(has(b="1"), set_labels={"a": "y"}), mode="observe")
+    bad = policy("bad", rule(set_labels={"k8s.io/x": "y"}))
+    code, out, _ = shell.run("lint", shell.file("p.yaml", clash, bad))
+    assert code == 1
+    assert "conflicting-writes" in out
+    assert "invalid" in out
+    assert out.endswith("1 policy, 2 findings\n")
+    code, out, _ = shell.run("lint", shell.file("p.yaml", clash, bad), "-o", "json")
+    found = json.loads(out)
+    assert [one["kind"] for one in found["findings"]] == ["invalid", "conflicting-writes"]
+    assert found["findings"][1]["example"]["metadata"]["labels"] == {"b": "1"}
+    assert shell.run("lint", shell.file("fine.yaml", NO_DEBUG)) == (0, "1 policy, nothing found\n", "")
+    code, out, _ = shell.run("lint", shell.file("fine.yaml", ROUTE), "--scheduler", "default-scheduler")
+    assert (code, "no-live-scheduler" in out) == (1, True)
+    owner = shell.file("owner.yaml", policy("p", rule(set_labels={"app": "x"})))
+    code, out, _ = shell.run("lint", owner, "--owner-selector", '{"matchLabels": {"app": "web"}}')
+    assert (code, "owner-selector" in out) == (1, True)
+
+
+def test_lint_looks_at_namespaces_apart(shell: Shell) -> None:
+    """Policies of different namespaces never meet; one without a namespace meets all."""
+    one = policy("one", rule(set_labels={"a": "x"}), namespace="n1")
+    other = policy("other", rule(set_labels={"a": "y"}), namespace="n2")
+    assert shell.run("lint", shell.file("apart.yaml", one, other))[0] == 0
+    everywhere = policy("any", rule(has(c="1"), set_labels={"a": "z"}))
+    _, out, _ = shell.run("lint", shell.file("all.yaml", one, other, everywhere), "-o", "json")
+    pairs = [found["policies"] for found in json.loads(out)["findings"] if found["kind"] == "conflicting-writes"]
+    assert pairs == [["any", "one"], ["any", "other"]]
+
+
+def test_impact(shell: Shell) -> None:
+    """What policies would do to a dump, whatever their mode."""
+    quiet = {**NO_DEBUG, "spec": {**NO_DEBUG["spec"], "mode": "observe"}}
+    policies = shell.file("policies.yaml", ROUTE, quiet)
+    namespace: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}
+    items = [pod(), pod({"debug": "1"}), pod(schedulerName="berth"), config_map({"debug": "1"}), namespace]
+    dump = shell.file("dump.yaml", {"apiVersion": "v1", "kind": "List", "items": items})
+    code, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump, "-o", "json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["total"] == {"objects": 5, "exempt": 1, "rejected": 2, "relabelled": 2}
+    assert found["kinds"]["Pod"] == {"objects": 3, "exempt": 0, "rejected": 1, "relabelled": 2}
+    assert found["policies"] == {
+        "no-debug": {"rejected": 2, "relabelled": 0},
+        "route": {"rejected": 0, "relabelled": 2},
+    }
+    assert found["schedulers"] == {"berth": {"berth": 1}, "default-scheduler": {"berth": 1}}
+    assert found["rejections"][0]["message"] == 'MetadataPolicy "no-debug" rules[0]: not here'
+    _, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump, "--scheduler", "other")
+    assert out.startswith("5 objects: 2 would be rejected, 2 relabelled, 1 exempt\n")
+    assert 'warning for 2 objects: no live scheduler "berth": the pod will wait until there is one' in out
+    _, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump, "-n", "elsewhere")
+    assert out.startswith("0 objects")
+
+
+def test_documented_commands(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What docs/policy.md shows is what the commands print."""
+    root = EXAMPLES.parents[1]
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("COLUMNS", "120")
+    blocks = re.findall(r"```console\n\$ berth policy (.*)\n((?:.*\n)*?)```", (root / "docs" / "policy.md").read_text())
+    assert len(blocks) == 3
+    for words, shown in blocks:
+        assert shell.run(*words.split())[1] == shown
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
+def test_examples(shell: Shell, example: str) -> None:
+    """Each example passes its own tests, and lint has nothing to say about it, alone or with the others."""
+    code, out, _ = shell.run("test", str(EXAMPLES / example))
+    assert (code, "0 failed" in out) == (0, True)
+    assert shell.run("lint", str(EXAMPLES / example / "policy.yaml"))[0] == 0
+    assert shell.run("lint", *map(str, EXAMPLES.glob("*/policy.yaml")))[0] == 0
+
+
+def test_test_failures(shell: Shell) -> None:
+    """A case that fails says what differs, and the exit code is 1."""
+    expected = {
+        "allowed": False,
+        "code": 403,
+        "changed": False,
+        "message": "because",
+        "labels": {"a": "x", "c": None},
+        "annotations": {"n": "m"},
+        "schedulerName": "berth",
+        "warnings": ["something"],
+    }
+    case = {"name": "wrong", "object": config_map({"c": "d"}), "expect": expected}
+    writes = policy("p", rule(set_labels={"a": "b", "pod-template-hash": "x"}))
+    shell.file("tests/all.yaml", {"policies": [writes], "cases": [case, {**case, "expect": {"allowed": True}}]})
+    code, out, _ = shell.run("test", "tests")
+    assert code == 1
+    assert out.splitlines() == [
+        "✗ tests/all.yaml: wrong",
+        "    allowed: want false, got true",
+        "    code: want 403, got 200",
+        "    changed: want false, got true",
+        '    message: want a text with "because", got ""',
+        '    labels[a]: want "x", got "b"',
+        '    labels[c]: want none, got "d"',
+        '    annotations[n]: want "m", got none',
+        '    schedulerName: want "berth", got none',
+        '    warnings: want one with "something", got []',
+        "✓ tests/all.yaml: wrong",
+        "1 passed, 1 failed",
+    ]
+
+
+def test_wrong_input(shell: Shell) -> None:
+    """One line that names file, field, value and what was expected; exit code 2."""
+    good, obj = shell.file("good.yaml", NO_DEBUG), shell.file("obj.yaml", pod())
+    reject = policy("p", {"policyAction": {"reject": "yes"}})
+    tests = {
+        "t1": "policies: x\ncases: []\n",
+        "t2": "policies: [gone.yaml]\ncases: [{}]\n",
+        "t3": yaml.safe_dump({"policies": [reject], "cases": [{}]}),
+        "t4": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {}, "expect": {"denied": True}}]}),
+        "t5": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {}}]}),
+        "t6": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {"metadata": 1}, "expect": {}}]}),
+    }
+    for name, text in tests.items():
+        shell.file(f"{name}/test.yaml", text)
+    wrong = {
+        ("eval",): "give an object with -f FILE and policies with --policies FILE, or --cases FILE",
+        ("eval", "-f", "gone", "--policies", good): "gone: no such file or directory",
+        ("eval", "-f", obj, "--policies", "gone"): "gone: no such file or directory",
+        ("eval", "-f", obj, "--policies", obj): f"{obj}: kind: Pod: expected MetadataPolicy",
+        (
+            "eval",
+            "-f",
+            obj,
+            "--policies",
+            shell.file("reject.yaml", NO_DEBUG, reject),
+        ): f"{shell.where}/reject.yaml: document 2: spec.rules[0].policyAction.reject: "
+        'Invalid value: "yes": want true or false',
+        (
+            "eval",
+            "-f",
+            shell.file("labels.yaml", {"kind": "Pod", "metadata": {"labels": {"a": 1}}}),
+            "--policies",
+            good,
+        ): f"{shell.where}/labels.yaml: metadata.labels[a]: Invalid value: 1: want a text",
+        ("eval", "-f", shell.file("two.yaml", pod(), pod()), "--policies", good): (
+            f"{shell.where}/two.yaml: expected one object, got 2"
+        ),
+        ("eval", "-f", obj, "--policies", good, "--options", "{"): ("--options: {: expected a JSON object"),
+        ("eval", "-f", obj, "--policies", good, "--options", '{"dryRun": 3}'): (
+            "--options: options.dryRun: expected `bool | null`, got `int`"
+        ),
+        ("eval", "--cases", "gone"): "gone: no such file or directory",
+        ("lint", shell.file("empty.yaml", "")): f"{shell.where}/empty.yaml: is empty: "
+        "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them",
+        ("lint", good, "--owner-selector", "app=web"): ("--owner-selector: app=web: expected a JSON object"),
+        ("impact", "--policies", good, "--cluster", "gone"): "gone: no such file or directory",
+        ("test", "gone"): "gone: expected a directory",
+        ("test", str(Path(shell.file("dir/x.txt", "")).parent)): (
+            f"{shell.where}/dir: holds no test: expected YAML files with `policies` and `cases`"
+        ),
+        ("test", "t1"): "t1/test.yaml: policies: want a list of files, or of MetadataPolicies",
+        ("test", "t2"): "t2/gone.yaml: no such file or directory",
+        ("test", "t3"): "t3/test.yaml: policies[0]: spec.rules[0].policyAction.reject: "
+        'Invalid value: "yes": want true or false',
+        ("test", "t4"): "t4/test.yaml: cases[0].expect.denied: Unknown field: want allowed, code, message, labels, "
+        "annotations, schedulerName, warnings, changed",
+        ("test", "t5"): "t5/test.yaml: cases[0].expect: Required value",
+        ("test", "t6"): "t6/test.yaml: cases[0].object.metadata: want a map, got int",
+    }
+    for words, line in wrong.items():
+        code, out, err = shell.run(*words)
+        assert (code, out, err) == (2, "", f"berth: {line}\n"), words

@@ -1,0 +1,60 @@
+"""QoS classes against the real Go functions.
+
+qos.jsonl: pods by a seeded generator; `computed` is ComputePodQOS of k8s.io/kubernetes v1.37.0 on the pod as written,
+`stored` what the pod strategy's PrepareForCreate put into status.qosClass, `seen` the pod as a webhook sees it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from scheduler.model.quantity import QuantityError
+from scheduler.policy.qos import Resources, compute, qos_class
+from scheduler.policy.qos import _resources as resources
+
+CASES = [json.loads(line) for line in (Path(__file__).parent / "qos.jsonl").read_text().splitlines()]
+
+
+def test_class_that_the_api_server_stores() -> None:
+    """A manifest and what a webhook sees of it both get the class that is stored."""
+    for case in CASES:
+        for spec in (case["spec"], case.get("seen", case["spec"])):
+            assert qos_class({"spec": spec}) == case["stored"], case
+
+
+def test_function_itself() -> None:
+    """ComputePodQOS on pods as written."""
+    for case in CASES:
+        spec = case["spec"]
+        level: Resources | None = resources(spec["resources"]) if "resources" in spec else None
+        containers = [resources(one.get("resources")) for one in (*spec.get("initContainers", ()), *spec["containers"])]
+        assert compute(level, containers) == case["computed"], case
+
+
+def test_cases_are_telling() -> None:
+    """The data has every class often enough, sidecars, pod-level resources, and cases that defaulting decides."""
+    classes = Counter(case["stored"] for case in CASES)
+    assert len(CASES) >= 300
+    assert all(classes[name] >= 15 for name in ("Guaranteed", "Burstable", "BestEffort"))
+    assert sum(case["stored"] != case["computed"] for case in CASES) >= 50
+    assert sum("resources" in case["spec"] for case in CASES) >= 50
+    assert sum(one.get("restartPolicy") == "Always" for case in CASES for one in case["spec"].get("initContainers", ()))
+
+
+@pytest.mark.parametrize(
+    "pod", [{}, {"spec": None}, {"spec": {"containers": None}}, {"spec": {"containers": [None, 3]}}], ids=str
+)
+def test_hardly_a_pod(pod: dict[str, object]) -> None:
+    """Without containers a pod is BestEffort, as upstream."""
+    assert qos_class(pod) == "BestEffort"
+
+
+@pytest.mark.parametrize("amount", ["much", True, [], "1 "])
+def test_no_quantity(amount: object) -> None:
+    """What is no quantity raises."""
+    with pytest.raises(QuantityError, match="is not a quantity"):
+        qos_class({"spec": {"containers": [{"resources": {"limits": {"cpu": amount}}}]}})

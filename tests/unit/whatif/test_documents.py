@@ -1,0 +1,108 @@
+"""Dumps in every form that kubectl and people produce, and what is said of those that are none."""
+
+import json
+
+import pytest
+
+from scheduler.whatif.documents import ObjectError, parse, read
+
+NODE = '{"kind": "Node", "metadata": {"name": "n"}}'
+POD = '{"kind": "Pod", "metadata": {"name": "p"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(NODE, [("Node", "")], id="one JSON object"),
+        pytest.param(
+            f'{{"kind": "List", "items": [{NODE}, {POD}]}}', [("Node", "items[0]"), ("Pod", "items[1]")], id="List"
+        ),
+        pytest.param(
+            '{"kind": "PodList", "items": [{"metadata": {}}]}', [("Pod", "items[0]")], id="a list of raw items"
+        ),
+        pytest.param(
+            f'{NODE}\n{{"kind": "List", "items": [{POD}]}}\n',
+            [("Node", "document 1"), ("Pod", "document 2: items[0]")],
+            id="JSON after JSON",
+        ),
+        pytest.param(
+            f"---\n{NODE}\n---\n{POD}", [("Node", "document 1"), ("Pod", "document 2")], id="JSON as YAML documents"
+        ),
+        pytest.param(
+            "kind: Node\nmetadata: {name: n}\n---\n# nothing\n", [("Node", "document 1")], id="YAML with an empty end"
+        ),
+        pytest.param("kind: List\nitems:\n- kind: Pod\n", [("Pod", "items[0]")], id="YAML List"),
+        pytest.param("{kind: Pod, metadata: {name: p}}", [("Pod", "")], id="flow style"),
+        pytest.param(f"\n\n  {NODE}  \n", [("Node", "")], id="space around"),
+    ],
+)
+def test_reads(text: str, want: list[tuple[str, str]]) -> None:
+    """Every object comes out with its kind and its place."""
+    assert [(kind, place) for kind, _, place in read(text.encode())] == want
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(b"", "is empty", id="empty"),
+        pytest.param(b" \n ", "is empty", id="blank"),
+        pytest.param(b"# only a comment", "holds no object", id="comment"),
+        pytest.param(b"hello", "got text", id="text"),
+        pytest.param(b"- a\n- b", "got a list", id="list"),
+        pytest.param(b"[1, 2]", "got a list", id="JSON list"),
+        pytest.param(b"a: 1", "without kind", id="no kind"),
+        pytest.param(b"\x00\x01\xff", "expected text, got a binary file", id="binary"),
+        pytest.param(b"a: [1\nb: 2", "line 2, column 2: not YAML", id="broken YAML"),
+        pytest.param(b'{"kind": "List",\n "items": [}', "line 2, column 12: not JSON", id="broken JSON"),
+        pytest.param(b'{"kind": "List", "items": [{', "not JSON: input data was truncated", id="truncated JSON"),
+        pytest.param(b"kind: Pod\nkind: Node", "line 2, column 1: not YAML: 'kind' is there twice", id="key twice"),
+        pytest.param(b"a: &a [*a]", "aliases expand beyond all bounds", id="an alias of itself"),
+        pytest.param(b'{"a":' * 100_000, "nested too deep", id="deep JSON"),
+        pytest.param(b"[" * 100_000, "", id="deep list"),
+        pytest.param(b"kind: [a]", "expected API objects", id="kind of a wrong type"),
+        pytest.param(b'{"kind": "List", "items": [5]}', "items[0]: expected an API object", id="item of a wrong type"),
+    ],
+)
+def test_refuses(text: bytes, said: str) -> None:
+    """What is no dump is refused in one line that says why."""
+    with pytest.raises(ObjectError) as found:
+        read(text)
+    assert said in str(found.value)
+    assert len(str(found.value).splitlines()) == 1
+
+
+def test_refuses_a_bomb_of_aliases() -> None:
+    """A few hundred bytes of anchors that stand for a billion values are refused before they are expanded."""
+    levels = [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}' if i else 'x'] * 10)}]" for i in range(9)]
+    with pytest.raises(ObjectError, match="aliases expand beyond all bounds"):
+        read("\n".join(levels).encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("a: 2024-01-01T00:00:00Z", {"a": "2024-01-01T00:00:00Z"}, id="times stay text"),
+        pytest.param("a: 1:30", {"a": "1:30"}, id="no base-60 numbers"),
+        pytest.param("a: =", {"a": "="}, id="a lone equals sign"),
+        pytest.param("a: 010\nb: 1.5\nc: true", {"a": 8, "b": 1.5, "c": True}, id="numbers and booleans"),
+        pytest.param('{"a": 1}', {"a": 1}, id="JSON"),
+        pytest.param("", None, id="nothing"),
+        pytest.param("base: &b {x: 1}\nmore: {<<: *b, y: 2}", {"base": {"x": 1}, "more": {"x": 1, "y": 2}}, id="merge"),
+    ],
+)
+def test_parses_as_the_api_clients_do(text: str, want: object) -> None:
+    """Scalars are read as Kubernetes' own YAML library reads them."""
+    assert parse(text.encode()) == want
+
+
+def test_a_configuration_is_one_document() -> None:
+    """Two documents are no configuration."""
+    with pytest.raises(ObjectError, match="expected one YAML document, got 2"):
+        parse(b"a: 1\n---\nb: 2")
+
+
+def test_a_big_dump_stays_bytes() -> None:
+    """Items of a JSON list are not decoded here: their bytes are those of the file."""
+    item = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"x": [1, 2, {"y": None}]}}
+    [document] = read(json.dumps({"kind": "List", "items": [item]}).encode())
+    assert bytes(document.raw) == json.dumps(item).encode()

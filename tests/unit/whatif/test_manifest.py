@@ -1,0 +1,129 @@
+"""Pods as people write them, completed as the API server would."""
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.whatif.documents import Document, ObjectError
+from scheduler.whatif.manifest import completed, pods
+from scheduler.whatif.world import PriorityClass
+
+Object = dict[str, Any]
+SPEC: Object = {"containers": [{"name": "c", "image": "i"}]}
+CLASSES = {
+    "high": PriorityClass(value=1000, preemption_policy="Never"),
+    "usual": PriorityClass(value=5, global_default=True),
+}
+
+
+def complete(spec: Object, notes: list[str] | None = None, classes: dict[str, PriorityClass] | None = None) -> Object:
+    """The spec of a completed pod."""
+    whole = completed({"metadata": {"name": "p"}, "spec": SPEC | spec}, None, "ns", classes or {}, notes or [])
+    spec_after: Object = whole["spec"]
+    return spec_after
+
+
+def container(**fields: Any) -> Object:
+    """A spec with one container of these fields, and no tolerations to look past."""
+    return {"containers": [{"name": "c", **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param(
+            container(resources={"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}),
+            {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}}},
+            id="requests from limits",
+        ),
+        pytest.param(
+            container(ports=[{"containerPort": 80}]) | {"hostNetwork": True},
+            {"ports": [{"protocol": "TCP", "containerPort": 80, "hostPort": 80}]},
+            id="host network",
+        ),
+        pytest.param(
+            container(ports=[{"containerPort": 80, "protocol": "UDP"}]),
+            {"ports": [{"protocol": "UDP", "containerPort": 80}]},
+            id="own protocol",
+        ),
+    ],
+)
+def test_containers(spec: Object, want: Object) -> None:
+    """Requests default to limits, and host-network pods hold their ports."""
+    [done] = complete(spec)["containers"]
+    assert {key: done[key] for key in want} == want
+
+
+@pytest.mark.parametrize(
+    ("spec", "classes", "want"),
+    [
+        pytest.param({}, {}, (None, None, 0), id="none"),
+        pytest.param({}, CLASSES, (5, None, 0), id="the global default"),
+        pytest.param({"priorityClassName": "high"}, CLASSES, (1000, "Never", 0), id="a class"),
+        pytest.param({"priorityClassName": "system-node-critical"}, {}, (2_000_001_000, None, 0), id="a system class"),
+        pytest.param({"priority": 7, "priorityClassName": "high"}, CLASSES, (7, None, 0), id="set already"),
+        pytest.param({"priorityClassName": "nope"}, CLASSES, (None, None, 1), id="unknown, which is noted"),
+    ],
+)
+def test_priority(spec: Object, classes: dict[str, PriorityClass], want: tuple[Any, Any, int]) -> None:
+    """The priority comes from the class, the global default, or is 0."""
+    notes: list[str] = []
+    done = completed({"metadata": {}, "spec": SPEC | spec}, None, "ns", classes, notes)["spec"]
+    assert (done.get("priority"), done.get("preemptionPolicy"), len(notes)) == want
+
+
+def test_tolerates_failing_nodes_for_a_while() -> None:
+    """DefaultTolerationSeconds adds two tolerations, and none that the pod has itself."""
+    assert [t["key"].rpartition("/")[2] for t in complete({})["tolerations"]] == ["not-ready", "unreachable"]
+    own = [{"operator": "Exists"}]
+    assert complete({"tolerations": own})["tolerations"] == own
+
+
+def test_namespaces() -> None:
+    """The one asked for, else the pod's own, else the usual one."""
+    mine = {"metadata": {"name": "p", "namespace": "mine"}, "spec": SPEC}
+    assert completed(mine, "asked", "usual", {}, [])["metadata"]["namespace"] == "asked"
+    assert completed(mine, None, "usual", {}, [])["metadata"]["namespace"] == "mine"
+    assert completed({"spec": SPEC}, None, "usual", {}, [])["metadata"]["namespace"] == "usual"
+
+
+def document(made: Object) -> Document:
+    """A document of an object."""
+    return Document(made["kind"], json.dumps(made).encode(), "document 1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("Pod", {"spec": SPEC, "metadata": {"name": "web"}}),
+        ("Deployment", {"spec": {"template": {"spec": SPEC, "metadata": {"labels": {"a": "b"}}}}}),
+        ("StatefulSet", {"spec": {"template": {"spec": SPEC}}}),
+        ("CronJob", {"spec": {"jobTemplate": {"spec": {"template": {"spec": SPEC}}}}}),
+        ("PodTemplate", {"template": {"spec": SPEC}}),
+    ],
+)
+def test_workloads_stand_for_their_pods(kind: str, body: Object) -> None:
+    """The pod of a template is named after its workload and keeps its labels."""
+    [found] = pods([document({"metadata": {"name": "web"}, "kind": kind} | body)])
+    assert (found["kind"], found["metadata"]["name"], found["spec"]) == ("Pod", "web", SPEC)
+    assert found["metadata"].get("labels") == ({"a": "b"} if kind == "Deployment" else None)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ({"kind": "Pod", "metadata": {"name": "p"}}, "Pod p: spec: Required value"),
+        ({"kind": "Pod", "metadata": {"name": "p"}, "spec": {}}, "Pod p: spec.containers: Required value"),
+        (
+            {"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"template": 5}},
+            "spec.template: expected a mapping",
+        ),
+        ({"kind": "Pod", "metadata": [], "spec": SPEC}, "metadata: expected a mapping"),
+    ],
+)
+def test_refuses(made: Object, said: str) -> None:
+    """What the API server would refuse is refused by field."""
+    with pytest.raises(ObjectError) as found:
+        pods([document(made)])
+    assert said in str(found.value)
