@@ -128,12 +128,19 @@ def bindings(cluster: ControlPlane, namespace: str) -> list[Object]:
     ]
 
 
-def bound_once_each(cluster: ControlPlane, namespace: str, pods: Iterable[Object]) -> list[Object]:
-    """Every pod was bound by exactly one Binding, which named its UID and the node that it is on; all asked for."""
+def bound_once_each(cluster: ControlPlane, namespace: str, pods: Iterable[Object], unrecorded: int = 0) -> list[Object]:
+    """Every pod was bound by exactly one Binding, which named its UID and the node that it is on; all asked for.
+
+    `unrecorded`: how many Bindings may be missing in the audit log, because SIGKILL met the API server between storing
+    one and writing its line. A line too many is never in order.
+    """
     asked = bindings(cluster, namespace)
     granted = [entry for entry in asked if entry["responseStatus"]["code"] == 201]
     targets = {pod["metadata"]["uid"]: node_of(pod) for pod in pods}
-    assert Counter(entry["requestObject"]["metadata"]["uid"] for entry in granted) == Counter(list(targets))
+    times = Counter(entry["requestObject"]["metadata"]["uid"] for entry in granted)
+    assert {uid: count for uid, count in times.items() if count > 1 or uid not in targets} == {}
+    missing = targets.keys() - times.keys()
+    assert len(missing) <= unrecorded, missing
     for entry in granted:
         body = entry["requestObject"]
         assert body["target"] == {"kind": "Node", "name": targets[body["metadata"]["uid"]]}
