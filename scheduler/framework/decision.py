@@ -38,6 +38,7 @@ class Decision:
     pod: Pod
     nodes: int
     feasible: Rows
+    """The rows that pass all filters; of a quick decision, the best of them."""
     verdict: tuple[str, Reason] | None = None
     """(plugin, reason) when PreFilter rejected the pod as a whole."""
     narrowed: frozenset[str] | None = None
@@ -49,7 +50,7 @@ class Decision:
     scores: list[PluginScores] = field(default_factory=list)
     totals: Ints | None = None
     quick: bool = False
-    """Found by way of a memo: who rejected what, and each plugin's part of the totals, were not written down."""
+    """Found by way of a memo: only the best rows are known, and neither scores nor who rejected what."""
 
     def best(self) -> Rows:
         """All rows that share the highest total; the feasible ones when nothing was scored."""

@@ -15,9 +15,11 @@ from scheduler.framework.reservation import Held, Wait
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.model.storage import StorageKind
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
+from scheduler.state.nodes import Nodes
 
 MAX_SCORE = 100
 
@@ -125,6 +127,12 @@ class RowLocal:
 
     by_shape = False
     """Of the pod, only its shape counts: verdicts may be kept per shape and repaired for the rows that change."""
+    scores_by_shape = False
+    """The same of its scores."""
+    ignores_usage = False
+    """What is placed on a node makes no difference, to scores neither: only a changed node object does."""
+    normalizes_by_extremes = False
+    """A normalised score depends on the raw one and on the lowest and highest raw score, not on how many have which."""
 
     def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """Never."""
@@ -135,8 +143,8 @@ class RowLocal:
 class Score(Protocol):
     """Ranks feasible nodes."""
 
-    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
-        """int64[len(feasible)] for the feasible rows (intp), or None to take no part for this pod."""
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int | None:
+        """int64[len(feasible)] for the feasible rows (intp), one int for all of them, or None to take no part."""
 
 
 @runtime_checkable
@@ -145,6 +153,28 @@ class Normalize(Protocol):
 
     def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
         """int64 in, int64 of 0..100 out, for the same feasible rows as `score`."""
+
+
+@runtime_checkable
+class Concerned(Protocol):
+    """Knows the pods that it has nothing to say about (upstream: Skip of PreFilter and PreScore)."""
+
+    def concerns(self, shape: PodShape) -> bool:
+        """False: for pods of this shape, it neither rejects nor scores nor reserves anything, whatever the cluster."""
+
+
+@runtime_checkable
+class ByRow(Protocol):
+    """Can be asked for one row, much faster than for an array of one; the answers are those of `filter` and `score`.
+
+    For plugins with `by_shape` or `scores_by_shape` that look at what is placed on a node; they need not have it.
+    """
+
+    def passes_on(self, pod: Pod, nodes: Nodes, row: int) -> bool:
+        """Whether `filter` rejects the row for no reason."""
+
+    def score_on(self, pod: Pod, nodes: Nodes, row: int) -> int:
+        """What `score` gives the row, where it takes part."""
 
 
 @runtime_checkable

@@ -12,8 +12,9 @@ import numpy as np
 
 from scheduler.framework.decision import Decision, PluginScores, Rejected, Rows
 from scheduler.framework.events import ANY, ClusterEvent
-from scheduler.framework.memo import Memo, Memos
+from scheduler.framework.memo import Memos
 from scheduler.framework.plugin import Plugin, PostFilterResult
+from scheduler.framework.quick import decide_by
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.status import PluginError, Reason, Reject, Rejections
 from scheduler.model.pod import Pod
@@ -45,11 +46,7 @@ class Framework:
             (plugin, profile.weights.get(plugin.name, 1), getattr(plugin, "normalize", None))
             for plugin in profile.plugins("score")
         ]
-        by_shape = tuple(plugin for plugin in self._filters if getattr(plugin, "by_shape", False))
-        self._other_filters = tuple(plugin for plugin in self._filters if plugin not in by_shape)
-        scores_by_shape = tuple(plugin for plugin, _, _ in self._scorers if getattr(plugin, "scores_by_shape", False))
-        self._memos = Memos(by_shape, scores_by_shape, _ask)
-        self._memo_index = {plugin.name: i for i, plugin in enumerate(scores_by_shape)}
+        self._memos = Memos(self._pre_filters, self._filters, self._scorers, _ask)
         self._by_name = {plugin.name: plugin for plugins in profile.points.values() for plugin in plugins}
         self._wakes = {name: getattr(plugin, "wakes_on", ANY) for name, plugin in self._by_name.items()}
 
@@ -83,39 +80,10 @@ class Framework:
         if not pod.node_name and not cluster.nominations and pod.shape.preferred_error is None and cluster.nodes.count:
             memo = self._memos.get(pod, cluster)
             if memo is not None:
-                decision = self._decide_with(memo, pod, cluster)
+                decision = decide_by(memo, self._memos, pod, cluster, _ask)
                 if decision is not None:
                     return decision
         return self.decide(pod, cluster)
-
-    def _decide_with(self, memo: Memo, pod: Pod, cluster: Cluster) -> Decision | None:
-        """The decision by a memo, None where only the plain way can tell it."""
-        for plugin in self._pre_filters:
-            if _ask(plugin, plugin.pre_filter, pod, cluster) is not None:
-                return None
-        alive = memo.passes
-        for plugin in self._other_filters:
-            for _, mask in _ask(plugin, plugin.filter, pod, cluster):
-                alive = alive & ~mask
-        feasible = np.flatnonzero(alive)
-        if not len(feasible):
-            return None
-        decision = Decision(pod, cluster.nodes.count, feasible, quick=True)
-        if len(feasible) == 1:
-            return decision
-        everywhere = len(feasible) == len(alive)
-        totals = np.zeros(len(feasible), dtype=np.int64)
-        for plugin, weight, normalize in self._scorers:
-            index = self._memo_index.get(plugin.name)
-            if index is None:
-                raw = _ask(plugin, plugin.score, pod, cluster, feasible)
-            else:
-                kept = memo.scores[index]
-                raw = kept if kept is None or everywhere else kept[feasible]
-            if raw is not None:
-                totals += (raw if normalize is None else _ask(plugin, normalize, raw, pod, cluster, feasible)) * weight
-        decision.totals = totals
-        return decision
 
     def decide(self, pod: Pod, cluster: Cluster, *, score_always: bool = False) -> Decision:
         """Filter and score all nodes for one pod. A single feasible node is not scored unless asked for.
@@ -260,6 +228,8 @@ class Framework:
             raw = _ask(plugin, plugin.score, pod, cluster, feasible)
             if raw is None:
                 continue
+            if isinstance(raw, int):
+                raw = np.full(len(feasible), raw, dtype=np.int64)
             weighted = (raw if normalize is None else _ask(plugin, normalize, raw, pod, cluster, feasible)) * weight
             totals += weighted
             decision.scores.append(PluginScores(plugin.name, weight, raw, weighted))

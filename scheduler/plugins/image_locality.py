@@ -22,7 +22,7 @@ class ImageLocality:
     def __init__(self, args: NoArgs) -> None:
         pass
 
-    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int:
         """Sum size × spread of the images a node has, clamped between 23 MiB and 1000 MiB a container, as 0..100."""
         nodes, shape = cluster.nodes, pod.shape
         sums = None
@@ -36,7 +36,7 @@ class ImageLocality:
             spread = float(len(rows)) / float(nodes.count)
             sums[rows] += (sizes.astype(np.float64) * spread).astype(np.int64)
         if sums is None:
-            return np.zeros(len(feasible), dtype=np.int64)
+            return 0
         highest = _MAX_CONTAINER_THRESHOLD * shape.image_count
         clamped = np.clip(sums[feasible], _MIN_THRESHOLD, highest)
         scores: Ints = MAX_SCORE * (clamped - _MIN_THRESHOLD) // (highest - _MIN_THRESHOLD)

@@ -40,6 +40,8 @@ class NodeAffinity(RowLocal):
     name = "NodeAffinity"
     by_shape = True
     scores_by_shape = True
+    ignores_usage = True
+    normalizes_by_extremes = True
     Args = NodeAffinityArgs
     wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_LABELS
     mismatch = Unresolvable("node(s) didn't match Pod's node affinity/selector")

@@ -6,6 +6,7 @@ from scheduler.framework.status import Rejections, Unschedulable
 from scheduler.model.pod import Pod
 from scheduler.model.shape import ANY_IP, HostPort
 from scheduler.state.cluster import Cluster
+from scheduler.state.nodes import Nodes
 
 
 class NodePorts(RowLocal):
@@ -25,6 +26,10 @@ class NodePorts(RowLocal):
         if not pod.shape.host_ports:
             return ()
         return ((self.taken, cluster.nodes.port_conflicts(pod.shape.host_ports)),)
+
+    def passes_on(self, pod: Pod, nodes: Nodes, row: int) -> bool:
+        """As `filter`, for one row."""
+        return not pod.shape.host_ports or not nodes.port_conflicts(pod.shape.host_ports)[row]
 
     def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod that went and held a port this one wants."""

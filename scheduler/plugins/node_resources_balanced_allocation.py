@@ -1,5 +1,6 @@
 """Upstream: plugins/noderesources/balanced_allocation.go."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,10 @@ from msgspec import Struct
 
 from scheduler.framework.plugin import MAX_SCORE
 from scheduler.model.pod import Pod
-from scheduler.plugins.resource_strategies import Amounts, ResourceWeight, amounts
+from scheduler.plugins.resource_strategies import Amounts, ResourceWeight, amounts, amounts_on
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
+from scheduler.state.nodes import Nodes
 
 
 class NodeResourcesBalancedAllocationArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -46,13 +48,38 @@ class NodeResourcesBalancedAllocation:
         if not any(pod.shape.requests.get(resource.name, 0) for resource in self._resources):
             return None
         found = amounts(self._resources, pod, cluster.nodes, feasible, nonzero=False)
-        if not found:
-            return np.full(len(feasible), MAX_SCORE // 2 + MAX_SCORE // 4, dtype=np.int64)
         half = MAX_SCORE // 2
         if not found:
             return np.full(len(feasible), half + half // 2, dtype=np.int64)
         change = half + _evenness(found, with_pod=True) - _evenness(found, with_pod=False)
         return half + change // 2
+
+    def score_on(self, pod: Pod, nodes: Nodes, row: int) -> int:
+        """As `score`, for one row."""
+        found = amounts_on(self._resources, pod, nodes, row, nonzero=False)
+        half = MAX_SCORE // 2
+        if not found:
+            return half + half // 2
+        after = [min(float(used + asked) / float(capacity), 1.0) for _, capacity, used, asked in found if capacity]
+        before = [min(float(used) / float(capacity), 1.0) for _, capacity, used, _ in found if capacity]
+        change = half + _evenness_on(after) - _evenness_on(before)
+        return half + change // 2
+
+
+def _evenness_on(fractions: list[float]) -> int:
+    """As `_evenness`, for the fractions of the resources that one node has. `sum` would round otherwise (3.12)."""
+    deviation = 0.0
+    if len(fractions) == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    elif len(fractions) > 2:
+        total = squares = 0.0
+        for fraction in fractions:
+            total += fraction
+        mean = total / len(fractions)
+        for fraction in fractions:
+            squares += (fraction - mean) * (fraction - mean)
+        deviation = math.sqrt(squares / len(fractions))
+    return int((1 - deviation) * float(MAX_SCORE))
 
 
 def _evenness(found: list[Amounts], *, with_pod: bool) -> Ints:

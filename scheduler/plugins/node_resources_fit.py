@@ -12,9 +12,17 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.resources import is_extended
 from scheduler.model.selectors import is_qualified_name
-from scheduler.plugins.resource_strategies import ResourceWeight, ScoringStrategy, amounts, strategy
+from scheduler.plugins.resource_strategies import (
+    ResourceWeight,
+    ScoringStrategy,
+    amounts,
+    amounts_on,
+    strategy,
+    strategy_on,
+)
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
+from scheduler.state.nodes import Nodes
 
 
 class NodeResourcesFitArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -46,6 +54,7 @@ class NodeResourcesFit(RowLocal):
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources: list[ResourceWeight] = args.scoring_strategy.weights()
         self._strategy = strategy(args.scoring_strategy)
+        self._strategy_on = strategy_on(args.scoring_strategy)
 
     @staticmethod
     def check(args: NodeResourcesFitArgs, path: str) -> list[str]:
@@ -85,10 +94,26 @@ class NodeResourcesFit(RowLocal):
                 found.append((Unschedulable(f"Insufficient {name}"), short & ~never))
         return found
 
+    def passes_on(self, pod: Pod, nodes: Nodes, row: int) -> bool:
+        """As `filter`, for one row."""
+        if nodes.pods[row] >= nodes.allowed_pods[row]:
+            return False
+        for name, amount in pod.shape.requests.items():
+            if amount <= 0 or self._ignores(name):
+                continue
+            index = nodes.resources.get(name)
+            if index is None or nodes.allocatable.item(index, row) - nodes.requested.item(index, row) < amount:
+                return False
+        return True
+
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """Score by the configured strategy over the configured resources, cpu and memory with non-zero defaults."""
         found = amounts(self._resources, pod, cluster.nodes, feasible, nonzero=True)
         return self._strategy(found, len(feasible))
+
+    def score_on(self, pod: Pod, nodes: Nodes, row: int) -> int:
+        """As `score`, for one row."""
+        return self._strategy_on(amounts_on(self._resources, pod, nodes, row, nonzero=True))
 
     def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that could hold the pod if it were empty, and could not, or had less of something it asks for."""

@@ -14,6 +14,7 @@ class NodeUnschedulable(RowLocal):
 
     name = "NodeUnschedulable"
     by_shape = True
+    ignores_usage = True
     Args = NoArgs
     wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_TAINTS | ClusterEvent.OWN_TOLERATIONS
     cordoned = Unresolvable("node(s) were unschedulable")

@@ -8,7 +8,9 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NoArgs, RowLocal
 from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.model.storage import CSINode, PersistentVolumeClaim, StorageKind, VolumeAttachment
+from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.attachments import NOT_INSTALLED, of_translated
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
@@ -30,6 +32,10 @@ class NodeVolumeLimits(RowLocal):
 
     def __init__(self, args: NoArgs) -> None:
         pass
+
+    def concerns(self, shape: PodShape) -> bool:
+        """Pods with volumes."""
+        return shape.volumes is not NO_VOLUMES
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes without a driver that must be installed, then those whose limit the pod would break."""

@@ -8,6 +8,7 @@ from msgspec import Struct
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.status import Reject, Unresolvable
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 
 
@@ -25,6 +26,10 @@ class NotYet:
 
     def __init__(self, args: AnyArgs) -> None:
         pass
+
+    def concerns(self, shape: PodShape) -> bool:
+        """Pods that use something this version can't honour."""
+        return bool(shape.unsupported)
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Refuse a pod that uses what the plugin is for."""

@@ -1,5 +1,6 @@
 """Upstream: plugins/noderesources (resource_allocation.go and a file for each strategy)."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,6 +124,26 @@ def amounts(
     return found
 
 
+AmountOn = tuple[int, int, int, int]
+"""(weight, capacity, used, asked) of one resource on one node."""
+
+
+def amounts_on(
+    resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, row: int, *, nonzero: bool
+) -> list[AmountOn]:
+    """As `amounts`, for one row."""
+    found = []
+    asks = pod.shape.scoring if nonzero else pod.shape.requests
+    for resource in resources:
+        index = nodes.resources.get(resource.name)
+        asked = asks.get(resource.name, 0)
+        if index is None or (asked == 0 and is_scalar(resource.name)):
+            continue
+        used = nodes.nonzero if nonzero and index in (CPU, MEMORY) else nodes.requested
+        found.append((resource.weight, nodes.allocatable.item(index, row), used.item(index, row), asked))
+    return found
+
+
 Strategy = Callable[[list[Amounts], int], Ints]
 """(resources, number of feasible nodes) → scores."""
 
@@ -137,6 +158,41 @@ def strategy(config: ScoringStrategy) -> Strategy:
             points = [(p.utilization, p.score * (MAX_SCORE // _SHAPE_SCALE)) for p in (ratio.shape if ratio else [])]
             return lambda found, nodes: _ratio_mean(found, nodes, points)
     return lambda found, nodes: _weighted_mean(found, nodes, _least_allocated)
+
+
+def strategy_on(config: ScoringStrategy) -> Callable[[list[AmountOn]], int]:
+    """The scoring function of a strategy for one row, over what `amounts_on` gives."""
+    match config.type:
+        case "MostAllocated":
+            return lambda found: _mean_on(found, lambda used, capacity: min(used, capacity) * MAX_SCORE // capacity)
+        case "RequestedToCapacityRatio":
+            ratio = config.requested_to_capacity_ratio
+            points = [(p.utilization, p.score * (MAX_SCORE // _SHAPE_SCALE)) for p in (ratio.shape if ratio else [])]
+            return lambda found: _ratio_on(found, points)
+    return lambda found: _mean_on(
+        found, lambda used, capacity: 0 if used > capacity else (capacity - used) * MAX_SCORE // capacity
+    )
+
+
+def _mean_on(found: list[AmountOn], score: Callable[[int, int], int]) -> int:
+    total = weights = 0
+    for weight, capacity, used, asked in found:
+        if capacity:
+            total += score(used + asked, capacity) * weight
+            weights += weight
+    return total // weights if weights else 0
+
+
+def _ratio_on(found: list[AmountOn], points: list[tuple[int, int]]) -> int:
+    total = weights = 0
+    for weight, capacity, used, asked in found:
+        if capacity:
+            utilization = 100 if used + asked > capacity else (used + asked) * 100 // capacity
+            score = int(broken_linear(np.array([utilization]), points)[0])
+            if score > 0:
+                total += score * weight
+                weights += weight
+    return math.floor(total / weights + 0.5) if weights else 0
 
 
 def _least_allocated(resource: Amounts, capacity: Ints) -> Ints:

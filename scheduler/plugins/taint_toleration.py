@@ -19,6 +19,8 @@ class TaintToleration(RowLocal):
     name = "TaintToleration"
     by_shape = True
     scores_by_shape = True
+    ignores_usage = True
+    normalizes_by_extremes = True
     Args = NoArgs
     wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_TAINTS | ClusterEvent.OWN_TOLERATIONS
     tainted = Unresolvable("node(s) had untolerated taint(s)")

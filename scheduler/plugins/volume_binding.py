@@ -10,6 +10,7 @@ from scheduler.framework.plugin import MAX_SCORE, RowLocal
 from scheduler.framework.reservation import Held, Wait
 from scheduler.framework.status import PluginError, Reject, Rejections, Unresolvable
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.model.storage import (
     CSIDriver,
     CSINode,
@@ -18,6 +19,7 @@ from scheduler.model.storage import (
     StorageClass,
     StorageKind,
 )
+from scheduler.model.volumes import NO_VOLUMES
 from scheduler.plugins.node_volume_limits import not_owner
 from scheduler.plugins.resource_strategies import ShapePoint, broken_linear, check_shape
 from scheduler.plugins.volume_assuming import Promised, assume, restore, still_unbound
@@ -78,6 +80,10 @@ class VolumeBinding(RowLocal):
                 "invalid BindTimeoutSeconds, should not be a negative value",
             )
         return errors
+
+    def concerns(self, shape: PodShape) -> bool:
+        """Pods with volumes."""
+        return shape.volumes is not NO_VOLUMES
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose claims are not there, not its own, on their way out, or for others to bind."""

@@ -8,6 +8,7 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NoArgs
 from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.model.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim, StorageKind
 from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.cluster import Cluster
@@ -27,6 +28,10 @@ class VolumeRestrictions:
 
     def __init__(self, args: NoArgs) -> None:
         pass
+
+    def concerns(self, shape: PodShape) -> bool:
+        """Pods with volumes."""
+        return shape.volumes is not NO_VOLUMES
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose claim does not exist: its access modes have to be known."""

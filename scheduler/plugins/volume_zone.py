@@ -7,6 +7,7 @@ from scheduler.framework.plugin import NoArgs, RowLocal
 from scheduler.framework.status import Reject, Rejections, Unresolvable
 from scheduler.model.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.model.storage import (
     WAIT_FOR_FIRST_CONSUMER,
     PersistentVolume,
@@ -14,6 +15,7 @@ from scheduler.model.storage import (
     StorageClass,
     StorageKind,
 )
+from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Bools
 from scheduler.state.nodes import Nodes
@@ -43,6 +45,10 @@ class VolumeZone(RowLocal):
 
     def __init__(self, args: NoArgs) -> None:
         pass
+
+    def concerns(self, shape: PodShape) -> bool:
+        """Pods with volumes."""
+        return shape.volumes is not NO_VOLUMES
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose volumes can't be looked at: a claim, class or volume is missing."""

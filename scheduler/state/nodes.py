@@ -31,6 +31,8 @@ class Nodes:
         self.objects: list[Node | None] = []
         self.resources: dict[str, int] = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL}
         self.log = RowLog()
+        self.object_log = RowLog()
+        """Of `log`, the rows whose node object changed; the others' pods did."""
         self.puts = 0
         """Counts node objects that came, changed or went."""
         self._capacity = _FIRST_ROWS
@@ -114,6 +116,7 @@ class Nodes:
         old = self.objects[row]
         self.puts += 1
         self.log.touch(row)
+        self.object_log.touch(row)
         self.objects[row] = node
         self.alive[row] = node is not None
         self.count += (node is not None) - (old is not None)
@@ -132,6 +135,7 @@ class Nodes:
     def put_labels(self, row: int, labels: Mapping[str, str] | None) -> None:
         """Write the label columns of a row. The caller moves topology counts along."""
         self.log.touch(row)
+        self.object_log.touch(row)
         for key, column in self._labels.items():
             column.set(row, None if labels is None else labels.get(key))
 
