@@ -1,7 +1,7 @@
 """Per shape: which nodes pass the filters that look at shape and node only, and what such plugins score.
 
-Kept from pod to pod and repaired for the rows that changed since. Only a shape that is seen again gets a memo, so a
-queue of unlike pods pays nothing. What depends on other pods (affinity, spread) is not in here.
+Kept from pod to pod and repaired for the rows that changed since, once a shape is seen again. What depends on other
+pods (affinity, spread) is not in here.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,9 @@ from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
 from scheduler.state.view import some_rows
 
-_MEMOS = 128
+_KEPT_BYTES = 16 << 20
+_BYTES_A_ROW = 48
+"""What a memo takes: two masks and up to six numbers."""
 _SEEN = 50_000
 _REPAIR_AT_MOST = 8
 """Rows may be repaired while they are at most one in this many; beyond that, all are computed anew."""
@@ -94,19 +96,20 @@ class Memos:
         self._memos: dict[PodShape, Memo] = {}
         self._seen: set[PodShape] = set()
 
-    def get(self, pod: Pod, cluster: Cluster) -> Memo | None:
-        """The memo of a pod's shape, up to date; None when the shape is seen for the first time."""
+    def get(self, pod: Pod, cluster: Cluster) -> Memo:
+        """What is known of a pod's shape, up to date."""
         nodes, shape = cluster.nodes, pod.shape
         memo = self._memos.get(shape)
         if memo is None:
-            if shape not in self._seen:
+            memo = self._compute(pod, cluster)
+            if shape in self._seen:
+                if len(self._memos) * nodes.rows * _BYTES_A_ROW > _KEPT_BYTES:
+                    del self._memos[next(iter(self._memos))]
+                self._memos[shape] = memo
+            else:
                 if len(self._seen) >= _SEEN:
                     self._seen.clear()
                 self._seen.add(shape)
-                return None
-            if len(self._memos) >= _MEMOS:
-                del self._memos[next(iter(self._memos))]
-            memo = self._memos[shape] = self._compute(pod, cluster)
             return memo
         if memo.nodes is nodes and memo.version == nodes.log.version:
             return memo

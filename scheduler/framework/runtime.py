@@ -78,11 +78,9 @@ class Framework:
         A pod that finds no node is decided the plain way, for its message. Raises PluginError when a plugin fails.
         """
         if not pod.node_name and not cluster.nominations and pod.shape.preferred_error is None and cluster.nodes.count:
-            memo = self._memos.get(pod, cluster)
-            if memo is not None:
-                decision = decide_by(memo, self._memos, pod, cluster, _ask)
-                if decision is not None:
-                    return decision
+            decision = decide_by(self._memos.get(pod, cluster), self._memos, pod, cluster, _ask)
+            if decision is not None:
+                return decision
         return self.decide(pod, cluster)
 
     def decide(self, pod: Pod, cluster: Cluster, *, score_always: bool = False) -> Decision:

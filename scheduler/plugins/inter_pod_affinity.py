@@ -13,7 +13,7 @@ from scheduler.model.affinity import AffinityTerm
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools, Ints
+from scheduler.state.column import Bools, Ints, at
 from scheduler.state.incidence import HARD
 
 
@@ -70,14 +70,14 @@ class InterPodAffinity:
         if pod.shape.anti_affinity_terms:
             hit = np.zeros(rows, dtype=np.bool_)
             for term in pod.shape.anti_affinity_terms:
-                hit |= cluster.incidence.selected((term,), term.topology_key).by_row(rows) > 0
+                hit |= cluster.incidence.selected((term,), term.topology_key).anywhere(rows)
             found.append((self.not_apart, hit if free is None else hit & free))
             free = ~hit if free is None else free & ~hit
         repelling = [carried for carried in cluster.incidence.repelling(pod) if carried.total]
         if repelling:
             hit = np.zeros(rows, dtype=np.bool_)
             for carried in repelling:
-                hit |= carried.by_row(rows) > 0
+                hit |= carried.anywhere(rows)
             found.append((self.repelled, hit if free is None else hit & free))
         return found
 
@@ -100,12 +100,12 @@ class InterPodAffinity:
         for weighted in preferred:
             count = cluster.incidence.selected((weighted.term,), weighted.term.topology_key)
             if count.total:
-                here = count.by_row(rows)[feasible] * weighted.weight
+                here = at(count.times(weighted.weight, rows), feasible)
                 total = here if total is None else total + here
         for carried in cluster.incidence.preferring(pod):
             weight = self._hard_weight if carried.weight == HARD else carried.weight
             if carried.total and weight:
-                here = carried.by_row(rows)[feasible] * weight
+                here = at(carried.times(weight, rows), feasible)
                 total = here if total is None else total + here
         return total
 
@@ -144,9 +144,9 @@ class InterPodAffinity:
         rows = cluster.nodes.rows
         counts = [cluster.incidence.selected(terms, term.topology_key) for term in terms]
         if any(count.total for count in counts):
-            near = counts[0].by_row(rows) > 0
+            near = counts[0].anywhere(rows)
             for count in counts[1:]:
-                near = near & (count.by_row(rows) > 0)
+                near = near & count.anywhere(rows)
             return near
         near = np.zeros(rows, dtype=np.bool_)
         if all(cluster.incidence.selects(term, pod) for term in terms):

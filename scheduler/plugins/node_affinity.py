@@ -24,7 +24,7 @@ from scheduler.model.selectors import (
 from scheduler.model.shape import parse_preferred_node_terms
 from scheduler.plugins.normalize import default_normalize
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools, Ints
+from scheduler.state.column import Bools, Ints, at
 from scheduler.state.nodes import Nodes
 
 
@@ -100,7 +100,7 @@ class NodeAffinity(RowLocal):
             return None
         total = np.zeros(len(feasible), dtype=np.int64)
         for weight, term in terms:
-            total += weight * _matches_term(term, cluster.nodes)[feasible]
+            total += weight * at(_matches_term(term, cluster.nodes), feasible)
         return total
 
     def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from scheduler.framework.plugin import MAX_SCORE
 from scheduler.model.pod import Pod
-from scheduler.plugins.resource_strategies import Amounts, ResourceWeight, amounts, amounts_on
+from scheduler.plugins.resource_strategies import ResourceWeight, amounts, amounts_on, counting
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Ints
+from scheduler.state.column import Ints, at
 from scheduler.state.nodes import Nodes
 
 
@@ -51,8 +51,26 @@ class NodeResourcesBalancedAllocation:
         half = MAX_SCORE // 2
         if not found:
             return np.full(len(feasible), half + half // 2, dtype=np.int64)
-        change = half + _evenness(found, with_pod=True) - _evenness(found, with_pod=False)
-        return half + change // 2
+        change = _evenness([(r.used + r.asked, r.capacity) for r in found])
+        change -= at(self._evenness_before(pod, cluster.nodes), feasible)
+        change += half
+        change //= 2
+        change += half
+        return change
+
+    def _evenness_before(self, pod: Pod, nodes: Nodes) -> Ints:
+        """int64[rows]: the evenness without the pod. Of the pod, only which resources count for it matters."""
+        counted = tuple(resource.name for resource in counting(self._resources, pod, nodes, nonzero=False))
+
+        def of_all(nodes: Nodes) -> Ints:
+            found = amounts(self._resources, pod, nodes, np.arange(nodes.rows), nonzero=False)
+            return _evenness([(r.used, r.capacity) for r in found])
+
+        def of_row(nodes: Nodes, row: int) -> int:
+            found = amounts_on(self._resources, pod, nodes, row, nonzero=False)
+            return _evenness_on([(used, capacity) for _, capacity, used, _ in found])
+
+        return nodes.derived((self.name, counted), of_all, of_row)
 
     def score_on(self, pod: Pod, nodes: Nodes, row: int) -> int:
         """As `score`, for one row."""
@@ -60,14 +78,14 @@ class NodeResourcesBalancedAllocation:
         half = MAX_SCORE // 2
         if not found:
             return half + half // 2
-        after = [min(float(used + asked) / float(capacity), 1.0) for _, capacity, used, asked in found if capacity]
-        before = [min(float(used) / float(capacity), 1.0) for _, capacity, used, _ in found if capacity]
-        change = half + _evenness_on(after) - _evenness_on(before)
+        after = _evenness_on([(used + asked, capacity) for _, capacity, used, asked in found])
+        change = half + after - _evenness_on([(used, capacity) for _, capacity, used, _ in found])
         return half + change // 2
 
 
-def _evenness_on(fractions: list[float]) -> int:
-    """As `_evenness`, for the fractions of the resources that one node has. `sum` would round otherwise (3.12)."""
+def _evenness_on(found: list[tuple[int, int]]) -> int:
+    """As `_evenness`, for one node. Sums are written out because `sum` rounds otherwise from Python 3.12 on."""
+    fractions = [min(float(used) / float(capacity), 1.0) for used, capacity in found if capacity]
     deviation = 0.0
     if len(fractions) == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2)
@@ -82,23 +100,31 @@ def _evenness_on(fractions: list[float]) -> int:
     return int((1 - deviation) * float(MAX_SCORE))
 
 
-def _evenness(found: list[Amounts], *, with_pod: bool) -> Ints:
-    """100 × (1 − standard deviation of used/capacity), truncated. The order of operations is upstream's."""
+def _evenness(found: list[tuple[Ints, Ints]]) -> Ints:
+    """100 × (1 − standard deviation of used/capacity), truncated, of (used, capacity) by resource.
+
+    The order of operations is upstream's.
+    """
     fractions = []
     counted: list[Any] = []
-    for resource in found:
-        used = resource.used + resource.asked if with_pod else resource.used
-        has = resource.capacity != 0
+    for used, capacity in found:
+        has = capacity != 0
         everywhere = bool(has.all())
-        fraction = np.minimum(used / (resource.capacity if everywhere else np.where(has, resource.capacity, 1)), 1.0)
+        fraction = used / (capacity if everywhere else np.where(has, capacity, 1))
+        np.minimum(fraction, 1.0, out=fraction)
         fractions.append(fraction if everywhere else np.where(has, fraction, 0.0))
         counted.append(None if everywhere else has)
     if len(found) == 2 and all(has is None for has in counted):
-        deviation = np.abs((fractions[0] - fractions[1]) / 2)
+        deviation = fractions[0]
+        deviation -= fractions[1]
+        deviation /= 2
+        np.abs(deviation, out=deviation)
     else:
         ones = np.ones(len(fractions[0]), dtype=np.bool_)
         deviation = _deviation(fractions, [ones if has is None else has for has in counted])
-    evenness: Ints = ((1 - deviation) * float(MAX_SCORE)).astype(np.int64)
+    np.subtract(1, deviation, out=deviation)
+    deviation *= float(MAX_SCORE)
+    evenness: Ints = deviation.astype(np.int64)
     return evenness
 
 

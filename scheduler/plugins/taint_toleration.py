@@ -10,7 +10,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.taints import intolerable_preferences, untolerated
 from scheduler.plugins.normalize import default_normalize
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Ints
+from scheduler.state.column import Ints, at
 
 
 class TaintToleration(RowLocal):
@@ -31,19 +31,22 @@ class TaintToleration(RowLocal):
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject a node for any NoSchedule or NoExecute taint the pod does not tolerate."""
         tolerations = pod.shape.tolerations
+        if cluster.nodes.taints.blank:
+            return ()
         rejected = cluster.nodes.taints.where(
             cluster.nodes.rows, ("hard", tolerations), lambda taints: untolerated(tolerations, taints or ()) is not None
         )
         return ((self.tainted, rejected),)
 
-    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int:
         """Count the PreferNoSchedule taints that the pod does not tolerate."""
         tolerations = pod.shape.tolerations
+        if cluster.nodes.taints.blank:
+            return 0
         counts = cluster.nodes.taints.map(
             cluster.nodes.rows, ("soft", tolerations), lambda taints: intolerable_preferences(tolerations, taints or ())
         )
-        scores: Ints = counts[feasible]
-        return scores
+        return at(counts, feasible)
 
     def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
         """Fewest taints become 100, most become 0."""

@@ -15,6 +15,14 @@ Codes = NDArray[np.int32]
 
 Value = TypeVar("Value", bound=Hashable)
 
+Some = TypeVar("Some", Bools, Ints, NDArray[np.float64], Codes)
+
+
+def at(values: Some, rows: NDArray[np.intp]) -> Some:
+    """The values of some rows, given in ascending order; `values` itself when that is all of them."""
+    return values if len(rows) == len(values) else values.take(rows)
+
+
 ABSENT = -1
 _MEMOS = 4096
 
@@ -65,6 +73,11 @@ class Column(Generic[Value]):
         code = int(self.codes[row])
         return None if code == ABSENT else self.values[code]
 
+    @property
+    def blank(self) -> bool:
+        """No row has a value."""
+        return not self._code
+
     def code_of(self, value: Value) -> int:
         """The code of a value, -1 when no row has it."""
         return self._code.get(value, ABSENT)
@@ -74,11 +87,11 @@ class Column(Generic[Value]):
 
         `question` names the predicate: the same question is asked once per distinct value, ever.
         """
-        return cast(Bools, self.answers(question, accepts, np.bool_)[self.codes[:rows]])
+        return cast(Bools, self.answers(question, accepts, np.bool_).take(self.codes[:rows]))
 
     def map(self, rows: int, question: Hashable, number: Callable[[Value | None], int]) -> Ints:
         """As `where`, for a number a value: int64[rows]."""
-        return cast(Ints, self.answers(question, number, np.int64)[self.codes[:rows]])
+        return cast(Ints, self.answers(question, number, np.int64).take(self.codes[:rows]))
 
     def holds(self, rows: int, value: Value) -> Bools:
         """Which of the first `rows` rows hold this very value."""

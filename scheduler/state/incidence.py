@@ -13,7 +13,7 @@ from scheduler.model.affinity import AffinityTerm
 from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.model.shape import PodShape
-from scheduler.state.column import Column, Ints
+from scheduler.state.column import Bools, Column, Ints
 from scheduler.state.nodes import Nodes
 
 Terms = tuple[AffinityTerm, ...]
@@ -50,7 +50,15 @@ class ByTopology:
 
     def by_row(self, rows: int) -> Ints:
         """int64[rows]: the count of each row's topology value, 0 where the row has none."""
-        return self._long_enough()[self.column.codes[:rows]]
+        return self._long_enough().take(self.column.codes[:rows])
+
+    def anywhere(self, rows: int) -> Bools:
+        """bool[rows]: whether the count of each row's topology value is above 0."""
+        return (self._long_enough() > 0).take(self.column.codes[:rows])
+
+    def times(self, weight: int, rows: int) -> Ints:
+        """As `by_row`, each count times `weight`."""
+        return (self._long_enough() * weight).take(self.column.codes[:rows])
 
     def _long_enough(self) -> Ints:
         if len(self.column.values) > len(self.counts) - 1:

@@ -3,7 +3,7 @@
 A row without a node object (`alive` is false) holds pods bound to a name that is not there yet, or no more.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from scheduler.model.node import Node
 from scheduler.model.shape import ANY_IP, HostPort, PodShape
 from scheduler.model.taints import Taints
 from scheduler.state.column import Bools, Column, Ints
+from scheduler.state.derived import Derived
 from scheduler.state.rowlog import RowLog
 
 Array = TypeVar("Array", Bools, Ints)
@@ -35,6 +36,7 @@ class Nodes:
         """Of `log`, the rows whose node object changed; the others' pods did."""
         self.puts = 0
         """Counts node objects that came, changed or went."""
+        self._derived = Derived()
         self._capacity = _FIRST_ROWS
         self._row: dict[str, int] = {}
         self._free: list[int] = []
@@ -110,6 +112,12 @@ class Nodes:
             self.allocatable = np.concatenate((self.allocatable, zeros))
             self.requested = np.concatenate((self.requested, zeros))
         return index
+
+    def derived(
+        self, question: Hashable, of_all: Callable[["Nodes"], Ints], of_row: Callable[["Nodes", int], int]
+    ) -> Ints:
+        """int64[rows]: a number that follows from each row alone, kept between calls; do not change it."""
+        return self._derived.get(self, question, of_all, of_row)
 
     def put(self, row: int, node: Node | None) -> None:
         """Write the node object of a row and all that derives from it; None when the node is gone."""

@@ -1,13 +1,14 @@
 """A few rows of a cluster, looked at as if they were all: what a plugin computes over them costs what they are."""
 
 import copy
+from collections.abc import Callable, Hashable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.model.shape import HostPort
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools, Column, Value
+from scheduler.state.column import Bools, Column, Ints, Value
 from scheduler.state.nodes import Nodes
 
 
@@ -50,6 +51,10 @@ class SomeNodes(Nodes):
             return None
         found = np.flatnonzero(self._of == row)
         return int(found[0]) if len(found) else None
+
+    def derived(self, question: Hashable, of_all: Callable[[Nodes], Ints], of_row: Callable[[Nodes, int], int]) -> Ints:
+        """A number that follows from each row alone, of these rows."""
+        return self._nodes.derived(question, of_all, of_row)[self._of]
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
         """Which of these rows have any of the host ports taken."""

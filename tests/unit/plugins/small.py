@@ -80,6 +80,8 @@ def _scores(
     scores = made.score(pod, there, feasible)
     if scores is None:
         return None
+    if isinstance(scores, int):
+        scores = np.full(len(rows), scores, dtype=np.int64)
     if normalized:
         scores = made.normalize(scores, pod, there, feasible)
     assert scores.dtype == np.int64
