@@ -147,7 +147,7 @@ class Memos:
         one.uniform = bool((one.raw == extremes[0]).all())
         # Beyond the extremes are only rows outside `alive`. With them clipped, each row's score is as it would be
         # among any rows of these extremes.
-        scores = np.clip(one.raw[:1] if one.uniform else one.raw, *extremes)
+        scores = np.minimum(np.maximum(one.raw[:1] if one.uniform else one.raw, extremes[0]), extremes[1])
         rows = np.arange(len(scores))
         weighted = self._ask(one.plugin, one.plugin.normalize, scores, pod, cluster, rows) * one.weight
         one.weighted = int(weighted[0]) if one.uniform else weighted
@@ -163,12 +163,16 @@ class Memos:
         sums = np.zeros(nodes.rows, dtype=np.int64)
         adding, stretched = [], []
         for plugin, weight, normalize in self._kept:
-            raw = self._score(plugin, pod, cluster, rows)
+            raw = self._ask(plugin, plugin.score, pod, cluster, rows)
             if raw is None:
                 continue
             if normalize is None:
                 sums += raw * weight
                 adding.append((plugin, weight))
+            elif isinstance(raw, int):
+                one = Stretched(plugin, weight, np.full(len(rows), raw, dtype=np.int64), (raw, raw), uniform=True)
+                one.weighted = int(self._ask(plugin, normalize, one.raw[:1], pod, cluster, rows[:1])[0]) * weight
+                stretched.append(one)
             else:
                 stretched.append(Stretched(plugin, weight, raw))
         shape = pod.shape

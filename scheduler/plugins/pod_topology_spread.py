@@ -16,11 +16,10 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import NOTHING
 from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
-from scheduler.model.taints import untolerated
 from scheduler.plugins.default_selector import default_selector
-from scheduler.plugins.node_affinity import wanted_nodes
+from scheduler.plugins.spread_domains import Spread, Spreads
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools, Codes, Ints
+from scheduler.state.column import Bools, Ints, at
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -57,6 +56,7 @@ class PodTopologySpread:
     unlabelled = Unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
 
     def __init__(self, args: PodTopologySpreadArgs) -> None:
+        self._spreads = Spreads()
         self._system = args.defaulting_type == "System"
         self._defaults: tuple[SpreadConstraint, ...] = _SYSTEM_DEFAULTS
         if not self._system:
@@ -100,29 +100,27 @@ class PodTopologySpread:
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes without a topology key, and nodes where the pod would make the skew larger than allowed."""
-        constraints = self._constraints(pod, cluster, hard=True)
-        if not constraints:
+        spread = self._spread(pod, cluster, hard=True)
+        if spread is None:
             return ()
-        nodes = cluster.nodes
-        rows = nodes.rows
-        labelled = nodes.alive[:rows] & _with_all_keys(constraints, cluster)
-        left: Bools = np.ones(rows, dtype=np.bool_)
+        left: Bools | None = None
         found: list[tuple[Reason, Bools]] = []
-        for constraint in constraints:
-            column = nodes.label(constraint.topology_key)
-            codes = column.codes[:rows]
-            missing = left & (codes < 0)
-            eligible = labelled & _included(constraint, pod, cluster)
-            counts, domains = _by_domain(constraint, pod, cluster, codes, eligible, len(column.values))
+        for domains in spread.domains:
+            constraint = domains.constraint
+            counts = domains.counts(pod, cluster)
             lowest = 0
-            if np.count_nonzero(domains) >= constraint.min_domains:
-                lowest = int(counts[domains].min(initial=np.iinfo(np.int32).max))
+            if domains.number >= constraint.min_domains:
+                lowest = int(counts[domains.inhabited].min(initial=np.iinfo(np.int32).max))
             itself = int(constraint.selector.matches(pod.labels))
-            too_many = np.append(counts + itself - lowest > constraint.max_skew, False)
-            uneven = left & too_many[codes]
+            too_many = np.append(counts > constraint.max_skew - itself + lowest, False)
+            uneven = too_many.take(domains.codes)
+            missing = domains.missing
+            if left is not None:
+                missing, uneven = left & missing, left & uneven
             found.append((self.unlabelled, missing))
             found.append((self.uneven, uneven))
-            left = left & ~missing & ~uneven
+            gone = missing | uneven
+            left = ~gone if left is None else left & ~gone
         return found
 
     def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
@@ -131,45 +129,46 @@ class PodTopologySpread:
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """Matching pods in the node's domains, weighted by how many domains there are: less is better."""
-        constraints = self._constraints(pod, cluster, hard=False)
-        if not constraints:
+        spread = self._spread(pod, cluster, hard=False)
+        if spread is None:
             return None
-        nodes = cluster.nodes
-        rows = nodes.rows
-        all_keys = self._needs_all_keys(pod)
-        labelled = nodes.alive[:rows] & _with_all_keys(constraints, cluster) if all_keys else nodes.alive[:rows]
-        counted = labelled[feasible]
-        score = np.zeros(len(feasible), dtype=np.float64)
-        for constraint in constraints:
-            column = nodes.label(constraint.topology_key)
-            codes = column.codes[:rows]
-            here = codes[feasible]
-            if constraint.topology_key == HOSTNAME:
-                size = int(np.count_nonzero(counted))
-                matching = _matching(constraint, pod, cluster)[feasible]
+        counted = None if spread.whole else at(spread.labelled, feasible)
+        total: Any = None
+        for domains in spread.domains:
+            constraint = domains.constraint
+            here = at(domains.codes, feasible)
+            matching = at(domains.matching(pod, cluster), feasible) if constraint.topology_key == HOSTNAME else None
+            if matching is not None:
+                size = len(feasible) if counted is None else int(np.count_nonzero(counted))
+                part = _weighted(matching, size, constraint)
             else:
-                size = len(np.unique(here[counted]))
-                eligible = labelled & _included(constraint, pod, cluster)
-                counts, _ = _by_domain(constraint, pod, cluster, codes, eligible, len(column.values))
-                matching = np.append(counts, 0)[here]
-            part = matching.astype(np.float64) * math.log(size + 2) + float(constraint.max_skew - 1)
-            score += np.where(here >= 0, part, 0.0)
-        rounded = _round(score)
-        return np.where(counted, rounded, 0)
+                # Nodes without the label, where they are not left out, count as one more domain.
+                inhabited = np.bincount(1 + (here if counted is None else here[counted]))
+                size = int(np.count_nonzero(inhabited))
+                part = _weighted(np.append(domains.counts(pod, cluster), 0), size, constraint)
+                if len(spread.domains) == 1:
+                    part = _round(part)  # a few numbers now, or the same ones for thousands of nodes later
+                part = part.take(here)
+            if not domains.everywhere:
+                part = np.where(here >= 0, part, 0)
+            total = part if total is None else total + part
+        rounded: Ints = total if total.dtype == np.int64 else _round(total)
+        return rounded if counted is None else np.where(counted, rounded, 0)
 
     def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
         """Turn fewest into best; nodes without the topology keys get nothing."""
-        counted = np.ones(len(scores), dtype=np.bool_)
+        counted = None
         if self._needs_all_keys(pod):
-            constraints = self._constraints(pod, cluster, hard=False)
-            counted = _with_all_keys(constraints, cluster)[feasible]
-        taking_part = scores[counted]
+            spread = self._spread(pod, cluster, hard=False)
+            counted = None if spread is None or spread.whole else at(spread.labelled, feasible)
+        taking_part = scores if counted is None else scores[counted]
         if not len(taking_part):
             return np.zeros_like(scores)
         lowest, highest = int(taking_part.min()), int(taking_part.max(initial=0))
         if highest == 0:
-            return np.where(counted, MAX_SCORE, 0)
-        return np.where(counted, MAX_SCORE * (highest + lowest - scores) // highest, 0)
+            return np.full_like(scores, MAX_SCORE) if counted is None else np.where(counted, MAX_SCORE, 0)
+        stretched: Ints = MAX_SCORE * (highest + lowest - scores) // highest
+        return stretched if counted is None else np.where(counted, stretched, 0)
 
     def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that gained or lost a topology key, moved, or changed while inclusion policies look at it."""
@@ -195,6 +194,16 @@ class PodTopologySpread:
     def _needs_all_keys(self, pod: Pod) -> bool:
         return bool(pod.shape.spread) or not self._system
 
+    def _spread(self, pod: Pod, cluster: Cluster, *, hard: bool) -> Spread | None:
+        constraints = self._constraints(pod, cluster, hard=hard)
+        if not constraints:
+            return None
+        # The constraints are the shape's own, or depend on the pod's labels or on what selects the pod.
+        own = bool(pod.shape.spread) and not any(constraint.match_label_keys for constraint in pod.shape.spread)
+        key = (pod.shape, hard) if own else (pod.shape, hard, *constraints)
+        all_keys = hard or self._needs_all_keys(pod)
+        return self._spreads.get(key, constraints, pod, cluster, all_keys=all_keys)
+
     def _constraints(self, pod: Pod, cluster: Cluster, *, hard: bool) -> list[SpreadConstraint]:
         """The pod's constraints of one kind, or the defaults for a pod that belongs to a Service or controller."""
         if pod.shape.spread:
@@ -208,49 +217,8 @@ class PodTopologySpread:
         return [] if selector is None else [replace(constraint, selector=selector) for constraint in defaults]
 
 
-def _with_all_keys(constraints: list[SpreadConstraint], cluster: Cluster) -> Bools:
-    """bool[rows]: nodes that have every topology key."""
-    rows = cluster.nodes.rows
-    labelled: Bools = np.ones(rows, dtype=np.bool_)
-    for constraint in constraints:
-        labelled &= cluster.nodes.label(constraint.topology_key).codes[:rows] >= 0
-    return labelled
-
-
-def _included(constraint: SpreadConstraint, pod: Pod, cluster: Cluster) -> Bools:
-    """bool[rows]: nodes whose pods count, by the constraint's inclusion policies."""
-    nodes = cluster.nodes
-    included: Bools = nodes.alive[: nodes.rows]
-    if constraint.honor_affinity:
-        wanted = wanted_nodes(pod, nodes)
-        if wanted is not None:
-            included = included & wanted
-    if constraint.honor_taints:
-        tolerations = pod.shape.tolerations
-        tainted = nodes.taints.where(
-            nodes.rows, ("hard", tolerations), lambda taints: untolerated(tolerations, taints or ()) is not None
-        )
-        included = included & ~tainted
-    return included
-
-
-def _matching(constraint: SpreadConstraint, pod: Pod, cluster: Cluster) -> Ints:
-    """int64[rows]: pods that the constraint counts; the empty selector counts none (countPodsMatchSelector)."""
-    rows = cluster.nodes.rows
-    if constraint.selector.nothing or constraint.selector.is_everything:
-        return np.zeros(rows, dtype=np.int64)
-    return cluster.incidence.on_rows(pod.namespace, constraint.selector).by_row(rows)
-
-
-def _by_domain(
-    constraint: SpreadConstraint, pod: Pod, cluster: Cluster, codes: Codes, eligible: Bools, values: int
-) -> tuple[Ints, Bools]:
-    """(matching pods, whether any eligible node is there) by code of the topology value."""
-    where = eligible & (codes >= 0)
-    here = codes[where]
-    domains = np.bincount(here, minlength=values) > 0
-    counts = np.bincount(here, weights=_matching(constraint, pod, cluster)[where], minlength=values)
-    return counts.astype(np.int64), domains
+def _weighted(matching: Ints, domains: int, constraint: SpreadConstraint) -> Any:
+    return matching.astype(np.float64) * math.log(domains + 2) + float(constraint.max_skew - 1)
 
 
 def _round(score: Any) -> Ints:

@@ -21,6 +21,8 @@ ClassKey = tuple[str, frozenset[tuple[str, str]], bool]
 
 _COUNTS = 2048
 _ON_ROWS = 512
+_CHANGES = 4096
+"""Changes that an `OnRows` remembers, and up to twice as many."""
 _IDLE_CLASSES = 4096
 _CARRIED_TERMS = 1024
 """From this many on, terms that nobody carries any more are dropped once they are the majority."""
@@ -93,15 +95,30 @@ class Carried(ByTopology):
 class OnRows:
     """Placed pods of one namespace that a selector selects, by node row; pods on their way out are left out."""
 
-    __slots__ = ("counts", "namespace", "selector")
+    __slots__ = ("_base", "_changes", "counts", "namespace", "selector")
 
     def __init__(self, namespace: str, selector: LabelSelector) -> None:
         self.namespace = namespace
         self.selector = selector
         self.counts: Ints = np.zeros(64, dtype=np.int64)
+        self._changes: list[tuple[int, int]] = []
+        self._base = 0
+
+    @property
+    def version(self) -> int:
+        """Counts every change ever."""
+        return self._base + len(self._changes)
+
+    def since(self, version: int) -> list[tuple[int, int]] | None:
+        """(row, amount) of what changed after a version; None when that is too long ago to know."""
+        return None if version < self._base else self._changes[version - self._base :]
 
     def add(self, row: int, amount: int) -> None:
         """Count `amount` pods on a row."""
+        self._changes.append((row, amount))
+        if len(self._changes) > 2 * _CHANGES:
+            del self._changes[:_CHANGES]
+            self._base += _CHANGES
         if row >= len(self.counts):
             self._grow(row + 1)
         self.counts[row] += amount

@@ -1,0 +1,125 @@
+"""How many pods each domain of a spread constraint holds, kept from pod to pod.
+
+Upstream counts them anew for each pod (plugins/podtopologyspread, calPreFilterState). Which nodes take part follows
+from the pod's shape and the node objects; the counts follow the pods that come and go.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from scheduler.model.pod import Pod
+from scheduler.model.spread import SpreadConstraint
+from scheduler.model.taints import untolerated
+from scheduler.plugins.node_affinity import wanted_nodes
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Codes, Ints
+from scheduler.state.incidence import OnRows
+
+_KEPT = 64
+
+
+class Domains:
+    """One constraint over all nodes."""
+
+    def __init__(self, constraint: SpreadConstraint, pod: Pod, cluster: Cluster, labelled: Bools) -> None:
+        nodes = cluster.nodes
+        column = nodes.label(constraint.topology_key)
+        self.constraint = constraint
+        self.codes: Codes = column.codes[: nodes.rows]
+        self.missing: Bools = self.codes < 0
+        self.everywhere = not self.missing.any()
+        self.eligible: Bools = labelled & _included(constraint, pod, cluster) & ~self.missing
+        here = self.codes[self.eligible]
+        self.inhabited: Bools = np.bincount(here, minlength=len(column.values)) > 0
+        """bool[codes]: domains with an eligible node."""
+        self.number = int(np.count_nonzero(self.inhabited))
+        self._counts: Ints = np.zeros(len(self.inhabited), dtype=np.int64)
+        self._matching: OnRows | None = None
+        self._version = 0
+
+    def matching(self, pod: Pod, cluster: Cluster) -> Ints:
+        """int64[rows]: pods that the constraint counts; the empty selector counts none (countPodsMatchSelector)."""
+        found = self._of(pod, cluster)
+        return np.zeros(cluster.nodes.rows, dtype=np.int64) if found is None else found.by_row(cluster.nodes.rows)
+
+    def counts(self, pod: Pod, cluster: Cluster) -> Ints:
+        """int64[codes]: these pods on eligible nodes, by topology value; do not change it."""
+        found = self._of(pod, cluster)
+        if found is None:
+            return self._counts
+        changes = found.since(self._version) if found is self._matching else None
+        if changes is None:
+            here = self.codes[self.eligible]
+            on_rows = found.by_row(cluster.nodes.rows)[self.eligible]
+            self._counts = np.bincount(here, weights=on_rows, minlength=len(self.inhabited)).astype(np.int64)
+            self._matching = found
+        else:
+            for row, amount in changes:
+                if self.eligible[row]:
+                    self._counts[self.codes[row]] += amount
+        self._version = found.version
+        return self._counts
+
+    def _of(self, pod: Pod, cluster: Cluster) -> OnRows | None:
+        selector = self.constraint.selector
+        if selector.nothing or selector.is_everything:
+            return None
+        return cluster.incidence.on_rows(pod.namespace, selector)
+
+
+class Spread:
+    """The constraints of one kind that a pod has, over all nodes."""
+
+    def __init__(self, constraints: Sequence[SpreadConstraint], pod: Pod, cluster: Cluster, *, all_keys: bool) -> None:
+        nodes = cluster.nodes
+        self._nodes, self._puts = nodes, nodes.puts
+        self.rows = nodes.rows
+        self.labelled: Bools = nodes.alive[: nodes.rows].copy()
+        """Existing nodes with every topology key, or all where `all_keys` is not asked for."""
+        if all_keys:
+            for constraint in constraints:
+                self.labelled &= nodes.label(constraint.topology_key).codes[: nodes.rows] >= 0
+        self.whole = bool(self.labelled.all())
+        self.domains = [Domains(constraint, pod, cluster, self.labelled) for constraint in constraints]
+
+    def holds(self, cluster: Cluster) -> bool:
+        """No node changed since."""
+        nodes = cluster.nodes
+        return self._nodes is nodes and self._puts == nodes.puts and self.rows == nodes.rows
+
+
+class Spreads:
+    """The latest of them, by what makes them equal."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, Spread] = {}
+
+    def get(
+        self, key: Hashable, constraints: Sequence[SpreadConstraint], pod: Pod, cluster: Cluster, *, all_keys: bool
+    ) -> Spread:
+        """The constraints over all nodes. Pods with one key have these constraints and one shape."""
+        found: Any = self._kept.get(key)
+        if found is None or not found.holds(cluster):
+            if found is None and len(self._kept) >= _KEPT:
+                del self._kept[next(iter(self._kept))]
+            found = self._kept[key] = Spread(constraints, pod, cluster, all_keys=all_keys)
+        return found  # type: ignore[no-any-return]
+
+
+def _included(constraint: SpreadConstraint, pod: Pod, cluster: Cluster) -> Bools:
+    """bool[rows]: nodes whose pods count, by the constraint's inclusion policies."""
+    nodes = cluster.nodes
+    included: Bools = nodes.alive[: nodes.rows]
+    if constraint.honor_affinity:
+        wanted = wanted_nodes(pod, nodes)
+        if wanted is not None:
+            included = included & wanted
+    if constraint.honor_taints:
+        tolerations = pod.shape.tolerations
+        tainted = nodes.taints.where(
+            nodes.rows, ("hard", tolerations), lambda taints: untolerated(tolerations, taints or ()) is not None
+        )
+        included = included & ~tainted
+    return included
