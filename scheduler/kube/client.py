@@ -1,10 +1,9 @@
 """Requests to one API server over kept-alive HTTP/1.1 connections: bytes in, bytes out, two exceptions.
 
-No typed models, no JSON here: `writes` builds bodies, `reflector` reads answers. Measured with uvloop on one core
-against a bare responder: 160 µs of CPU for a POST of 200 bytes, of which 150 are aiohttp's own, with its defaults as
-with these settings. So tuning buys little, and what is set here is for behaviour: URLs are taken as already encoded, no
-cookies, no redirects (they would carry the token elsewhere), no compression (the API server gzips answers of 128 KiB
-and more when asked; inflating them would hold the event loop).
+No typed models, no JSON here: `writes` builds bodies, `reflector` reads answers. Requests go by `exchange`, streams and
+everything behind a proxy by aiohttp. URLs are taken as already encoded, no cookies, no redirects (they would carry the
+token elsewhere), no compression (the API server gzips answers of 128 KiB and more when asked; inflating them would
+hold the event loop).
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from yarl import URL
 
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, ConfigError, Unreachable
+from scheduler.kube.exchange import CONNECT_SECONDS, KEEPALIVE_SECONDS, Exchange, keep_alive
 from scheduler.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Throttle
 
 JSON = "application/json"
@@ -31,9 +31,7 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 
 TRIES = 10  # per request, as client-go's maxRetries
-CONNECT_SECONDS = 10.0
 RENEW_SECONDS = 60.0  # an exec plugin may ask a slow token service, or hang
-KEEPALIVE_SECONDS = 45.0  # kube-apiserver closes idle connections after 90 s, load balancers from 60 s: be first
 
 
 class _LaneState:
@@ -78,8 +76,10 @@ class Client:
         self._base = connection.host
         self._qps = qps
         self._burst = burst
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
-        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
+        self._timeout = timeout
+        self._exchange = Exchange(connection.host, connection.server_name, clock)
+        self._headers = ""
+        """What goes with every request, as lines."""
         self._lane_rows = lanes
         self._lanes: dict[str, _LaneState] = {}
         self._rng = rng
@@ -103,7 +103,6 @@ class Client:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=[("User-Agent", self.connection.user_agent), ("Accept", JSON), *self.connection.headers],
             skip_auto_headers=("Accept-Encoding", "Content-Type"),
-            timeout=self._timeout,
             read_bufsize=1 << 20,  # a page of pods is megabytes; fewer pauses of the transport
         )
         await self._refresh(force=False)
@@ -112,6 +111,7 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._exchange.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -217,13 +217,25 @@ class Client:
         content_type: str,
         timeout: float | None,  # noqa: ASYNC109
     ) -> bytes:
-        limits = self._timeout
-        if timeout is not None:
-            limits = self._timeouts.get(timeout) or self._timeouts.setdefault(
-                timeout, aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
-            )
-        response = await self._open(verb, path, query, body, content_type, limits)
-        return await _read(response)
+        connection = self.connection
+        if connection.proxy is not None:
+            total = self._timeout if timeout is None else timeout
+            limits = aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_SECONDS)
+            return await _read(await self._open(verb, path, query, body, content_type, limits))
+        if connection.credentials.due():
+            await self._refresh(force=False)
+        target = f"{path}?{query}" if query else path
+        message = self._exchange.message(verb, target, self._headers, body, content_type)
+        context = None if connection.tls is None else connection.tls.context()
+        try:
+            answer = await self._exchange.send(verb, message, context, self._timeout if timeout is None else timeout)
+        except Unreachable as error:
+            if not error.timed_out:
+                connection.recheck_tls()  # TLS 1.3 tells of a refused client certificate only after the handshake
+            raise
+        if 200 <= answer.status < 300:
+            return answer.body
+        raise ApiError.from_answer(answer.status, answer.body, answer.retry_after)
 
     async def _open(
         self,
@@ -286,9 +298,13 @@ class Client:
         return True
 
     def _authorize(self) -> None:
+        header = self.connection.credentials.header
+        fixed = [("User-Agent", self.connection.user_agent), ("Accept", JSON), *self.connection.headers]
+        if header is not None:
+            fixed.append(("Authorization", header))
+        self._headers = "".join(f"{name}: {_one_line(value)}\r\n" for name, value in fixed)
         if self._session is None:
             return
-        header = self.connection.credentials.header
         if header is None:
             self._session.headers.pop("Authorization", None)
         else:
@@ -329,16 +345,13 @@ def _say(error: BaseException) -> str:
     return re.sub(r" ssl:(?:<[^>]*>|\w+)", "", str(error)) or type(error).__name__
 
 
-def _keepalive_socket(address: tuple[object, ...]) -> socket.socket:
-    """A TCP socket that notices a dead peer in about 45 s, also where the kernel would take two hours.
+def _one_line(value: str) -> str:
+    """A header's value; a line break in it (a token file with a stray one) would begin another header."""
+    return value.replace("\r", "").replace("\n", "")
 
-    client-go's dialer asks for the same 30 s (rest/transport.go, net.Dialer KeepAlive).
-    """
+
+def _keepalive_socket(address: tuple[object, ...]) -> socket.socket:
     family, kind, protocol, _, _ = address
     sock = socket.socket(family, kind, protocol)  # type: ignore[arg-type]
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    keep_alive(sock)
     return sock

@@ -1,7 +1,7 @@
 """Check a kubeconfig's shape and pick a context, so that what is wrong can be said in one line.
 
-Only structure is looked at: which files, which context, cluster and user, which files they name. `config` then has
-the `kubernetes` package read the contents.
+Only structure is looked at: which files, which context, cluster and user, which files they name. `settings` or
+`packaged` then read the contents.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Selected:
     user_name: str
     user: dict[str, Any]
     user_base: Path
+    cluster_base: Path
     where: str
 
     def impersonation(self) -> tuple[tuple[str, str], ...]:
@@ -85,6 +86,7 @@ def select(paths: list[str], context: str | None) -> Selected:
         user_name=user_name,
         user=user,
         user_base=user_path.parent.absolute(),
+        cluster_base=cluster_path.parent.absolute(),
         where=where,
     )
 
