@@ -1,4 +1,7 @@
-"""Every in-tree plugin by name, and those that installed packages offer under the entry point `podberth.plugins`."""
+"""Every in-tree plugin by name, and those that installed packages offer under the entry point `podberth.plugins`.
+
+The last in-tree ones are not in the default profile.
+"""
 
 from importlib.metadata import entry_points
 from typing import Any
@@ -18,6 +21,8 @@ from scheduler.plugins.not_yet import DynamicResources, NodeDeclaredFeatures
 from scheduler.plugins.pod_topology_spread import PodTopologySpread
 from scheduler.plugins.priority_sort import PrioritySort
 from scheduler.plugins.scheduling_gates import SchedulingGates
+from scheduler.plugins.service_affinity import ServiceAffinity
+from scheduler.plugins.service_anti_affinity import ServiceAntiAffinity
 from scheduler.plugins.taint_toleration import TaintToleration
 from scheduler.plugins.volume_binding import VolumeBinding
 from scheduler.plugins.volume_restrictions import VolumeRestrictions
@@ -46,6 +51,8 @@ IN_TREE: dict[str, Any] = {
         ImageLocality,
         DefaultBinder,
         NodeDeclaredFeatures,
+        ServiceAffinity,
+        ServiceAntiAffinity,
     )
 }
 

@@ -93,13 +93,14 @@ class Carried(ByTopology):
 
 
 class OnRows:
-    """Placed pods of one namespace that a selector selects, by node row; pods on their way out are left out."""
+    """Placed pods of one namespace that a selector selects, by node row; pods on their way out only if `leaving`."""
 
-    __slots__ = ("_base", "_changes", "counts", "namespace", "selector")
+    __slots__ = ("_base", "_changes", "counts", "leaving", "namespace", "selector")
 
-    def __init__(self, namespace: str, selector: LabelSelector) -> None:
+    def __init__(self, namespace: str, selector: LabelSelector, leaving: bool) -> None:
         self.namespace = namespace
         self.selector = selector
+        self.leaving = leaving
         self.counts: Ints = np.zeros(64, dtype=np.int64)
         self._changes: list[tuple[int, int]] = []
         self._base = 0
@@ -131,7 +132,8 @@ class OnRows:
 
     def counts_class(self, pods: "PodClass") -> bool:
         """Whether pods of a class are counted."""
-        return not pods.terminating and pods.namespace == self.namespace and self.selector.matches(pods.labels)
+        there = self.leaving or not pods.terminating
+        return there and pods.namespace == self.namespace and self.selector.matches(pods.labels)
 
     def _grow(self, rows: int) -> None:
         grown = np.zeros(2 * rows, dtype=np.int64)
@@ -169,7 +171,7 @@ class Incidence:
         self._classes: dict[ClassKey, PodClass] = {}
         self._idle = 0
         self._selected: dict[tuple[Terms, str], Selected] = {}
-        self._on_rows: dict[tuple[str, LabelSelector], OnRows] = {}
+        self._on_rows: dict[tuple[str, LabelSelector, bool], OnRows] = {}
         self._carried: dict[tuple[AffinityTerm, int], Carried] = {}
         self._carried_log: list[Carried] = []
         self._carried_by_shape: dict[PodShape, tuple[Carried, ...]] = {}
@@ -220,14 +222,14 @@ class Incidence:
             self._selected[key] = self._selected.pop(key)
         return found
 
-    def on_rows(self, namespace: str, selector: LabelSelector) -> OnRows:
-        """Placed pods of a namespace that a selector selects, by node row."""
-        key = (namespace, selector)
+    def on_rows(self, namespace: str, selector: LabelSelector, *, leaving: bool = False) -> OnRows:
+        """Placed pods of a namespace that a selector selects, by node row; with `leaving`, terminating ones too."""
+        key = (namespace, selector, leaving)
         found = self._on_rows.get(key)
         if found is None:
             if len(self._on_rows) >= _ON_ROWS:
                 self._drop_on_rows(next(iter(self._on_rows)))
-            found = self._on_rows[key] = OnRows(namespace, selector)
+            found = self._on_rows[key] = OnRows(namespace, selector, leaving)
             for pods in self._classes.values():
                 if found.counts_class(pods):
                     pods.on_rows.append(found)
@@ -330,7 +332,7 @@ class Incidence:
             for pods in self._classes.values():
                 pods.selected = [count for count in pods.selected if id(count) not in gone]
 
-    def _drop_on_rows(self, key: tuple[str, LabelSelector]) -> None:
+    def _drop_on_rows(self, key: tuple[str, LabelSelector, bool]) -> None:
         gone = self._on_rows.pop(key)
         for pods in self._classes.values():
             pods.on_rows = [count for count in pods.on_rows if count is not gone]

@@ -245,8 +245,9 @@ def _carried_means(cluster: Cluster, term: AffinityTerm, pods: PodClass) -> bool
 
 
 def _on_rows_means(count: OnRows, pods: PodClass | Pod) -> bool:
-    """Spreading counts the pods of one namespace that are not on their way out."""
-    return pods.namespace == count.namespace and not pods.terminating and count.selector.matches(pods.labels)
+    """Pods of one namespace, those on their way out only where asked for."""
+    there = count.leaving or not pods.terminating
+    return pods.namespace == count.namespace and there and count.selector.matches(pods.labels)
 
 
 def _class(pods: PodClass) -> str:
@@ -279,9 +280,9 @@ def _selected(cluster: Cluster) -> Iterator[str]:
 
 
 def _on_rows(cluster: Cluster) -> Iterator[str]:
-    for (namespace, selector), count in cluster.incidence._on_rows.items():
-        where = f"pods of {namespace} with {selector}"
-        yield from _differ(where, "question", (count.namespace, count.selector), (namespace, selector))
+    for question, count in cluster.incidence._on_rows.items():
+        where = f"pods of {count.namespace} with {count.selector}"
+        yield from _differ(where, "question", (count.namespace, count.selector, count.leaving), question)
         should = {
             row: number
             for row, pods in _placed(cluster).items()

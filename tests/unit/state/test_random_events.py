@@ -213,10 +213,10 @@ class Events(RuleBasedStateMachine):
             wanted |= {(t, w) for t, w in carried if t.selects(waiting.namespace, labels, waiting.labels)}
         assert found == wanted
 
-    @rule(name=NAMESPACES, select=st.sampled_from(["app=a", "tier"]))
-    def ask_on_rows(self, name: str, select: str) -> None:
+    @rule(name=NAMESPACES, select=st.sampled_from(["app=a", "tier"]), leaving=st.booleans())
+    def ask_on_rows(self, name: str, select: str, leaving: bool) -> None:
         terms = parsed([term(select)])
-        self.cluster.incidence.on_rows(name, LabelSelector(terms[0].selector.requirements))
+        self.cluster.incidence.on_rows(name, LabelSelector(terms[0].selector.requirements), leaving=leaving)
 
     @rule(key=KEYS, wanted=st.sampled_from(["a", "b", "ssd", "n1", "many3"]))
     def ask_label(self, key: str, wanted: str) -> None:

@@ -1,0 +1,125 @@
+"""Upstream until 1.22: plugins/serviceaffinity.
+
+A node label that `affinityLabels` names must have one value for all pods of a Service: what the pod's nodeSelector says
+of it (A ∩ B), else what the node says that holds the Service's pods already (B ∩ C).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from msgspec import field
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.status import Rejections, Unschedulable
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.selectors import LabelSelector, Requirement
+from scheduler.plugins.service_anti_affinity import (
+    ServiceAntiAffinity,
+    ServiceAntiAffinityArgs,
+    label_errors,
+    services_of,
+)
+from scheduler.state.cluster import Cluster
+
+
+class ServiceAffinityArgs(ServiceAntiAffinityArgs, frozen=True):
+    """`affinityLabels`: node labels that must agree for all pods of a Service. The preference is optional here."""
+
+    affinity_labels: list[str] = field(default_factory=list)
+
+    def errors(self, path: str) -> list[str]:
+        """What is wrong with the labels."""
+        return label_errors(self.affinity_labels, f"{path}.affinityLabels") + super().errors(path)
+
+
+class ServiceAffinity(ServiceAntiAffinity):
+    """Keep the pods of a Service together by node labels; also scores as ServiceAntiAffinity does, as upstream did."""
+
+    name = "ServiceAffinity"
+    Args = ServiceAffinityArgs
+    wakes_on = (
+        ClusterEvent.NODE_ADDED
+        | ClusterEvent.NODE_LABELS
+        | ClusterEvent.NODE_GONE
+        | ClusterEvent.POD_PLACED
+        | ClusterEvent.POD_LABELS
+        | ClusterEvent.POD_GONE
+        | ClusterEvent.OWN_LABELS
+        | ClusterEvent.SELECTING
+    )
+    elsewhere = Unschedulable("node(s) didn't match service affinity")
+
+    def __init__(self, args: ServiceAffinityArgs) -> None:
+        super().__init__(args)
+        self._labels = args.affinity_labels
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nodes that differ in a label from what the pod or its Service asks for."""
+        wanted = self._asked_for(pod)
+        missing = self._missing(pod)
+        if missing and services_of(pod, cluster):
+            wanted |= _home(missing, pod, cluster)
+        if not wanted:
+            return ()
+        nodes = cluster.nodes
+        matching = np.ones(nodes.rows, dtype=np.bool_)
+        for label, value in wanted.items():
+            matching &= nodes.label(label).holds(nodes.rows, value)
+        return ((self.elsewhere, ~matching),)
+
+    def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+        """When a label is to be had from the Service's pods, wherever they are."""
+        return bool(self._missing(pod) and services_of(pod, cluster))
+
+    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """A node that joined, or whose affinity labels changed: it may be a node to take or one to go by."""
+        return old is None or any(old.labels.get(label) != new.labels.get(label) for label in self._labels)
+
+    def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+        """A pod like this one came or went, or one of the namespace may have stopped to be like it."""
+        if other.namespace != pod.namespace:
+            return False
+        return event is ClusterEvent.POD_LABELS or _alike(pod).matches(other.labels)
+
+    def _asked_for(self, pod: Pod) -> dict[str, str]:
+        """A ∩ B: affinity labels that the pod's nodeSelector names."""
+        asked = {requirement.key: next(iter(requirement.values)) for requirement in pod.shape.node_selector}
+        return {label: asked[label] for label in self._labels if label in asked}
+
+    def _missing(self, pod: Pod) -> list[str]:
+        asked = self._asked_for(pod)
+        return [label for label in self._labels if label not in asked]
+
+
+def _alike(pod: Pod) -> LabelSelector:
+    """Pods that have all labels of this one: how upstream finds the pods of its Services."""
+    return LabelSelector(tuple(Requirement(key, "In", frozenset((pod.labels[key],))) for key in sorted(pod.labels)))
+
+
+def _home(labels: list[str], pod: Pod, cluster: Cluster) -> dict[str, str]:
+    """B ∩ C: values of `labels` on a node that holds pods like this one; labels that it lacks are left open.
+
+    Upstream takes the node of whichever pod its list begins with. Here it is one with the label values that most of
+    the pods have, the smallest values where several do, so that the answer does not depend on the order of events.
+    """
+    nodes = cluster.nodes
+    counts = cluster.incidence.on_rows(pod.namespace, _alike(pod), leaving=True).by_row(nodes.rows)
+    held = np.flatnonzero((counts > 0) & nodes.alive[: nodes.rows])
+    if not len(held):
+        return {}
+    columns = [nodes.label(label) for label in labels]
+    kinds, which = np.unique(np.stack([column.codes[held] for column in columns]), axis=1, return_inverse=True)
+    pods = np.bincount(which.ravel(), weights=counts[held])
+    most = kinds[:, pods == pods.max()].T.tolist()
+    chosen = min(
+        ([_value(column, code) for column, code in zip(columns, codes, strict=True)] for codes in most),
+        key=lambda values: [(value is None, value or "") for value in values],
+    )
+    return {label: value for label, value in zip(labels, chosen, strict=True) if value is not None}
+
+
+def _value(column: Any, code: int) -> str | None:
+    value: str | None = column.values[code] if code >= 0 else None
+    return value
