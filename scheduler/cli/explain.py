@@ -12,7 +12,9 @@ from scheduler.cli.inputs import configuration, named, world
 from scheduler.cli.pods import from_cluster, from_file
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
+from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
+from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import registry
 from scheduler.whatif.explain import explain as explained
 from scheduler.whatif.explanation import FITS, Explanation
@@ -63,12 +65,13 @@ def explain(
     with about(named(config) if config else "configuration"):
         frameworks = build(settings, registry())
     notes: list[str] = []
+    decoder = Decoder(annotated(frameworks))
     if cluster:
-        there, where, usual = world(cluster), ", ".join(map(named, cluster)), "default"
+        there, where, usual = world(cluster, decoder), ", ".join(map(named, cluster)), "default"
     else:
         from scheduler.cli.live import listed
 
-        there, where, usual = listed(kubeconfig or settings.client_connection.kubeconfig or None, context)
+        there, where, usual = listed(kubeconfig or settings.client_connection.kubeconfig or None, context, decoder)
     tell(there.problems[:_PROBLEMS])
     if file is not None:
         asked, node = from_file(file, pod, namespace, there, notes, usual)

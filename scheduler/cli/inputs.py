@@ -7,6 +7,7 @@ from pathlib import Path
 
 from scheduler.cli.errors import InputError, about
 from scheduler.framework.config import SchedulerConfiguration, decode, default_configuration
+from scheduler.model.kinds import Decoder
 from scheduler.whatif.documents import Document, parse, read
 from scheduler.whatif.world import World
 
@@ -46,12 +47,12 @@ def documents(path: str) -> list[Document]:
         return read(content(path))
 
 
-def world(paths: list[str]) -> World:
+def world(paths: list[str], decoder: Decoder | None = None) -> World:
     """A cluster from the files of a dump.
 
     Raises InputError.
     """
-    found = World()
+    found = World(decoder)
     for path in paths:
         held = documents(path)
         with about(named(path)):

@@ -14,7 +14,7 @@ from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.resources import NODES, PODS, WATCHED, Resource
 from scheduler.kube.wire import list_page
-from scheduler.model.kinds import KINDS
+from scheduler.model.kinds import KINDS, Decoder
 from scheduler.whatif.documents import Document, ObjectError
 from scheduler.whatif.world import World
 
@@ -25,7 +25,7 @@ _PAGE = 500
 _EXPIRED = 410
 
 
-def listed(kubeconfig: str | None, context: str | None) -> tuple[World, str, str]:
+def listed(kubeconfig: str | None, context: str | None, decoder: Decoder) -> tuple[World, str, str]:
     """What the API server has, how to call it in messages, and the namespace that the context names.
 
     Raises kube.ConfigError for unusable settings, InputError when nodes and pods can't be listed.
@@ -35,14 +35,14 @@ def listed(kubeconfig: str | None, context: str | None) -> tuple[World, str, str
         from rich.console import Console
 
         with Console(stderr=True).status(f"Listing nodes and pods of {connection.host}"):
-            world = asyncio.run(_world(connection))
+            world = asyncio.run(_world(connection, decoder))
     else:
-        world = asyncio.run(_world(connection))
+        world = asyncio.run(_world(connection, decoder))
     return world, connection.host, connection.namespace or "default"
 
 
-async def _world(connection: Connection) -> World:
-    world = World()
+async def _world(connection: Connection, decoder: Decoder) -> World:
+    world = World(decoder)
     async with Client(connection) as client:
         kinds = (*_NEEDED, *_WANTED)
         found = await asyncio.gather(*(_all(client, kind) for kind in kinds), return_exceptions=True)

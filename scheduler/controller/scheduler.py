@@ -56,6 +56,7 @@ from scheduler.kube.resources import (
 from scheduler.model.kinds import Decoder, Modelled
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.plugins.annotation_affinity import annotated
 
 log = structlog.get_logger("scheduler")
 
@@ -113,7 +114,7 @@ class Scheduler:
         self._stopping = False
         self._observe = observe
         self._told: dict[str, tuple[str, ...]] = {}
-        self._decoder = Decoder()
+        self._decoder = Decoder(annotated(frameworks))
         self.writer = Writer(client, self._receive, instance=f"berth-{socket.gethostname()}-{os.getpid()}")
         self.reflectors = [self._reflector(client, resource) for resource in WATCHED]
         self._synced = asyncio.Event()

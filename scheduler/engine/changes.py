@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from scheduler.framework.events import ClusterEvent
+from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.reservation import ObjectKey
 from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.model.storage import StorageKind
 
 _STORAGE = {
@@ -55,7 +56,16 @@ def waiting_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
         event |= ClusterEvent.OWN_REQUESTS
     if len(new.gates) < len(old.gates):
         event |= ClusterEvent.OWN_GATES
+    if old.shape is not new.shape and _wants(old.shape) != _wants(new.shape):
+        # It asks for other nodes or neighbours, by annotation or while gated: whatever rejected it may not any more.
+        event = ANY
     return event
+
+
+def _wants(shape: PodShape) -> tuple[object, ...]:
+    """The affinity that a shape asks for."""
+    nodes = shape.required_node_affinity, shape.node_selector, shape.annotation_problem
+    return *nodes, shape.affinity_terms, shape.anti_affinity_terms
 
 
 def storage_changes(old: StorageKind | None, new: StorageKind) -> ClusterEvent:

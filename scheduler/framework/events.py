@@ -23,6 +23,7 @@ class ClusterEvent(Flag):
     OWN_TOLERATIONS = auto()
     OWN_REQUESTS = auto()
     OWN_GATES = auto()
+    OWN_AFFINITY = auto()
     """The waiting pod itself changed."""
     NAMESPACE = auto()
     SELECTING = auto()

@@ -1,11 +1,12 @@
 """From the bytes of an API object to the model, by kind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from scheduler.model import wire
+from scheduler.model.annotated import Mode
 from scheduler.model.namespaced import Namespace, Selecting, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
-from scheduler.model.pod import Interner, Pod, parse_pod
+from scheduler.model.pod import NO_MODES, Interner, Pod, parse_pod
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
 from scheduler.model.storage_parse import PARSERS
 
@@ -16,10 +17,13 @@ KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS)
 
 
 class Decoder:
-    """Decodes objects of the kinds that a scheduler watches; what repeats is shared through one interner."""
+    """Decodes objects of the kinds that a scheduler watches; what repeats is shared through one interner.
 
-    def __init__(self) -> None:
-        self.interner = Interner()
+    `annotated`: as for `Interner`.
+    """
+
+    def __init__(self, annotated: Mapping[str, Mode] = NO_MODES) -> None:
+        self.interner = Interner(annotated)
 
     def pod(self, raw: bytes) -> Pod:
         """Raises msgspec.DecodeError when the bytes are not a pod."""

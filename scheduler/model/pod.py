@@ -11,9 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from scheduler.model import wire
+from scheduler.model.annotated import AnnotationError, Mode, affinity_of, carries
 from scheduler.model.shape import PodShape, inline_disks, parse_shape, resize_infeasible
 
 NO_LABELS: Mapping[str, str] = {}
+NO_MODES: Mapping[str, Mode] = {}
 
 
 class Pod(Struct, gc=False, weakref=False):
@@ -54,9 +56,11 @@ class Interner:
     """Equal bytes → the same parsed object. Bounded: past the bound it starts afresh.
 
     Sharing is for speed and memory only; nothing is wrong when two equal shapes are two objects.
+    `annotated`: the schedulerNames whose pods may ask for affinity by annotation, and what it does unless it says so.
     """
 
-    def __init__(self, bound: int = 50_000) -> None:
+    def __init__(self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = 50_000) -> None:
+        self._annotated = annotated
         self._bound = bound
         self._shapes: dict[tuple[Any, ...], PodShape] = {}
         self._labels: dict[bytes, Mapping[str, str]] = {}
@@ -76,9 +80,13 @@ class Interner:
     def shape(self, pod: wire.Pod) -> PodShape:
         """The shape of a pod, shared by all pods whose placement-deciding bytes are equal."""
         spec, status = pod.spec, pod.status
+        affinity, problem = wire.present(spec.affinity), None
+        if self._annotated:
+            affinity, problem = self._affinity(pod, affinity)
         key = (
             pod.metadata.namespace,
-            wire.present(spec.affinity),
+            affinity,
+            problem,
             wire.present(spec.node_selector),
             wire.present(spec.tolerations),
             wire.present(spec.topology_spread_constraints),
@@ -94,8 +102,19 @@ class Interner:
         if found is None:
             if len(self._shapes) >= self._bound:
                 self._shapes.clear()
-            found = self._shapes[key] = parse_shape(pod)
+            found = self._shapes[key] = parse_shape(pod, affinity)
+            found.annotation_problem = problem
         return found
+
+    def _affinity(self, pod: wire.Pod, own: bytes) -> tuple[bytes, str | None]:
+        """The affinity to go by, and why an annotation can't be honoured."""
+        usual = self._annotated.get(pod.spec.scheduler_name)
+        if usual is None or not carries(pod.metadata.annotations):
+            return own, None
+        try:
+            return affinity_of(bytes(pod.metadata.annotations), own, pod.metadata.namespace, usual), None
+        except AnnotationError as error:
+            return own, str(error)
 
 
 _labels_decoder = msgspec.json.Decoder(dict[str, str])

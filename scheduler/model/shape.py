@@ -41,6 +41,7 @@ class PodShape:
 
     __slots__ = (
         "affinity_terms",
+        "annotation_problem",
         "anti_affinity_terms",
         "has_preferred_node_affinity",
         "host_ports",
@@ -88,6 +89,8 @@ class PodShape:
     spread: tuple[SpreadConstraint, ...]
     unsupported: tuple[str, ...]
     """Fields that this version can't honour; a pod with any is refused rather than misplaced."""
+    annotation_problem: str | None
+    """Why affinity that the pod asks for by annotation can't be honoured."""
     problem: str | None
     """Why the pod can't be scheduled at all (its terms don't parse)."""
     warnings: tuple[str, ...]
@@ -186,8 +189,10 @@ def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
     return tuple(found)
 
 
-def parse_shape(pod: wire.Pod) -> PodShape:
+def parse_shape(pod: wire.Pod, affinity: bytes) -> PodShape:
     """Parse what decides a pod's placement. Bad parts end up in `problem` and `warnings`, never in an exception.
+
+    `affinity`: the JSON to go by as spec.affinity, or nothing.
 
     Raises msgspec.ValidationError when a field has the wrong JSON type.
     """
@@ -216,7 +221,8 @@ def parse_shape(pod: wire.Pod) -> PodShape:
     shape.unsupported = _unsupported(spec)
     shape.warnings = tuple(warnings)
     shape.problem = warnings[0] if any("not a quantity" in w for w in warnings) else None
-    _parse_affinity(shape, spec.affinity)
+    shape.annotation_problem = None
+    _parse_affinity(shape, affinity)
     _parse_spread(shape, spec.topology_spread_constraints)
     return shape
 
@@ -247,14 +253,13 @@ def _tolerations(raw: msgspec.Raw) -> Tolerations:
     return tuple(Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in decoded)
 
 
-def _parse_affinity(shape: PodShape, raw: msgspec.Raw) -> None:
+def _parse_affinity(shape: PodShape, text: bytes) -> None:
     shape.required_node_affinity = None
     shape.preferred_node_terms = ()
     shape.preferred_error = None
     shape.has_preferred_node_affinity = False
     shape.affinity_terms = shape.anti_affinity_terms = ()
     shape.preferred_pod_terms = ()
-    text = wire.present(raw)
     if not text:
         return
     affinity = _affinity_decoder.decode(text)

@@ -6,6 +6,7 @@ The last in-tree ones are not in the default profile.
 from importlib.metadata import entry_points
 from typing import Any
 
+from scheduler.plugins.annotation_affinity import AnnotationAffinity
 from scheduler.plugins.default_binder import DefaultBinder
 from scheduler.plugins.default_preemption import DefaultPreemption
 from scheduler.plugins.image_locality import ImageLocality
@@ -51,6 +52,7 @@ IN_TREE: dict[str, Any] = {
         ImageLocality,
         DefaultBinder,
         NodeDeclaredFeatures,
+        AnnotationAffinity,
         ServiceAffinity,
         ServiceAntiAffinity,
     )

@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework.config import SchedulerConfiguration, decode, default_configuration
+from scheduler.framework.config import decode, default_configuration
 from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
+from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.model.wire import encode
+from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import registry
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.world import World
@@ -25,21 +27,16 @@ def answer(case: Mapping[str, Any], parse_config: Any) -> dict[str, Any]:
     if not (isinstance(text, str | None) and isinstance(objects, list | None) and isinstance(incoming, dict)):
         raise ObjectError("case: expected {id, config: text, objects: a list, pod: an object}")
     config = decode(parse_config(text)) if text else default_configuration()
-    world = World()
+    frameworks = build(config, registry())
+    world = World(Decoder(annotated(frameworks)))
     world.add_all(each for each in objects or () if isinstance(each, dict))
     pod = world.decode({**incoming, "kind": "Pod"})
     if not isinstance(pod, Pod):
         raise ObjectError("pod: expected a Pod")
-    framework = framework_for(config, pod)
+    framework = frameworks.get(pod.scheduler_name) or next(iter(frameworks.values()))
     _nominate_stubs(world)
     decision = framework.decide(pod, world.cluster, score_always=True)
     return got(decision, framework, world)
-
-
-def framework_for(config: SchedulerConfiguration, pod: Pod) -> Framework:
-    """The profile that a pod names, else the first."""
-    frameworks = build(config, registry())
-    return frameworks.get(pod.scheduler_name) or next(iter(frameworks.values()))
 
 
 def _nominate_stubs(world: World) -> None:

@@ -1,0 +1,53 @@
+"""Affinity by annotation, as the seed era's pods asked for it (upstream until 1.5: api.AffinityAnnotationKey).
+
+A profile that has this plugin reads `scheduler.alpha.kubernetes.io/affinity` of its pods before anything is decided:
+the pod's shape is made with it (`scheduler.model.annotated`), so that NodeAffinity, InterPodAffinity and everybody who
+looks at placed pods' terms see one affinity. What is left for the plugin to do is to refuse what can't be honoured.
+"""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.runtime import Framework
+from scheduler.framework.status import Reject, Unresolvable
+from scheduler.model.annotated import MODES, Mode
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+
+
+class AnnotationAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """`mode`, replace or add: what the annotation does to spec.affinity unless the pod's own annotation says so."""
+
+    mode: str = "replace"
+
+
+class AnnotationAffinity:
+    """Honour affinity by annotation, and keep a pod pending whose annotation can't be read."""
+
+    name = "AnnotationAffinity"
+    Args = AnnotationAffinityArgs
+    wakes_on = ClusterEvent.OWN_AFFINITY
+
+    def __init__(self, args: AnnotationAffinityArgs) -> None:
+        self.mode: Mode = "add" if args.mode == "add" else "replace"
+
+    @staticmethod
+    def check(args: AnnotationAffinityArgs, path: str) -> list[str]:
+        """Errors of the arguments."""
+        if args.mode in MODES:
+            return []
+        supported = ", ".join(f'"{mode}"' for mode in MODES)
+        return [f'{path}.mode: Unsupported value: "{args.mode}": supported values: {supported}']
+
+    def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
+        """Reject a pod whose annotation can't be honoured: better pending than misplaced."""
+        problem = pod.shape.annotation_problem
+        return None if problem is None else Reject(Unresolvable(problem))
+
+
+def annotated(frameworks: Mapping[str, Framework]) -> dict[str, Mode]:
+    """schedulerName → mode of the profiles that read the annotation, as `model.kinds.Decoder` wants it."""
+    plugins = {name: framework.plugin(AnnotationAffinity.name) for name, framework in frameworks.items()}
+    return {name: plugin.mode for name, plugin in plugins.items() if isinstance(plugin, AnnotationAffinity)}
