@@ -14,6 +14,7 @@ COMMANDS = {
     "demo": "A small cluster told as a story: the real scheduler over real HTTP, reasons in numbers, 20 seconds.",
     "run": "The scheduler: watch for pods that name one of our profiles, and bind them.",
     "explain": "Why a pod goes where it goes, or nowhere: every node, with numbers, and what would free it.",
+    "config": "What a configuration comes to, all defaults filled in, and what is wrong with it.",
     "admission": "The webhook server that enforces MetadataPolicies.",
     "operator": "Keeps the status of MetadataPolicies: what they do, what is wrong with them, whom they would hit.",
     "policy": "Try MetadataPolicies on objects, and find what is wrong with them.",

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from scheduler.framework.durations import seconds
+from scheduler.model.fields import unknown_fields
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
@@ -37,7 +38,7 @@ class PluginSet(Strict, frozen=True):
 
 
 class Plugins(Strict, frozen=True):
-    """Enabled and disabled plugins by extension point."""
+    """Enabled and disabled plugins by extension point. The last three are kube-scheduler's for groups of pods."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()
@@ -52,6 +53,9 @@ class Plugins(Strict, frozen=True):
     bind: PluginSet = PluginSet()
     post_bind: PluginSet = PluginSet()
     multi_point: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet = PluginSet()
 
 
 class PluginConfig(Strict, frozen=True):
@@ -133,7 +137,6 @@ class SchedulerConfiguration(Strict, frozen=True):
     delay_cache_until_active: bool = False
 
 
-_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>[^`]*)`(?: - at `\$\.?(?P<path>[^`]*)`)?")
 _OTHER = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.S)
 
 
@@ -165,10 +168,18 @@ def convert(document: Any, target: type[Target], path: str) -> Target:
 
     Raises ConfigError.
     """
+    if issubclass(target, Struct) and target.__struct_config__.forbid_unknown_fields:
+        unknown = [_unknown_field(*found) for found in unknown_fields(document, target, path)]
+        if unknown:
+            raise ConfigError("\n".join(unknown))
     try:
         return msgspec.convert(document, target)
     except msgspec.ValidationError as error:
         raise ConfigError(_grammar(str(error), path, document)) from None
+
+
+def _unknown_field(path: str, meant: str | None) -> str:
+    return f"{path}: Unknown field{f' (did you mean {meant}?)' if meant else ''}"
 
 
 def _without_nulls(document: Any) -> Any:
@@ -179,9 +190,6 @@ def _without_nulls(document: Any) -> Any:
 
 
 def _grammar(text: str, path: str, document: Any) -> str:
-    unknown = _UNKNOWN.match(text)
-    if unknown is not None:
-        return f"{_join(path, unknown['path'] or '', unknown['name'])}: Unknown field"
     other = _OTHER.match(text)
     where = _join(path, (other and other["path"]) or "")
     what = other["what"] if other else text

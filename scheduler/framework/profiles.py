@@ -10,6 +10,7 @@ from typing import Any
 from scheduler.framework.config import ConfigError, PluginRef, PluginSet, ProfileConfig, SchedulerConfiguration, convert
 from scheduler.framework.plugin import POINTS, implements
 from scheduler.framework.runtime import Framework, Profile
+from scheduler.model.fields import nearest
 
 DEFAULT_MULTI_POINT = (
     PluginRef("SchedulingGates"),
@@ -48,7 +49,14 @@ _UPSTREAM_ALSO = {
 }
 """Points that kube-scheduler's plugins have and ours fold into another: a file of its may name them, to no effect."""
 
-_CAMEL = {point: point.split("_")[0] + "".join(word.title() for word in point.split("_")[1:]) for point in POINTS}
+CAMEL = {point: point.split("_")[0] + "".join(word.title() for word in point.split("_")[1:]) for point in POINTS}
+"""Extension point → its field in a configuration."""
+NO_PLUGIN = "no plugin of this name"
+_GROUPS = {
+    "placement_generate": "placementGenerate",
+    "placement_score": "placementScore",
+    "pod_group_post_filter": "podGroupPostFilter",
+}
 _MAX_WEIGHT = (1 << 63) // 100 // 1000
 _NEEDED = {"queue_sort": "one queueSort plugin", "bind": "at least one bind plugin"}
 
@@ -78,13 +86,13 @@ def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str)
     Raises ConfigError.
     """
     errors = _unknown_plugins(config, registry, path)
-    multi_point = _merge(config.plugins.multi_point, errors, f"{path}.plugins.multiPoint")
+    general = _merge(config.plugins.multi_point, errors, f"{path}.plugins.multiPoint")
     names: dict[str, list[str]] = {}
     weights: dict[str, int] = {}
     for point in POINTS:
         own: PluginSet = getattr(config.plugins, point)
-        names[point] = _expand(point, own, multi_point, registry, errors, f"{path}.plugins.{_CAMEL[point]}")
-    for ref in (*config.plugins.score.enabled, *multi_point):
+        names[point] = _expand(point, own, general, registry, errors, f"{path}.plugins.{CAMEL[point]}")
+    for ref in (*config.plugins.score.enabled, *general):
         if ref.name not in weights:
             weights[ref.name] = ref.weight or 1
     if errors:
@@ -93,7 +101,7 @@ def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str)
     points = {point: tuple(plugins[name] for name in found) for point, found in names.items()}
     for point, wanted in _NEEDED.items():
         if not points[point] or (point == "queue_sort" and len(points[point]) > 1):
-            raise ConfigError(f"{path}.plugins.{_CAMEL[point]}: Invalid value: {wanted} is needed")
+            raise ConfigError(f"{path}.plugins.{CAMEL[point]}: Invalid value: {wanted} is needed")
     return Profile(config.scheduler_name or "", points, weights)
 
 
@@ -102,13 +110,16 @@ def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: s
     for point in (*POINTS, "multi_point"):
         chosen: PluginSet = getattr(config.plugins, point)
         for i, ref in enumerate(chosen.enabled):
-            where = f"{path}.plugins.{_CAMEL.get(point, 'multiPoint')}.enabled[{i}]"
+            where = f"{path}.plugins.{CAMEL.get(point, 'multiPoint')}.enabled[{i}]"
             if ref.name not in registry:
                 errors.append(_unknown(ref.name, f"{where}.name", registry))
             elif point != "multi_point" and not _may_name(registry, ref.name, point):
-                errors.append(f'{where}.name: Invalid value: "{ref.name}": does not implement {_CAMEL[point]}')
+                errors.append(f'{where}.name: Invalid value: "{ref.name}": does not implement {CAMEL[point]}')
             if ref.weight is not None and not 0 <= ref.weight <= _MAX_WEIGHT:
                 errors.append(f"{where}.weight: Invalid value: {ref.weight}: not in valid range [0-{_MAX_WEIGHT}]")
+    for point, field in _GROUPS.items():
+        if getattr(config.plugins, point).enabled:
+            errors.append(f"{path}.plugins.{field}.enabled: Forbidden: groups of pods are not scheduled as one here")
     for i, plugin in enumerate(config.plugin_config):
         if plugin.name not in registry:
             errors.append(_unknown(plugin.name, f"{path}.pluginConfig[{i}].name", registry))
@@ -120,14 +131,23 @@ def _may_name(registry: Mapping[str, Any], name: str, point: str) -> bool:
 
 
 def _unknown(name: str, path: str, registry: Mapping[str, Any]) -> str:
-    return f'{path}: Invalid value: "{name}": no plugin of this name{_near(name, registry)}'
+    return f'{path}: Invalid value: "{name}": {NO_PLUGIN}{_near(name, registry)}'
 
 
 def _near(name: str, registry: Mapping[str, Any]) -> str:
     """A hint at the name that was probably meant."""
-    lowered = {known.lower(): known for known in registry}
-    meant = lowered.get(name.lower())
+    meant = nearest(name, list(registry))
     return f" (did you mean {meant}?)" if meant else ""
+
+
+def without_type(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments without the apiVersion and kind that kube-scheduler writes into them."""
+    return {key: value for key, value in args.items() if key not in ("apiVersion", "kind")}
+
+
+def multi_point(config: ProfileConfig) -> list[PluginRef]:
+    """What a profile has at multiPoint: the defaults with its changes."""
+    return _merge(config.plugins.multi_point, [], "")
 
 
 def _merge(custom: PluginSet, errors: list[str], path: str) -> list[PluginRef]:
@@ -153,7 +173,7 @@ def _merge(custom: PluginSet, errors: list[str], path: str) -> list[PluginRef]:
 def _expand(
     point: str,
     own: PluginSet,
-    multi_point: list[PluginRef],
+    shared: list[PluginRef],
     registry: Mapping[str, Any],
     errors: list[str],
     path: str,
@@ -168,9 +188,7 @@ def _expand(
     disabled = {ref.name for ref in own.disabled}
     if "*" in disabled:
         return mine
-    general = [
-        ref.name for ref in multi_point if implements(registry.get(ref.name), point) and ref.name not in disabled
-    ]
+    general = [ref.name for ref in shared if implements(registry.get(ref.name), point) and ref.name not in disabled]
     overrides = [name for name in mine if name in general]
     return overrides + [name for name in general if name not in mine] + [name for name in mine if name not in general]
 
@@ -183,7 +201,7 @@ def _instantiate(config: ProfileConfig, names: set[str], registry: Mapping[str, 
         plugin_class = registry[name]
         index, given = args.get(name, (0, {}))
         where = f"{path}.pluginConfig[{index}].args"
-        given = {key: value for key, value in given.items() if key not in ("apiVersion", "kind")}
+        given = without_type(given)
         try:
             parsed = convert(given, plugin_class.Args, where)
             problems = plugin_class.check(parsed, where) if implements(plugin_class, "check") else []

@@ -1,10 +1,11 @@
 """Upstream: plugins/noderesources/balanced_allocation.go."""
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.framework.plugin import MAX_SCORE
 from scheduler.model.pod import Pod
@@ -19,6 +20,10 @@ class NodeResourcesBalancedAllocationArgs(Struct, forbid_unknown_fields=True, re
 
     resources: list[ResourceWeight] = []
 
+    def defaulted(self) -> Self:
+        """With the resources that stand for none."""
+        return replace(self, resources=self.resources or [ResourceWeight("cpu"), ResourceWeight("memory")])
+
 
 class NodeResourcesBalancedAllocation:
     """Prefer nodes whose resources would be used more evenly with the pod than without it."""
@@ -28,7 +33,7 @@ class NodeResourcesBalancedAllocation:
     Args = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:
-        self._resources = args.resources or [ResourceWeight("cpu"), ResourceWeight("memory")]
+        self._resources = args.defaulted().resources
 
     @staticmethod
     def check(args: NodeResourcesBalancedAllocationArgs, path: str) -> list[str]:

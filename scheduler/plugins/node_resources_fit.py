@@ -1,9 +1,10 @@
 """Upstream: plugins/noderesources (fit.go; the scoring strategies are in resource_strategies.py)."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import RowLocal
@@ -31,6 +32,11 @@ class NodeResourcesFitArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     ignored_resources: list[str] = []
     ignored_resource_groups: list[str] = []
     scoring_strategy: ScoringStrategy = ScoringStrategy(type="LeastAllocated")
+
+    def defaulted(self) -> Self:
+        """With the resources that stand for none."""
+        strategy = self.scoring_strategy
+        return replace(self, scoring_strategy=replace(strategy, resources=strategy.weights()))
 
 
 class NodeResourcesFit(RowLocal):

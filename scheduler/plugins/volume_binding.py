@@ -1,9 +1,10 @@
 """Upstream: plugins/volumebinding (volume_binding.go, scorer.go). The matching is in volume_matching.py."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import MAX_SCORE, RowLocal
@@ -36,6 +37,10 @@ class VolumeBindingArgs(Struct, forbid_unknown_fields=True, rename="camel", froz
     bind_timeout_seconds: int = 600
     shape: list[ShapePoint] = []
 
+    def defaulted(self) -> Self:
+        """With the shape that stands for none: the less of a volume's room is asked for, the better."""
+        return replace(self, shape=self.shape or [ShapePoint(0, 10), ShapePoint(100, 0)])
+
 
 class VolumeBinding(RowLocal):
     """Keep a pod where its volumes can be: bound ones are reachable, others are there to bind or can be made."""
@@ -66,8 +71,7 @@ class VolumeBinding(RowLocal):
     def __init__(self, args: VolumeBindingArgs) -> None:
         self._found: tuple[Pod, tuple[Storage, int, int, int], Found] | None = None
         self._timeout = float(args.bind_timeout_seconds)
-        shape = args.shape or [ShapePoint(0, 10), ShapePoint(100, 0)]
-        self._shape = [(point.utilization, point.score * (MAX_SCORE // 10)) for point in shape]
+        self._shape = [(point.utilization, point.score * (MAX_SCORE // 10)) for point in args.defaulted().shape]
 
     @staticmethod
     def check(args: VolumeBindingArgs, path: str) -> list[str]:

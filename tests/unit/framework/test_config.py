@@ -6,6 +6,8 @@ import pytest
 
 from scheduler.framework.config import ConfigError, ProfileConfig, decode, default_configuration
 from scheduler.framework.durations import seconds
+from scheduler.framework.profiles import build
+from scheduler.plugins.registry import IN_TREE
 from tests.builders import Object, configuration
 
 A: Object = {"schedulerName": "a"}
@@ -148,3 +150,35 @@ def test_durations(text: str, length: float | None) -> None:
     """As time.ParseDuration reads them."""
     found = seconds(text)
     assert found == length if length is None else found == pytest.approx(length)
+
+
+NEAR = [
+    (configuration(percentageOfNodesToScores=1), "percentageOfNodesToScores", "percentageOfNodesToScore"),
+    (configuration(A | {"schedulername": "b"}), "profiles[0].schedulername", "schedulerName"),
+    (with_plugins(multipoint={}), "profiles[0].plugins.multipoint", "multiPoint"),
+    (with_plugins(score={"enable": []}), "profiles[0].plugins.score.enable", "enabled"),
+    (configuration(extenders=[{"urlPrefix": "x", "filterverb": "f"}]), "extenders[0].filterverb", "filterVerb"),
+]
+
+
+@pytest.mark.parametrize(("document", "path", "meant"), NEAR)
+def test_an_unknown_field_names_the_right_one(document: Object, path: str, meant: str) -> None:
+    """A typo is answered with the field that was meant."""
+    with pytest.raises(ConfigError) as refused:
+        decode(document)
+    assert str(refused.value) == f"{path}: Unknown field (did you mean {meant}?)"
+
+
+def test_every_unknown_field_is_named() -> None:
+    """Not only the first of them."""
+    with pytest.raises(ConfigError) as refused:
+        decode(configuration(A | {"x": 1}, y=1))
+    assert str(refused.value).splitlines() == ["profiles[0].x: Unknown field", "y: Unknown field"]
+
+
+def test_points_for_groups_of_pods() -> None:
+    """kube-scheduler writes them, empty, into every file; a plugin there can't be honoured."""
+    assert decode(with_plugins(placementGenerate={}, placementScore={}, podGroupPostFilter={}))
+    asked = with_plugins(placementScore={"enabled": [{"name": "NodeResourcesFit"}]})
+    with pytest.raises(ConfigError, match=r"plugins\.placementScore\.enabled: Forbidden: groups of pods"):
+        build(decode(asked), IN_TREE)

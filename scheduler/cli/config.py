@@ -1,0 +1,85 @@
+"""`berth config`: what a configuration comes to, and what is wrong with it. Neither needs a cluster."""
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from scheduler.cli import config_output as out
+from scheduler.cli.errors import FOUND, InputError, about
+from scheduler.cli.inputs import configuration, named
+from scheduler.framework.effective import effective
+from scheduler.plugins.registry import registry
+from scheduler.whatif.lint.checks import lint as checked
+from scheduler.whatif.lint.finding import Finding
+from scheduler.whatif.lint.settings import between
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="What a configuration comes to, and what is wrong.")
+DEFAULTS = "the defaults"
+
+
+class Form(StrEnum):
+    """Forms of a configuration."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+class Output(StrEnum):
+    """Forms of findings."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@app.command()
+def view(
+    config: Annotated[
+        str | None, typer.Option("--config", help="KubeSchedulerConfiguration; - is stdin. Without it: the defaults.")
+    ] = None,
+    output: Annotated[Form, typer.Option("-o", "--output", help="The form of the answer.")] = Form.YAML,
+) -> None:
+    """The effective configuration: all defaults filled in, the plugins of each profile point by point, in order.
+
+    What is printed is a configuration again, and means the same.
+    """
+    settings = configuration(config)
+    with about(named(config) if config else "configuration"):
+        found = effective(settings, registry())
+    out.as_json(found) if output is Form.JSON else out.as_yaml(found)
+
+
+@app.command()
+def lint(
+    files: Annotated[
+        list[str] | None, typer.Argument(help="KubeSchedulerConfigurations; - is stdin. Without any: the defaults.")
+    ] = None,
+    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
+) -> int:
+    """What is valid and does not do what it seems to: unknown plugins, outvoted weights, settings without effect.
+
+    Exit code 1 when something is found, 2 when a file is not valid.
+    """
+    known = registry()
+    errors: list[str] = []
+    found: dict[str, list[Finding]] = {}
+    read = {}
+    paths: list[str | None] = list(dict.fromkeys(files)) if files else [None]
+    for path in paths:
+        name = named(path) if path else DEFAULTS
+        try:
+            read[name] = configuration(path)
+            with about(name):
+                found[name] = checked(read[name], known)
+        except InputError as error:
+            errors += str(error).splitlines()
+    if errors:
+        raise InputError("\n".join(errors))
+    for name, finding in between(read):
+        found[name].append(finding)
+    if output is Output.JSON:
+        out.as_json({"files": [{"file": name, "findings": list(each)} for name, each in found.items()]})
+    else:
+        sys.stdout.write(out.findings(found))
+    return FOUND if any(found.values()) else 0

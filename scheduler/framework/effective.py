@@ -1,0 +1,67 @@
+"""The configuration as it takes effect: every default filled in, every profile's plugins listed point by point.
+
+What comes out is a configuration again and means the same: `decode(effective(c))` builds the profiles that `c` builds.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from scheduler.framework.config import API_VERSION, ProfileConfig, SchedulerConfiguration, convert
+from scheduler.framework.plugin import POINTS
+from scheduler.framework.profiles import CAMEL, DEFAULT_MULTI_POINT, build_profile, without_type
+
+ALL_NODES = 100
+_ALL = [{"name": "*"}]
+_UPSTREAM = frozenset(ref.name for ref in DEFAULT_MULTI_POINT)
+
+
+def effective(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[str, Any]:
+    """A KubeSchedulerConfiguration as plain values, in the order of its fields.
+
+    Raises ConfigError when the configuration can't be built.
+    """
+    if config.percentage_of_nodes_to_score is None:
+        config = replace(config, percentage_of_nodes_to_score=ALL_NODES)
+    found: dict[str, Any] = _without_nulls(msgspec.to_builtins(config))
+    found["profiles"] = [_profile(profile, registry, f"profiles[{i}]") for i, profile in enumerate(config.profiles)]
+    return found
+
+
+def _profile(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> dict[str, Any]:
+    built = build_profile(config, registry, path)
+    plugins: dict[str, Any] = {}
+    for point in POINTS:
+        enabled: list[dict[str, Any]] = [{"name": plugin.name} for plugin in built.plugins(point)]
+        if point == "score":
+            enabled = [entry | {"weight": built.weights[entry["name"]]} for entry in enabled]
+        plugins[CAMEL[point]] = {"enabled": enabled, "disabled": _ALL} if enabled else {"disabled": _ALL}
+    plugins["multiPoint"] = {"disabled": _ALL}
+    made: dict[str, Any] = {"schedulerName": built.name}
+    if config.percentage_of_nodes_to_score is not None:
+        made["percentageOfNodesToScore"] = config.percentage_of_nodes_to_score
+    used = {plugin.name for point in POINTS for plugin in built.plugins(point)}
+    return made | {"plugins": plugins, "pluginConfig": _arguments(config, used, registry)}
+
+
+def _arguments(config: ProfileConfig, used: set[str], registry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The arguments of every plugin that takes any, by name; those of a plugin that does not run too, if given."""
+    given = {plugin.name: plugin.args for plugin in config.plugin_config}
+    found = []
+    for name in sorted(used | set(given)):
+        kind = registry[name].Args
+        if not msgspec.structs.fields(kind):
+            continue
+        args = convert(without_type(given.get(name, {})), kind, name)
+        defaulted = args.defaulted() if hasattr(args, "defaulted") else args
+        typed = {"apiVersion": API_VERSION, "kind": f"{name}Args"} if name in _UPSTREAM else {}
+        found.append({"name": name, "args": typed | _without_nulls(msgspec.to_builtins(defaulted))})
+    return found
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,79 @@
+"""All checks of a configuration, in the order of what to mend first."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from scheduler.framework.config import ConfigError, Plugins, PluginSet, ProfileConfig, SchedulerConfiguration
+from scheduler.framework.profiles import NO_PLUGIN, build_profile
+from scheduler.framework.runtime import Profile
+from scheduler.plugins.not_yet import AnyArgs
+from scheduler.whatif.lint.arguments import arguments
+from scheduler.whatif.lint.finding import Checked, Finding
+from scheduler.whatif.lint.names import disabled, unknown
+from scheduler.whatif.lint.packing import packing
+from scheduler.whatif.lint.profiles import missing, reach
+from scheduler.whatif.lint.settings import settings
+from scheduler.whatif.lint.weights import weights
+
+
+class Absent:
+    """Stands for a plugin that is not there, so that the rest of its profile can be looked at."""
+
+    name = ""
+    Args = AnyArgs
+
+    def __init__(self, args: AnyArgs) -> None:
+        pass
+
+
+def lint(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> list[Finding]:
+    """What is wrong with a configuration that is valid.
+
+    Raises ConfigError when it is not, except for plugins that are not there: those are findings.
+    """
+    found: list[Finding] = []
+    errors: list[str] = []
+    profiles: list[Checked] = []
+    for i, profile in enumerate(config.profiles):
+        path = f"profiles[{i}]"
+        found += unknown(profile, registry, path)
+        try:
+            built = _built(profile, registry, path)
+        except ConfigError as error:
+            errors += str(error).splitlines()
+        else:
+            profiles.append(Checked(profile, built, registry, path))
+    if errors:
+        raise ConfigError("\n".join(errors))
+    found += settings(config)
+    found += reach(profiles)
+    for checked in profiles:
+        for check in (missing, disabled, weights, arguments):
+            found += check(checked)
+        found += packing(checked, config.percentage_of_nodes_to_score)
+    return found
+
+
+def _built(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Profile:
+    """The profile, less what is not there.
+
+    Raises ConfigError.
+    """
+    try:
+        return build_profile(config, registry, path)
+    except ConfigError as error:
+        others = [line for line in str(error).splitlines() if NO_PLUGIN not in line]
+        if others:
+            raise ConfigError("\n".join(others)) from None
+    absent = dict.fromkeys((plugin.name for plugin in config.plugin_config if plugin.name not in registry), Absent)
+    return build_profile(_without_unknown(config, registry), {**registry, **absent}, path)
+
+
+def _without_unknown(config: ProfileConfig, registry: Mapping[str, Any]) -> ProfileConfig:
+    def known(chosen: PluginSet) -> PluginSet:
+        return replace(chosen, enabled=[ref for ref in chosen.enabled if ref.name in registry])
+
+    points = {point: known(getattr(config.plugins, point)) for point in Plugins.__struct_fields__}
+    return replace(config, plugins=Plugins(**points))
