@@ -55,12 +55,14 @@ class ServiceAffinity(ServiceAntiAffinity):
         super().__init__(args)
         self._labels = args.affinity_labels
 
+    def wanted(self, pod: Pod, cluster: Cluster) -> dict[str, str]:
+        """The labels that a node must have for a pod: (A ∩ B) + (B ∩ C)."""
+        asked, missing = self._asked_for(pod), self._missing(pod)
+        return asked | _home(missing, pod, cluster) if missing and services_of(pod, cluster) else asked
+
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes that differ in a label from what the pod or its Service asks for."""
-        wanted = self._asked_for(pod)
-        missing = self._missing(pod)
-        if missing and services_of(pod, cluster):
-            wanted |= _home(missing, pod, cluster)
+        wanted = self.wanted(pod, cluster)
         if not wanted:
             return ()
         nodes = cluster.nodes

@@ -183,6 +183,15 @@ def node_ports(question: Question, row: int, reason: Reason, plugin: Any) -> Det
     return text or reason.text, {"ports": ports}
 
 
+def service_affinity(question: Question, row: int, reason: Reason, plugin: Any) -> Detail:
+    """The labels that differ, with what the pod's Service (or its nodeSelector) has and what the node has."""
+    labels = question.node(row).labels
+    wanted = plugin.wanted(question.pod, question.cluster)
+    differ = {label: value for label, value in wanted.items() if labels.get(label) != value}
+    parts = [f"{label}={value}: node has {labels.get(label) or 'no such label'}" for label, value in differ.items()]
+    return "; ".join(parts), {"wanted": wanted, "has": {label: labels.get(label) for label in wanted}}
+
+
 NUMBERS: dict[str, Numbers] = {
     "NodeResourcesFit": node_resources_fit,
     "TaintToleration": taint_toleration,
@@ -192,6 +201,7 @@ NUMBERS: dict[str, Numbers] = {
     "NodePorts": node_ports,
     "InterPodAffinity": inter_pod_affinity,
     "PodTopologySpread": pod_topology_spread,
+    "ServiceAffinity": service_affinity,
 }
 
 
