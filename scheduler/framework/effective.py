@@ -57,7 +57,9 @@ def _arguments(config: ProfileConfig, used: set[str], registry: Mapping[str, Any
         args = convert(without_type(given.get(name, {})), kind, name)
         defaulted = args.defaulted() if hasattr(args, "defaulted") else args
         typed = {"apiVersion": API_VERSION, "kind": f"{name}Args"} if name in _UPSTREAM else {}
-        found.append({"name": name, "args": typed | _without_nulls(msgspec.to_builtins(defaulted))})
+        # As kube-scheduler writes them: a list that is empty is left out.
+        filled = {key: value for key, value in _without_nulls(msgspec.to_builtins(defaulted)).items() if value != []}
+        found.append({"name": name, "args": typed | filled})
     return found
 
 

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scheduler.engine.changes import waiting_pod_changes
 from scheduler.framework.config import ConfigError, decode
@@ -34,6 +36,11 @@ from tests.builders import (
 KEY = "scheduler.alpha.kubernetes.io/affinity"
 MODE = "podberth.dev/affinity-mode"
 ALSO = "requiredDuringSchedulingRequiredDuringExecution"
+WORDS = (
+    *("nodeAffinity", "podAffinity", "podAntiAffinity", REQUIRED, PREFERRED, ALSO, "nodeSelectorTerms"),
+    *("matchExpressions", "matchFields", "key", "operator", "values", "weight", "preference", "podAffinityTerm"),
+    *("labelSelector", "matchLabels", "namespaces", "namespaceSelector", "topologyKey"),
+)
 NODES = [
     node("a", labels={"disk": "ssd", "site": "x"}),
     node("b", labels={"disk": "hdd", "site": "x"}),
@@ -187,3 +194,20 @@ def test_bad_mode() -> None:
     """Refused with its path."""
     with pytest.raises(ConfigError, match=r'pluginConfig\[0\]\.args\.mode: Unsupported value: "both": supported'):
         frameworks(mode="both")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 200) | st.sampled_from(["", "a", "disk", "In", "a b", "Gt", "1"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(sorted(WORDS)), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(JSON | st.text(max_size=20), st.sampled_from(["replace", "add"]))
+def test_whatever_it_holds_there_is_an_answer(affinity: Any, mode: str) -> None:
+    """Never an exception: the annotation is honoured, or the pod has a reason that names it."""
+    asks = noted(pod("p", need=["disk=ssd"]), affinity, mode)
+    found = Decoder({"berth": "replace"}).pod(json.dumps(asks).encode())
+    problem = found.shape.annotation_problem
+    assert problem is None or problem.startswith(f"annotation {KEY}: ")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scheduler.framework.config import ConfigError, decode
 from scheduler.plugins.registry import IN_TREE
@@ -230,3 +233,37 @@ def test_between_files() -> None:
     alone = {"leaderElection": {"resourceName": "other"}}
     apart = {"a.yaml": decode(configuration(profile("x"))), "b.yaml": decode(configuration(profile("y"), **alone))}
     assert list(between(apart)) == []
+
+
+VALUES = (
+    st.none() | st.booleans() | st.integers(-3, 300) | st.sampled_from(["", "a", "*", "NodeAffinity", "Zebra", "1s"])
+)
+LIVELY = one(
+    {
+        "multiPoint": on("AnnotationAffinity", "ServiceAffinity") | off("ImageLocality"),
+        "score": weighted("NodeName", 3),
+    },
+    NodeResourcesFit=ratio(RISING),
+    PodTopologySpread=LIST,
+    ServiceAffinity={"affinityLabels": ["rack"]},
+) | {"extenders": extender(tlsConfig={}, managedResources=[{"name": "a.b/c"}])["extenders"], "leaderElection": {}}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_whatever_a_file_holds_there_is_an_answer(data: st.DataObject) -> None:
+    """A configuration with a few values replaced is refused in words, or looked at; nothing else is raised."""
+    document = copy.deepcopy(LIVELY)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place: Any = document
+        while True:
+            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+            key = data.draw(st.sampled_from(keys))
+            if not (isinstance(place[key], dict | list) and place[key]) or data.draw(st.integers(0, 9)) == 0:
+                break
+            place = place[key]
+        place[key] = data.draw(VALUES | st.lists(VALUES, max_size=2) | st.dictionaries(st.just("name"), VALUES))
+    try:
+        assert all(each.path for each in found(document))
+    except ConfigError as error:
+        assert str(error)
