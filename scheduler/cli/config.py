@@ -8,7 +8,7 @@ import typer
 
 from scheduler.cli import config_output as out
 from scheduler.cli.errors import FOUND, InputError, about
-from scheduler.cli.inputs import configuration, named
+from scheduler.cli.inputs import configuration, named, world
 from scheduler.framework.effective import effective
 from scheduler.plugins.registry import registry
 from scheduler.whatif.lint.checks import lint as checked
@@ -55,13 +55,16 @@ def lint(
     files: Annotated[
         list[str] | None, typer.Argument(help="KubeSchedulerConfigurations; - is stdin. Without any: the defaults.")
     ] = None,
+    cluster: Annotated[
+        list[str] | None, typer.Option(help="A dump of the cluster it is for: `kubectl get nodes,pods,ns -A -o yaml`.")
+    ] = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
 ) -> int:
     """What is valid and does not do what it seems to: unknown plugins, outvoted weights, settings without effect.
 
     Exit code 1 when something is found, 2 when a file is not valid.
     """
-    known = registry()
+    known, there = registry(), world(cluster) if cluster else None
     errors: list[str] = []
     found: dict[str, list[Finding]] = {}
     read = {}
@@ -71,7 +74,7 @@ def lint(
         try:
             read[name] = configuration(path)
             with about(name):
-                found[name] = checked(read[name], known)
+                found[name] = checked(read[name], known, there)
         except InputError as error:
             errors += str(error).splitlines()
     if errors:

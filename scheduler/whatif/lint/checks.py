@@ -13,9 +13,11 @@ from scheduler.whatif.lint.arguments import arguments
 from scheduler.whatif.lint.finding import Checked, Finding
 from scheduler.whatif.lint.names import disabled, unknown
 from scheduler.whatif.lint.packing import packing
-from scheduler.whatif.lint.profiles import missing, reach
+from scheduler.whatif.lint.pods import named, uses_priorities
+from scheduler.whatif.lint.profiles import missing, no_preemption, reach
 from scheduler.whatif.lint.settings import settings
 from scheduler.whatif.lint.weights import weights
+from scheduler.whatif.world import World
 
 
 class Absent:
@@ -28,8 +30,8 @@ class Absent:
         pass
 
 
-def lint(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> list[Finding]:
-    """What is wrong with a configuration that is valid.
+def lint(config: SchedulerConfiguration, registry: Mapping[str, Any], world: World | None = None) -> list[Finding]:
+    """What is wrong with a configuration that is valid. `world`: a cluster whose pods it is for, if there is one.
 
     Raises ConfigError when it is not, except for plugins that are not there: those are findings.
     """
@@ -49,9 +51,13 @@ def lint(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> list[Fi
         raise ConfigError("\n".join(errors))
     found += settings(config)
     found += reach(profiles)
+    if world is not None:
+        found += named(profiles, world)
     for checked in profiles:
         for check in (missing, disabled, weights, arguments):
             found += check(checked)
+        if world is None or uses_priorities(world):
+            found += no_preemption(checked)
         found += packing(checked, config.percentage_of_nodes_to_score)
     return found
 

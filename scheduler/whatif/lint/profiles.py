@@ -66,14 +66,6 @@ def missing(checked: Checked) -> Iterator[Finding]:
             "Pods with scheduling gates are tried all the same, and the API server refuses every binding of theirs.",
             "Enable SchedulingGates.",
         )
-    if not checked.profile.plugins("post_filter"):
-        yield Finding(
-            "preemption-missing",
-            f"{path}.postFilter",
-            "no plugin makes room for pods (DefaultPreemption does not run)",
-            "A pod of high priority comes first in the queue, and then waits until room appears by itself.",
-            "Enable DefaultPreemption, or give all pods of this profile preemptionPolicy: Never so that it is plain.",
-        )
     absent = [name for name in _CONSEQUENCES if not checked.runs(name, "filter")]
     if absent:
         yield Finding(
@@ -90,4 +82,16 @@ def missing(checked: Checked) -> Iterator[Finding]:
             "no plugin scores nodes",
             "Every node that fits is as good as any other: the choice is by lot.",
             "Enable at least NodeResourcesFit at score.",
+        )
+
+
+def no_preemption(checked: Checked) -> Iterator[Finding]:
+    """A profile whose pods make no room for each other."""
+    if not checked.profile.plugins("post_filter"):
+        yield Finding(
+            "preemption-missing",
+            f"{checked.path}.plugins.postFilter",
+            "no plugin makes room for pods (DefaultPreemption does not run)",
+            "A pod of high priority comes first in the queue, and then waits until room appears by itself.",
+            "Enable DefaultPreemption, or give all pods of this profile preemptionPolicy: Never so that it is plain.",
         )

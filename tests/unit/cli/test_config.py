@@ -108,6 +108,13 @@ def test_lint_refuses_what_is_not_valid(berth: Berth) -> None:
     assert berth("config", "lint", "missing.yaml").err == "berth: missing.yaml: no such file or directory\n"
 
 
+def test_lint_with_a_dump(berth: Berth) -> None:
+    """A profile that none of its pods names."""
+    told = berth("config", "lint", write("a.yaml", configuration(profile("lonely"))), "--cluster", "cluster.json")
+    assert told.code == 1
+    assert "a.yaml: profiles[0].schedulerName: profile-unused\n" in told.out
+
+
 def test_an_unknown_plugin_is_a_finding(berth: Berth) -> None:
     """The file is as it should be otherwise; what it wants is not there."""
     asked = profile("a", {"multiPoint": {"enabled": [{"name": "NodeResourceFit"}]}})

@@ -15,7 +15,8 @@ from scheduler.plugins.registry import IN_TREE
 from scheduler.whatif.lint.checks import lint
 from scheduler.whatif.lint.finding import Finding
 from scheduler.whatif.lint.settings import between
-from tests.builders import Object, configuration, profile
+from scheduler.whatif.world import World
+from tests.builders import Object, configuration, pod, profile
 
 ALL = [{"name": "*"}]
 MOST = {"scoringStrategy": {"type": "MostAllocated"}}
@@ -221,6 +222,23 @@ def test_packing_that_is_outvoted(document: Object, against: str) -> None:
 def test_packing_that_wins(document: Object) -> None:
     """Nobody who pulls the other way, or nobody who packs."""
     assert outvoted(document) is None
+
+
+def test_the_pods_of_a_cluster() -> None:
+    """Whom they name; and preemption matters only where their priorities differ."""
+    world = World()
+    world.add_all(
+        [pod("p", scheduler="berth-pak"), pod("q", scheduler="berth-pak", on="n"), pod("r", scheduler="used")]
+    )
+    config = decode(configuration(profile("berth-pack", {"postFilter": off("*")}), profile("used")))
+    findings = lint(config, IN_TREE, world)
+    assert [(each.code, each.path) for each in findings] == [
+        ("profile-unused", "profiles[0].schedulerName"),
+        ("profile-misspelt", "profiles[0].schedulerName"),
+    ]
+    assert findings[1].what == "1 waiting pod names 'berth-pak', which no profile is called"
+    world.add_all([pod("s", scheduler="used", priority=9)])
+    assert [each.code for each in lint(config, IN_TREE, world)][-1] == "preemption-missing"
 
 
 def test_between_files() -> None:
