@@ -12,7 +12,7 @@ from scheduler.plugins.not_yet import AnyArgs
 from scheduler.whatif.lint.arguments import arguments
 from scheduler.whatif.lint.finding import Checked, Finding
 from scheduler.whatif.lint.names import disabled, unknown
-from scheduler.whatif.lint.packing import packing
+from scheduler.whatif.lint.packing import packing, preferences
 from scheduler.whatif.lint.pods import named, uses_priorities
 from scheduler.whatif.lint.profiles import missing, no_preemption, reach
 from scheduler.whatif.lint.settings import settings
@@ -59,6 +59,7 @@ def lint(config: SchedulerConfiguration, registry: Mapping[str, Any], world: Wor
         if world is None or uses_priorities(world):
             found += no_preemption(checked)
         found += packing(checked, config.percentage_of_nodes_to_score)
+        found += preferences(checked)
     return found
 
 

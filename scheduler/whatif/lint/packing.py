@@ -1,57 +1,30 @@
-"""The known trap: a profile that is to pack nodes, and plugins that quietly outvote it.
+"""Weights that outvote what is meant: a profile that is to pack nodes (the known trap), and what pods prefer."""
 
-Scores are summed, so a plugin decides only where what it gives outweighs what the others take. Whether it does is
-not argued here but tried: the profile's own plugins score two nodes, one of them fuller, by the real engine.
-"""
-
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from scheduler.framework.plugin import MAX_SCORE
-from scheduler.framework.runtime import Framework, Profile
-from scheduler.model.pod import Pod
+from scheduler.framework.runtime import Profile
+from scheduler.plugins.node_affinity import NodeAffinity
 from scheduler.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
-from scheduler.plugins.registry import IN_TREE
-from scheduler.whatif.lint.finding import Checked, Example, Finding, NodeScore
-from scheduler.whatif.world import World
+from scheduler.whatif.lint.finding import Checked, Example, Finding
+from scheduler.whatif.lint.scenes import Scene, against, needed, tried
 
-PACKER = NodeResourcesFit.name
-_CPU, _MEMORY = 8, 32
-"""What each node of a scene has: cores and GiB."""
+PACKER, PREFERENCE = NodeResourcesFit.name, NodeAffinity.name
 _ALL_NODES = 100
 
-
-class Scene(NamedTuple):
-    """What two nodes hold, as (pods, cpu, GiB of memory) each, and what a pod (cpu, GiB) asks for."""
-
-    used: tuple[int, float, float]
-    emptier: tuple[int, float, float]
-    asks: tuple[float, float]
-    service: bool = True
-    zones: bool = False
-
-    def __str__(self) -> str:
-        kin = "pods of the pod's own Service" if self.service else "other pods"
-        where = "of two zones" if self.zones else "of one zone"
-        cpu, memory = self.asks
-        return (
-            f"two nodes {where} with {_CPU} cores and {_MEMORY} GiB each, {_held(self.used, kin)} on `used` and "
-            f"{_held(self.emptier, kin)} on `emptier`; the pod asks for {cpu:g} cpu and {memory:g} GiB"
-        )
-
-
 _EVEN, _NONE = (1, 4), (0, 0, 0)
-SCENES = (
-    *(Scene((pods, *_EVEN), _NONE, _EVEN, zones=zones) for zones in (False, True) for pods in (6, 4, 2)),
-    Scene((4, *_EVEN), (2, 2, 1), (0.5, 8), service=False),
-    Scene((5, *_EVEN), (3, 0.5, 8), (2, 2), service=False),
-    Scene((4, *_EVEN), _NONE, _EVEN, service=False),
+PACKING = (
+    *(Scene((pods, *_EVEN), _NONE, _EVEN, service=True, zones=zones) for zones in (False, True) for pods in (6, 4, 2)),
+    Scene((4, *_EVEN), (2, 2, 1), (0.5, 8)),
+    Scene((5, *_EVEN), (3, 0.5, 8), (2, 2)),
+    Scene((4, *_EVEN), _NONE, _EVEN),
 )
-
-
-def _held(pods: tuple[int, float, float], kin: str) -> str:
-    number, cpu, memory = pods
-    return f"{number} {kin} of {cpu:g} cpu and {memory:g} GiB" if number else "nothing"
+PREFERRING = tuple(
+    Scene(used, emptier, asks, prefers=node)
+    for used, emptier, asks in (((2, *_EVEN), (1, *_EVEN), _EVEN), ((1, 1, 2), (1, 0.5, 4), (0.5, 4)))
+    for node in ("used", "emptier")
+)
+"""The nodes differ by one pod in eight, and the pod says which it wants."""
 
 
 def packing(checked: Checked, percentage: int | None) -> Iterator[Finding]:
@@ -61,7 +34,7 @@ def packing(checked: Checked, percentage: int | None) -> Iterator[Finding]:
         return
     where = f"{path}.scoringStrategy.type"
     kind = args.scoring_strategy.type
-    lost = [example for example in (_tried(scene, checked.profile) for scene in SCENES) if example is not None]
+    lost = _lost(PACKING, checked.profile, PACKER)
     if lost:
         yield _outvoted(lost, checked.profile, kind, where)
     share = checked.config.percentage_of_nodes_to_score or percentage
@@ -75,6 +48,27 @@ def packing(checked: Checked, percentage: int | None) -> Iterator[Finding]:
         )
 
 
+def preferences(checked: Checked) -> Iterator[Finding]:
+    """A weight so large that what pods prefer by their own affinity hardly counts."""
+    lost = _lost(PREFERRING, checked.profile, PREFERENCE) if checked.runs(PREFERENCE, "score") else []
+    if not lost:
+        return
+    profile, worst = checked.profile, max(lost, key=_margin)
+    weight = profile.weights[PREFERENCE]
+    rivals = sorted({name for example in lost for name in against(example, PREFERENCE)})
+    wanted = max(needed(example, PREFERENCE, weight) for example in lost)
+    yield Finding(
+        "preferences-outvoted",
+        f"{checked.path}.plugins.score",
+        f"what pods prefer by node affinity is outvoted by {' and '.join(rivals)}",
+        f"{PREFERENCE} gives the node that a pod prefers {weight} × {MAX_SCORE} = {weight * MAX_SCORE} at most; "
+        f"{_most(rivals, profile)} can be given for the rest. Tried on two nodes that differ by one pod in eight, "
+        f"`{worst.chosen}` wins over `{worst.intended}`.",
+        f"Give {PREFERENCE} the weight {wanted} or more at score, or the others less.",
+        worst,
+    )
+
+
 def _packs(args: NodeResourcesFitArgs) -> bool:
     """Whether a node gets more the more of it is used."""
     strategy = args.scoring_strategy
@@ -84,86 +78,37 @@ def _packs(args: NodeResourcesFitArgs) -> bool:
     return strategy.type == "MostAllocated"
 
 
-def _tried(scene: Scene, profile: Profile) -> Example | None:
-    """The scene as the profile decides it, if it does not choose the node that the packer would."""
-    plugins = tuple(plugin for plugin in profile.plugins("score") if plugin.name in IN_TREE)
-    world, pod = _world(scene)
-    framework = Framework(Profile(profile.name, {"score": plugins}, profile.weights))
-    decision = framework.decide(pod, world.cluster)
-    names = [str(world.cluster.nodes.names[row]) for row in decision.feasible]
-    by_plugin = {part.plugin: part.weighted.tolist() for part in decision.scores}
-    nodes = {
-        name: NodeScore(name, {plugin: scores[i] for plugin, scores in by_plugin.items()}, 0)
-        for i, name in enumerate(names)
-    }
-    nodes = {name: NodeScore(name, node.scores, sum(node.scores.values())) for name, node in nodes.items()}
-    intended = max(nodes.values(), key=lambda node: node.scores.get(PACKER, 0))
-    chosen = max(nodes.values(), key=lambda node: (node.total, node is not intended))
-    if chosen.scores.get(PACKER, 0) == intended.scores.get(PACKER, 0):
-        return None
-    return Example(str(scene), intended.node, chosen.node, (intended, chosen))
+def _lost(scenes: tuple[Scene, ...], profile: Profile, meant: str) -> list[Example]:
+    return [example for example in (tried(scene, profile, meant) for scene in scenes) if example is not None]
 
 
 def _outvoted(lost: list[Example], profile: Profile, kind: str, path: str) -> Finding:
     """The finding, with the scene that is lost by most."""
-    worst = max(lost, key=lambda example: example.nodes[1].total - example.nodes[0].total)
-    against = sorted({name for example in lost for name in _against(example)})
+    worst = max(lost, key=_margin)
+    rivals = sorted({name for example in lost for name in against(example, PACKER)})
     weight = profile.weights[PACKER]
-    most = " + ".join(f"{name} {profile.weights[name]} × {MAX_SCORE}" for name in against)
-    total = sum(profile.weights[name] for name in against) * MAX_SCORE
-    needed = max(_needed(example, weight) for example in lost)
+    wanted = max(needed(example, PACKER, weight) for example in lost)
     off = []
-    if "PodTopologySpread" in against:
+    if "PodTopologySpread" in rivals:
         off.append("switch the default spreading off (pluginConfig PodTopologySpread: defaultingType List)")
-    off += [f"disable {name} at score" for name in against if name != "PodTopologySpread"]
+    off += [f"disable {name} at score" for name in rivals if name != "PodTopologySpread"]
     return Finding(
         "packing-outvoted",
         path,
         f"{kind} is to fill used nodes first, and is outvoted",
-        f"NodeResourcesFit gives a node {weight} × {MAX_SCORE} = {weight * MAX_SCORE} at most; what pulls the other "
-        f"way gives up to {most} = {total}. Tried on two nodes, `{worst.chosen}` wins over `{worst.intended}`.",
-        f"Give NodeResourcesFit the weight {needed} or more at score (that wins every scene tried), or "
-        f"{' and '.join(off)}.",
+        f"{PACKER} gives a node {weight} × {MAX_SCORE} = {weight * MAX_SCORE} at most; what pulls the other way gives "
+        f"up to {_most(rivals, profile)}. Tried on two nodes, `{worst.chosen}` wins over `{worst.intended}`.",
+        f"Give {PACKER} the weight {wanted} or more at score (that wins every scene tried), or {' and '.join(off)}.",
         worst,
     )
 
 
-def _against(example: Example) -> list[str]:
+def _most(names: list[str], profile: Profile) -> str:
+    """The greatest sum that plugins can give a node, with how it is made up."""
+    parts = " + ".join(f"{name} {profile.weights[name]} × {MAX_SCORE}" for name in names)
+    return f"{parts} = {sum(profile.weights[name] for name in names) * MAX_SCORE}"
+
+
+def _margin(example: Example) -> int:
     intended, chosen = example.nodes
-    return [name for name, score in chosen.scores.items() if score > intended.scores[name] and name != PACKER]
-
-
-def _needed(example: Example, weight: int) -> int:
-    """The least weight with which the packer wins the example."""
-    intended, chosen = example.nodes
-    gain = (intended.scores[PACKER] - chosen.scores[PACKER]) // weight
-    loss = sum(score - intended.scores[name] for name, score in chosen.scores.items() if name != PACKER)
-    return loss // gain + 1
-
-
-def _world(scene: Scene) -> tuple[World, Pod]:
-    world = World()
-    world.add_all([_node("used", "zone-1"), _node("emptier", "zone-2" if scene.zones else "zone-1")])
-    labels = {"app": "example"}
-    if scene.service:
-        metadata = {"name": "example", "namespace": "default"}
-        world.add_all([{"kind": "Service", "metadata": metadata, "spec": {"selector": labels}}])
-    theirs = labels if scene.service else {}
-    for node, (number, *size) in (("used", scene.used), ("emptier", scene.emptier)):
-        world.add_all(_pod(f"{node}-{i}", size, theirs, node) for i in range(number))
-    pod = world.decode(_pod("new", scene.asks, labels, ""))
-    assert isinstance(pod, Pod)
-    return world, pod
-
-
-def _node(name: str, zone: str) -> dict[str, object]:
-    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
-    allocatable = {"cpu": str(_CPU), "memory": f"{_MEMORY}Gi", "pods": "110"}
-    return {"kind": "Node", "metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}}
-
-
-def _pod(name: str, size: Sequence[float], labels: dict[str, str], on: str) -> dict[str, object]:
-    requests = {"cpu": f"{int(size[0] * 1000)}m", "memory": f"{int(size[1] * 1024)}Mi"}
-    containers = [{"name": "main", "image": "registry.test/example:1", "resources": {"requests": requests}}]
-    metadata = {"name": name, "namespace": "default", "uid": name, "labels": labels}
-    return {"kind": "Pod", "metadata": metadata, "spec": {"containers": containers, "nodeName": on}}
+    return chosen.total - intended.total

@@ -211,6 +211,34 @@ def test_packing_that_is_outvoted(document: Object, against: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("document", "against"),
+    [
+        (one({"score": weighted("NodeResourcesFit", 40)}), "NodeResourcesFit 40 × 100 = 4000"),
+        (
+            one({"score": weighted("NodeResourcesFit", 40)}, NodeResourcesFit=MOST, PodTopologySpread=LIST),
+            "NodeResourcesFit 40 × 100 = 4000",
+        ),
+        (
+            one({"score": weighted("NodeResourcesBalancedAllocation", 90)}),
+            "NodeResourcesBalancedAllocation 90 × 100 = 9000",
+        ),
+    ],
+)
+def test_preferences_that_are_outvoted(document: Object, against: str) -> None:
+    """A pod says which node it wants, and gets the other one; the weight that is named is enough."""
+    (finding,) = found(document)
+    assert finding.code == "preferences-outvoted" and finding.example is not None
+    assert against in finding.why
+    assert f"prefers `{finding.example.intended}`" in finding.example.scene
+    (wanted,) = re.findall(r"the weight (\d+) or more", finding.remedy)
+    plugins = document["profiles"][0]["plugins"]["score"]["enabled"]
+    plugins.append({"name": "NodeAffinity", "weight": int(wanted) - 1})
+    assert [each.code for each in found(document)] == ["preferences-outvoted"]
+    plugins[-1]["weight"] += 1
+    assert found(document) == []
+
+
+@pytest.mark.parametrize(
     "document",
     [
         one(NodeResourcesFit=MOST, PodTopologySpread=LIST),
