@@ -162,6 +162,7 @@ class Engine:
                     wakes.for_storage(self.queue, ClusterEvent.ATTACHMENT_GONE, before, None, now)
             case kind:
                 self.cluster.drop_selecting(kind, gone.namespace, gone.name)
+                wakes.everyone(self.queue, ClusterEvent.SELECTING, now)
         return []
 
     def _end_nominations(self, pods: list[Pod]) -> list[Instruction]:
