@@ -10,12 +10,23 @@ import msgspec
 from msgspec.structs import replace
 
 from scheduler.framework.config import API_VERSION, ProfileConfig, SchedulerConfiguration, convert
-from scheduler.framework.plugin import POINTS
-from scheduler.framework.profiles import CAMEL, DEFAULT_MULTI_POINT, build_profile, without_type
+from scheduler.framework.plugin import POINTS, NoArgs
+from scheduler.framework.profiles import CAMEL, build_profile, without_type
 
 ALL_NODES = 100
 _ALL = [{"name": "*"}]
-_UPSTREAM = frozenset(ref.name for ref in DEFAULT_MULTI_POINT)
+_TYPED = frozenset(
+    (
+        "DefaultPreemption",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeResourcesBalancedAllocation",
+        "NodeResourcesFit",
+        "PodTopologySpread",
+        "VolumeBinding",
+    )
+)
+"""Plugins whose arguments kube-scheduler has a kind for, and writes it."""
 
 
 def effective(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,7 +34,7 @@ def effective(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> di
 
     Raises ConfigError when the configuration can't be built.
     """
-    if config.percentage_of_nodes_to_score is None:
+    if not config.percentage_of_nodes_to_score:
         config = replace(config, percentage_of_nodes_to_score=ALL_NODES)
     found: dict[str, Any] = _without_nulls(msgspec.to_builtins(config))
     found["profiles"] = [_profile(profile, registry, f"profiles[{i}]") for i, profile in enumerate(config.profiles)]
@@ -51,12 +62,12 @@ def _arguments(config: ProfileConfig, used: set[str], registry: Mapping[str, Any
     given = {plugin.name: plugin.args for plugin in config.plugin_config}
     found = []
     for name in sorted(used | set(given)):
-        kind = registry[name].Args
+        kind = getattr(registry[name], "Args", NoArgs)
         if not msgspec.structs.fields(kind):
             continue
         args = convert(without_type(given.get(name, {})), kind, name)
         defaulted = args.defaulted() if hasattr(args, "defaulted") else args
-        typed = {"apiVersion": API_VERSION, "kind": f"{name}Args"} if name in _UPSTREAM else {}
+        typed = {"apiVersion": API_VERSION, "kind": f"{name}Args"} if name in _TYPED else {}
         # As kube-scheduler writes them: a list that is empty is left out.
         filled = {key: value for key, value in _without_nulls(msgspec.to_builtins(defaulted)).items() if value != []}
         found.append({"name": name, "args": typed | filled})

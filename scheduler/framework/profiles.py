@@ -86,13 +86,13 @@ def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str)
     Raises ConfigError.
     """
     errors = _unknown_plugins(config, registry, path)
-    general = _merge(config.plugins.multi_point, errors, f"{path}.plugins.multiPoint")
+    multi_point = _merge(config.plugins.multi_point, errors, f"{path}.plugins.multiPoint")
     names: dict[str, list[str]] = {}
     weights: dict[str, int] = {}
     for point in POINTS:
         own: PluginSet = getattr(config.plugins, point)
-        names[point] = _expand(point, own, general, registry, errors, f"{path}.plugins.{CAMEL[point]}")
-    for ref in (*config.plugins.score.enabled, *general):
+        names[point] = _expand(point, own, multi_point, registry, errors, f"{path}.plugins.{CAMEL[point]}")
+    for ref in (*config.plugins.score.enabled, *multi_point):
         if ref.name not in weights:
             weights[ref.name] = ref.weight or 1
     if errors:
@@ -145,7 +145,7 @@ def without_type(args: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in args.items() if key not in ("apiVersion", "kind")}
 
 
-def multi_point(config: ProfileConfig) -> list[PluginRef]:
+def at_multi_point(config: ProfileConfig) -> list[PluginRef]:
     """What a profile has at multiPoint: the defaults with its changes."""
     return _merge(config.plugins.multi_point, [], "")
 
@@ -173,7 +173,7 @@ def _merge(custom: PluginSet, errors: list[str], path: str) -> list[PluginRef]:
 def _expand(
     point: str,
     own: PluginSet,
-    shared: list[PluginRef],
+    multi_point: list[PluginRef],
     registry: Mapping[str, Any],
     errors: list[str],
     path: str,
@@ -188,7 +188,9 @@ def _expand(
     disabled = {ref.name for ref in own.disabled}
     if "*" in disabled:
         return mine
-    general = [ref.name for ref in shared if implements(registry.get(ref.name), point) and ref.name not in disabled]
+    general = [
+        ref.name for ref in multi_point if implements(registry.get(ref.name), point) and ref.name not in disabled
+    ]
     overrides = [name for name in mine if name in general]
     return overrides + [name for name in general if name not in mine] + [name for name in mine if name not in general]
 

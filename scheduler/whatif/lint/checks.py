@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from scheduler.framework.config import ConfigError, Plugins, PluginSet, ProfileConfig, SchedulerConfiguration
-from scheduler.framework.profiles import NO_PLUGIN, build_profile
+from scheduler.framework.profiles import NO_PLUGIN, at_multi_point, build_profile
 from scheduler.framework.runtime import Profile
 from scheduler.plugins.not_yet import AnyArgs
 from scheduler.whatif.lint.arguments import arguments
@@ -74,8 +74,17 @@ def _built(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Pro
         others = [line for line in str(error).splitlines() if NO_PLUGIN not in line]
         if others:
             raise ConfigError("\n".join(others)) from None
-    absent = dict.fromkeys((plugin.name for plugin in config.plugin_config if plugin.name not in registry), Absent)
-    return build_profile(_without_unknown(config, registry), {**registry, **absent}, path)
+    # Their arguments stay, so that the places of the others are those of the file.
+    absent = {plugin.name: Absent for plugin in config.plugin_config if plugin.name not in registry}
+    used = {**absent, **{name: registry[name] for name in _named(config) if name in registry}}
+    return build_profile(_without_unknown(config, registry), used, path)
+
+
+def _named(config: ProfileConfig) -> set[str]:
+    """What a profile may run, or has arguments for. Others that are installed need not be imported."""
+    points = (getattr(config.plugins, point) for point in Plugins.__struct_fields__)
+    names = {ref.name for chosen in points for ref in chosen.enabled}
+    return names | {ref.name for ref in at_multi_point(config)} | {plugin.name for plugin in config.plugin_config}
 
 
 def _without_unknown(config: ProfileConfig, registry: Mapping[str, Any]) -> ProfileConfig:

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from scheduler.framework.config import PluginSet, ProfileConfig, convert
-from scheduler.framework.plugin import POINTS
+from scheduler.framework.plugin import POINTS, NoArgs
 from scheduler.framework.profiles import CAMEL, without_type
 from scheduler.framework.runtime import Profile
 
@@ -56,7 +56,7 @@ class Checked(Struct, frozen=True):
         """(path, arguments) that are given for a plugin; None when there are none."""
         for i, plugin in enumerate(self.config.plugin_config):
             if plugin.name == name and name in self.registry:
-                args = convert(without_type(plugin.args), self.registry[name].Args, "")
+                args = convert(without_type(plugin.args), getattr(self.registry[name], "Args", NoArgs), "")
                 return f"{self.path}.pluginConfig[{i}].args", args
         return None
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from scheduler.framework.config import ProfileConfig
 from scheduler.framework.plugin import POINTS, implements
-from scheduler.framework.profiles import CAMEL, multi_point
+from scheduler.framework.profiles import CAMEL, at_multi_point
 from scheduler.model.fields import nearest
 from scheduler.whatif.lint.finding import Checked, Finding
 
@@ -72,8 +72,8 @@ def unknown(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> It
 
 def disabled(checked: Checked) -> Iterator[Finding]:
     """Plugins that are switched off where they do not run anyway."""
-    general = {ref.name for ref in multi_point(checked.config)}
-    usual = {ref.name for ref in multi_point(ProfileConfig())}
+    general = {ref.name for ref in at_multi_point(checked.config)}
+    usual = {ref.name for ref in at_multi_point(ProfileConfig())}
     for point, path, chosen in checked.sets():
         for i, ref in enumerate(chosen.disabled):
             plugin = checked.registry.get(ref.name)
