@@ -5,7 +5,6 @@ of it (A ∩ B), else what the node says that holds the Service's pods already (
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from msgspec import field
@@ -112,16 +111,14 @@ def _home(labels: list[str], pod: Pod, cluster: Cluster) -> dict[str, str]:
     if not len(held):
         return {}
     columns = [nodes.label(label) for label in labels]
-    kinds, which = np.unique(np.stack([column.codes[held] for column in columns]), axis=1, return_inverse=True)
-    pods = np.bincount(which.ravel(), weights=counts[held])
-    most = kinds[:, pods == pods.max()].T.tolist()
+    kind = np.zeros(len(held), dtype=np.int64)
+    for column in columns:
+        # Rows alike in the labels so far and in this one get one number; the first of each stands for its kind.
+        pairs = kind * (len(column.values) + 1) + column.codes[held] + 1
+        _, first, kind = np.unique(pairs, return_index=True, return_inverse=True)
+    pods = np.bincount(kind, weights=counts[held])
     chosen = min(
-        ([_value(column, code) for column, code in zip(columns, codes, strict=True)] for codes in most),
+        ([column.get(row) for column in columns] for row in held[first[pods == pods.max()]].tolist()),
         key=lambda values: [(value is None, value or "") for value in values],
     )
     return {label: value for label, value in zip(labels, chosen, strict=True) if value is not None}
-
-
-def _value(column: Any, code: int) -> str | None:
-    value: str | None = column.values[code] if code >= 0 else None
-    return value

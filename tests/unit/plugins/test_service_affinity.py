@@ -148,7 +148,7 @@ def keyed(first: str, second: str) -> dict[str, str]:
     return {key: value for key, value in (("k", first), ("l", second)) if value}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(WORLDS)
 def test_against_plain_loops(world: Any) -> None:
     """Filter: as the historic plugin, had its list begun with a pod of ours; scores: exactly its numbers."""

@@ -295,7 +295,7 @@ LIVELY = one(
 ) | {"extenders": extender(tlsConfig={}, managedResources=[{"name": "a.b/c"}])["extenders"], "leaderElection": {}}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_whatever_a_file_holds_there_is_an_answer(data: st.DataObject) -> None:
     """A configuration with a few values replaced is refused in words, or looked at; nothing else is raised."""
