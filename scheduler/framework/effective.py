@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from scheduler.framework.config import API_VERSION, ProfileConfig, SchedulerConfiguration, convert
 from scheduler.framework.plugin import POINTS, NoArgs
-from scheduler.framework.profiles import CAMEL, build_profile, without_type
+from scheduler.framework.profiles import build_profile, field_of, without_type
 
 ALL_NODES = 100
 _ALL = [{"name": "*"}]
@@ -48,7 +48,7 @@ def _profile(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> d
         enabled: list[dict[str, Any]] = [{"name": plugin.name} for plugin in built.plugins(point)]
         if point == "score":
             enabled = [entry | {"weight": built.weights[entry["name"]]} for entry in enabled]
-        plugins[CAMEL[point]] = {"enabled": enabled, "disabled": _ALL} if enabled else {"disabled": _ALL}
+        plugins[field_of(point)] = {"enabled": enabled, "disabled": _ALL} if enabled else {"disabled": _ALL}
     plugins["multiPoint"] = {"disabled": _ALL}
     made: dict[str, Any] = {"schedulerName": built.name}
     if config.percentage_of_nodes_to_score is not None:

@@ -49,8 +49,7 @@ _UPSTREAM_ALSO = {
 }
 """Points that kube-scheduler's plugins have and ours fold into another: a file of its may name them, to no effect."""
 
-CAMEL = {point: point.split("_")[0] + "".join(word.title() for word in point.split("_")[1:]) for point in POINTS}
-"""Extension point → its field in a configuration."""
+_CAMEL = {point: point.split("_")[0] + "".join(word.title() for word in point.split("_")[1:]) for point in POINTS}
 NO_PLUGIN = "no plugin of this name"
 _GROUPS = {
     "placement_generate": "placementGenerate",
@@ -91,7 +90,7 @@ def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str)
     weights: dict[str, int] = {}
     for point in POINTS:
         own: PluginSet = getattr(config.plugins, point)
-        names[point] = _expand(point, own, multi_point, registry, errors, f"{path}.plugins.{CAMEL[point]}")
+        names[point] = _expand(point, own, multi_point, registry, errors, f"{path}.plugins.{_CAMEL[point]}")
     for ref in (*config.plugins.score.enabled, *multi_point):
         if ref.name not in weights:
             weights[ref.name] = ref.weight or 1
@@ -101,7 +100,7 @@ def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str)
     points = {point: tuple(plugins[name] for name in found) for point, found in names.items()}
     for point, wanted in _NEEDED.items():
         if not points[point] or (point == "queue_sort" and len(points[point]) > 1):
-            raise ConfigError(f"{path}.plugins.{CAMEL[point]}: Invalid value: {wanted} is needed")
+            raise ConfigError(f"{path}.plugins.{_CAMEL[point]}: Invalid value: {wanted} is needed")
     return Profile(config.scheduler_name or "", points, weights)
 
 
@@ -110,11 +109,11 @@ def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: s
     for point in (*POINTS, "multi_point"):
         chosen: PluginSet = getattr(config.plugins, point)
         for i, ref in enumerate(chosen.enabled):
-            where = f"{path}.plugins.{CAMEL.get(point, 'multiPoint')}.enabled[{i}]"
+            where = f"{path}.plugins.{_CAMEL.get(point, 'multiPoint')}.enabled[{i}]"
             if ref.name not in registry:
                 errors.append(_unknown(ref.name, f"{where}.name", registry))
             elif point != "multi_point" and not _may_name(registry, ref.name, point):
-                errors.append(f'{where}.name: Invalid value: "{ref.name}": does not implement {CAMEL[point]}')
+                errors.append(f'{where}.name: Invalid value: "{ref.name}": does not implement {_CAMEL[point]}')
             if ref.weight is not None and not 0 <= ref.weight <= _MAX_WEIGHT:
                 errors.append(f"{where}.weight: Invalid value: {ref.weight}: not in valid range [0-{_MAX_WEIGHT}]")
     for point, field in _GROUPS.items():
@@ -143,6 +142,11 @@ def _near(name: str, registry: Mapping[str, Any]) -> str:
 def without_type(args: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments without the apiVersion and kind that kube-scheduler writes into them."""
     return {key: value for key, value in args.items() if key not in ("apiVersion", "kind")}
+
+
+def field_of(point: str) -> str:
+    """The field of a configuration that an extension point has; multi_point is one here too."""
+    return _CAMEL.get(point, "multiPoint")
 
 
 def at_multi_point(config: ProfileConfig) -> list[PluginRef]:

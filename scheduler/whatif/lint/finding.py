@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from scheduler.framework.config import PluginSet, ProfileConfig, convert
 from scheduler.framework.plugin import POINTS, NoArgs
-from scheduler.framework.profiles import CAMEL, without_type
+from scheduler.framework.profiles import field_of, without_type
 from scheduler.framework.runtime import Profile
 
 
@@ -67,4 +67,4 @@ class Checked(Struct, frozen=True):
 
     def path_of(self, point: str) -> str:
         """The path of a point's plugins."""
-        return f"{self.path}.plugins.{CAMEL.get(point, 'multiPoint')}"
+        return f"{self.path}.plugins.{field_of(point)}"

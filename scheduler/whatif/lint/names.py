@@ -5,7 +5,7 @@ from typing import Any
 
 from scheduler.framework.config import ProfileConfig
 from scheduler.framework.plugin import POINTS, implements
-from scheduler.framework.profiles import CAMEL, at_multi_point
+from scheduler.framework.profiles import at_multi_point, field_of
 from scheduler.model.fields import nearest
 from scheduler.whatif.lint.finding import Checked, Finding
 
@@ -52,7 +52,7 @@ def unknown(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> It
     """Every place that names a plugin which is not there."""
     for point in (*POINTS, "multi_point"):
         chosen = getattr(config.plugins, point)
-        where = f"{path}.plugins.{CAMEL.get(point, 'multiPoint')}"
+        where = f"{path}.plugins.{field_of(point)}"
         for i, ref in enumerate(chosen.enabled):
             if ref.name not in registry:
                 yield _absent(ref.name, f"{where}.enabled[{i}].name", registry)
@@ -82,7 +82,7 @@ def disabled(checked: Checked) -> Iterator[Finding]:
             there = usual if point == "multi_point" else general
             if ref.name in there and (point == "multi_point" or implements(plugin, point)):
                 continue
-            at = CAMEL.get(point, "multiPoint")
+            at = field_of(point)
             yield Finding(
                 "disables-nothing",
                 f"{path}.disabled[{i}].name",
@@ -116,5 +116,5 @@ def _meant(name: str, registry: Mapping[str, Any]) -> str:
 
 
 def _runs_at(checked: Checked, name: str) -> str:
-    points = [CAMEL[point] for point in POINTS if checked.runs(name, point)]
+    points = [field_of(point) for point in POINTS if checked.runs(name, point)]
     return f"Remove the line, or switch it off where it runs: {', '.join(points)}." if points else "Remove the line."

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from scheduler.framework.plugin import implements
-from scheduler.framework.profiles import CAMEL, DEFAULT_MULTI_POINT
+from scheduler.framework.profiles import DEFAULT_MULTI_POINT, field_of
 from scheduler.whatif.lint.finding import Checked, Finding
 
 _USUAL = {ref.name: ref.weight for ref in DEFAULT_MULTI_POINT}
@@ -36,7 +36,7 @@ def weights(checked: Checked) -> Iterator[Finding]:
                 yield Finding(
                     "weight-outside-score",
                     where,
-                    f"the weight {ref.weight} of {ref.name} is given at {CAMEL[point]}",
+                    f"the weight {ref.weight} of {ref.name} is given at {field_of(point)}",
                     f"Only weights at score and multiPoint count; {_effective(checked, ref.name)}.",
                     f"Move it to {checked.path_of('score')}.enabled.",
                 )
