@@ -29,10 +29,10 @@ def findings(found: Mapping[str, Sequence[Finding]]) -> str:
     paragraphs = [_paragraph(file, finding) for file, each in found.items() for finding in each]
     total = sum(map(len, found.values()))
     summary = f"{count(len(found), 'file')}, {count(total, 'finding') if total else 'nothing found'}"
-    return printable_lines("\n\n".join([*paragraphs, summary]))
+    return _printable_lines("\n\n".join([*paragraphs, summary]))
 
 
-def printable_lines(text: str) -> str:
+def _printable_lines(text: str) -> str:
     """Lines of text with whatever would steer a terminal made visible."""
     return "".join(f"{printable(line)}\n" for line in text.split("\n"))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from msgspec import inspect
@@ -9,7 +10,12 @@ from msgspec import inspect
 
 def unknown_fields(document: Any, expected: type, path: str = "") -> Iterator[tuple[str, str | None]]:
     """(path, the near name that is known, or None) of every key that `expected`, a msgspec Struct, has no field for."""
-    yield from _unknown(document, inspect.type_info(expected), path)
+    yield from _unknown(document, _type_info(expected), path)
+
+
+@cache
+def _type_info(expected: type) -> inspect.Type:
+    return inspect.type_info(expected)
 
 
 def nearest(name: str, known: list[str]) -> str | None:

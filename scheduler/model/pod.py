@@ -64,6 +64,7 @@ class Interner:
         self._bound = bound
         self._shapes: dict[tuple[Any, ...], PodShape] = {}
         self._labels: dict[bytes, Mapping[str, str]] = {}
+        self._affinities: dict[tuple[bytes, bytes, str, Mode], tuple[bytes, str | None]] = {}
 
     def labels(self, raw: msgspec.Raw) -> Mapping[str, str]:
         """The label (or annotation) map of these bytes, shared."""
@@ -111,10 +112,17 @@ class Interner:
         usual = self._annotated.get(pod.spec.scheduler_name)
         if usual is None or not carries(pod.metadata.annotations):
             return own, None
-        try:
-            return affinity_of(bytes(pod.metadata.annotations), own, pod.metadata.namespace, usual), None
-        except AnnotationError as error:
-            return own, str(error)
+        asked = (bytes(pod.metadata.annotations), own, pod.metadata.namespace, usual)
+        found = self._affinities.get(asked)
+        if found is None:
+            if len(self._affinities) >= self._bound:
+                self._affinities.clear()
+            try:
+                found = affinity_of(*asked), None
+            except AnnotationError as error:
+                found = own, str(error)
+            self._affinities[asked] = found
+        return found
 
 
 _labels_decoder = msgspec.json.Decoder(dict[str, str])
