@@ -14,6 +14,7 @@ from scheduler.framework.runtime import Framework
 from scheduler.framework.status import Reject, Unresolvable
 from scheduler.model.annotated import MODES, Mode
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 
 
@@ -40,6 +41,10 @@ class AnnotationAffinity:
             return []
         supported = ", ".join(f'"{mode}"' for mode in MODES)
         return [f'{path}.mode: Unsupported value: "{args.mode}": supported values: {supported}']
+
+    def concerns(self, shape: PodShape) -> bool:
+        """Only pods whose annotation can't be honoured."""
+        return shape.annotation_problem is not None
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose annotation can't be honoured: better pending than misplaced."""
