@@ -6,15 +6,34 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.framework.config import default_configuration
+from scheduler.framework.config import decode, default_configuration
 from scheduler.framework.decision import Decision
 from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
+from scheduler.model.namespaced import Selecting
+from scheduler.model.selectors import LabelSelector, Requirement
 from scheduler.plugins.registry import registry
 from scheduler.state.cluster import Cluster
+from tests.builders import configuration, profile
 
 KINDS = 10
 ZONES = ("a", "b", "c", "")
+CONFIGS = (
+    default_configuration(),
+    decode(
+        configuration(
+            profile(
+                "berth",
+                {"multiPoint": {"enabled": [{"name": "ServiceAffinity"}]}},
+                ServiceAffinity={
+                    "affinityLabels": ["zone"],
+                    "antiAffinityLabelsPreference": ["kubernetes.io/hostname", "zone"],
+                },
+            )
+        )
+    ),
+)
+SERVICE = Selecting("Service", "d", "s", "s", "", LabelSelector((Requirement("app", "In", frozenset(("a1",))),)))
 
 
 def _node(i: int, cpu: int, zone: str, taint: int, cordoned: bool) -> dict[str, Any]:
@@ -97,6 +116,7 @@ def _anew(cluster: Cluster) -> Cluster:
     for placement in cluster.placements():
         name = cluster.nodes.names[placement.row]
         fresh.put_pod(msgspec.structs.replace(placement.pod, node_name=name))
+    fresh.put_selecting(SERVICE)
     return fresh
 
 
@@ -115,11 +135,12 @@ events = st.one_of(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(nodes, min_size=5, max_size=25), st.lists(events, max_size=60))
-def test_what_is_kept_agrees_with_a_cluster_made_anew(start: list[Any], happenings: list[Any]) -> None:
+@given(st.sampled_from(CONFIGS), st.lists(nodes, min_size=5, max_size=25), st.lists(events, max_size=60))
+def test_what_is_kept_agrees_with_a_cluster_made_anew(config: Any, start: list[Any], happenings: list[Any]) -> None:
     """After any sequence of events, decisions with and without memos have the best nodes that a new cluster gives."""
     decoder, cluster = Decoder(), Cluster()
-    framework = build(default_configuration(), registry())["berth"]
+    framework = build(config, registry())["berth"]
+    cluster.put_selecting(SERVICE)
     for n in start:
         cluster.put_node(decoder.node(msgspec.json.encode(_node(*n))))
     placed = 0
@@ -133,7 +154,7 @@ def test_what_is_kept_agrees_with_a_cluster_made_anew(start: list[Any], happenin
         else:
             pod = decoder.pod(msgspec.json.encode(_pod(f"p{placed}", detail)))
             anew = _anew(cluster)
-            plain = build(default_configuration(), registry())["berth"].decide(pod, anew)
+            plain = build(config, registry())["berth"].decide(pod, anew)
             wanted = _best(plain, anew)
             assert _best(framework.decide(pod, cluster), cluster) == wanted
             assert _best(framework.decide_quickly(pod, cluster), cluster) == wanted
