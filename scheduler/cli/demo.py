@@ -37,12 +37,12 @@ def demo(
         _writable(out)
     from rich.console import Console
 
-    from scheduler.controller.launch import loop_factory
     from scheduler.demo.live import Terminal
     from scheduler.demo.mirror import LateError
     from scheduler.demo.recording import Recording, page_data
     from scheduler.demo.run import Options, elsewhere, embedded
     from scheduler.kube.config import connect
+    from scheduler.kube.loop import loop_factory
     from scheduler.report.demo_page import demo_page
     from scheduler.telemetry import log
 

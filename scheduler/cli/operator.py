@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from scheduler.cli import services
 from scheduler.cli.errors import FOUND
 from scheduler.telemetry import log
 
@@ -28,18 +29,11 @@ def operator(
     watch_namespace: Annotated[
         list[str] | None, typer.Option(help="Only policies of this namespace; may be repeated. Default: all.")
     ] = None,
-    profile: Annotated[
-        list[str] | None,
-        typer.Option(help="A schedulerName that the scheduler's Lease stands for; may be repeated."),
-    ] = None,
-    scheduler_lease: Annotated[str, typer.Option(help="The scheduler's Lease in our namespace.")] = "berth",
+    profile: services.Profiles = None,
+    scheduler_lease: services.SchedulerLease = "berth",
     lease: Annotated[str, typer.Option(help="The Lease of the replica that writes.")] = "berth-operator",
-    exempt_namespace: Annotated[
-        list[str] | None, typer.Option(help="A further namespace without policies, as for `berth admission`.")
-    ] = None,
-    allow_prefix: Annotated[
-        list[str] | None, typer.Option(help="A reserved key prefix that policies may write; may be repeated.")
-    ] = None,
+    exempt_namespace: services.Exempt = None,
+    allow_prefix: services.Allowed = None,
     audit_kind: Annotated[
         list[str] | None,
         typer.Option(help="Audit these: PLURAL, PLURAL.GROUP or PLURAL.VERSION.GROUP; may be repeated."),
@@ -49,23 +43,22 @@ def operator(
         bool, typer.Option("--audit-once", help="Audit now, print the report, write nothing.")
     ] = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the report.")] = Output.TABLE,
-    host: Annotated[str, typer.Option(help="Address of the probes; empty: every one.")] = "",
+    host: services.Host = "",
     port: Annotated[int, typer.Option(help="Port of the probes; 0 lets the system choose.")] = 8081,
-    kubeconfig: Annotated[str | None, typer.Option(help="The cluster to serve.")] = None,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    kubeconfig: services.Kubeconfig = None,
+    context: services.Context = None,
+    log_level: services.LogLevel = "info",
 ) -> int:
     """Keep the status of MetadataPolicies. With --audit-once, exit code 1 when objects would be rejected or changed."""
     # Heavy imports wait until the command is known, so that the others start at once.
-    from scheduler.controller.launch import loop_factory
     from scheduler.kube.config import connect
+    from scheduler.kube.loop import loop_factory
     from scheduler.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
     from scheduler.policy.operator.launch import audit_once as audit
     from scheduler.policy.operator.launch import operate
     from scheduler.policy.operator.settings import Settings, SettingsError
 
-    if log_level not in log.LEVELS:
-        raise typer.BadParameter(f"{log_level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
+    services.checked_level(log_level)
     connection = connect(kubeconfig, context)
     try:
         settings = Settings(

@@ -24,9 +24,10 @@ def run(
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.cli.errors import about
     from scheduler.cli.inputs import configuration, named
-    from scheduler.controller.launch import loop_factory, schedule
+    from scheduler.controller.launch import schedule
     from scheduler.framework.profiles import build
     from scheduler.kube.config import connect
+    from scheduler.kube.loop import loop_factory
     from scheduler.plugins.registry import registry
 
     if log_level not in log.LEVELS:

@@ -1,10 +1,8 @@
-"""Start a scheduler on the best event loop there is, stop it on SIGTERM or SIGINT."""
+"""Start a scheduler, stop it on SIGTERM or SIGINT."""
 
 import asyncio
-import importlib.util
 import signal
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import structlog
 
@@ -38,13 +36,3 @@ async def schedule(
             loop.add_signal_handler(number, scheduler.stop)
         log.info("starting", server=connection.host, profiles=list(frameworks), seed=seed)
         await scheduler.run()
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed (the extra `fast`), asyncio's own loop elsewhere."""
-    if importlib.util.find_spec("uvloop") is None:
-        return None
-    import uvloop
-
-    factory: Any = uvloop.new_event_loop
-    return factory  # type: ignore[no-any-return]

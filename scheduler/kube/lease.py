@@ -17,7 +17,7 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -109,6 +109,7 @@ class Term:
 class Elector:
     """A candidate for one Lease; `identity` must be this process' alone, also after a restart (`own_identity`).
 
+    `annotations` are put on the Lease with each claim (`scheduler.kube.schedulers` reads one); others' stay.
     `on_problem` hears, once each, of reads and writes that failed; `last_error` keeps the latest until one succeeds.
     """
 
@@ -122,6 +123,7 @@ class Elector:
         duration: float = DURATION,
         renew_deadline: float = RENEW_DEADLINE,
         retry: float = RETRY,
+        annotations: Mapping[str, str] | None = None,
         on_problem: Callable[[str], None] | None = None,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = monotonic,
@@ -133,6 +135,7 @@ class Elector:
         self._name = name
         self._namespace = namespace
         self._retry = retry
+        self._annotations = dict(annotations or {})
         self._on_problem = on_problem
         self._rng = rng
         self._clock = clock
@@ -223,8 +226,11 @@ class Elector:
 
     async def _claim(self, verb: str, record: Record, now: float) -> bool:
         spec = self.term.spec(record if verb == "PUT" else None, micro_time())
+        meta = record["metadata"]
+        if self._annotations:
+            meta = {**meta, "annotations": {**(meta.get("annotations") or {}), **self._annotations}}
         try:
-            self._record = await self._write(verb, {**record, "spec": spec})
+            self._record = await self._write(verb, {**record, "metadata": meta, "spec": spec})
         except ApiError as error:
             if error.status == 409:
                 return False  # another was faster

@@ -46,10 +46,33 @@ class Meta(msgspec.Struct, gc=False, rename="camel"):
     resource_version: str = ""
 
 
+class MarkedMeta(Meta):
+    """The same with what people and programs have marked the object with."""
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
 class Partial(msgspec.Struct, gc=False):
-    """An object of which only the metadata is read."""
+    """An object of which only the metadata is read; with more fields, one of which only those are."""
 
     metadata: Meta
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def resource_version(self) -> str:
+        return self.metadata.resource_version
 
 
 list_page = msgspec.json.Decoder(ListPage)

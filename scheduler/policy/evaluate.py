@@ -68,7 +68,7 @@ class _Request:
     def mutated(self) -> Verdict:
         """The mutating pass."""
         if self.rejecting:
-            return self._denied(verdict.denial(self.rejecting))
+            return self._denied(verdict.denial(self.rejecting), self._effects(set()))
         merged = merge(self.deciding, self.snapshot, self.is_pod, self.options.owner_selectors)
         patch = Patch(self.object)
         annotations = {key: write.value for key, write in merged.annotations.items()}
@@ -81,7 +81,8 @@ class _Request:
             self._choose(scheduler, patch)
         self.said += map(verdict.conflict, merged.conflicts)
         self.said += map(verdict.skipped, merged.skipped)
-        return self._allowed(merged, patch)
+        effective = {write.rule.policy for write in (*merged.labels.values(), *merged.annotations.values())}
+        return self._allowed(merged, patch, effective, self._effects(effective))
 
     def validated(self) -> Verdict:
         """The validating pass, on the object as it will be stored."""
@@ -91,10 +92,16 @@ class _Request:
                 self.said.append(f"annotation {keys.QOS} is missing: the mutating webhook did not see this pod")
             elif found != self.stamp:
                 shown = f'metadata.annotations[{keys.QOS}]: Invalid value: "{found[:40]}"'
-                return self._denied(f"{shown}: the class of this pod is {self.stamp}")
+                return self._denied(f"{shown}: the class of this pod is {self.stamp}", ())
         if self.rejecting:
-            return self._denied(verdict.denial(self.rejecting))
-        return self._allowed(Merged({}, {}, [], []), Patch(self.object))
+            rejecting = {rule.policy for rule in self.rejecting}
+            effects = tuple(
+                Effect(policy.name, policy.namespace, rejected=True, mutated=False)
+                for policy, _ in self.matched
+                if policy.name in rejecting
+            )
+            return self._denied(verdict.denial(self.rejecting), effects)
+        return self._allowed(Merged({}, {}, [], []), Patch(self.object), set(), ())
 
     def _stamp(self, obj: JsonObject, old: JsonObject | None) -> QosClass:
         """The class as it is, or will be, in `status.qosClass`: computed when the pod is created, then kept."""
@@ -122,9 +129,8 @@ class _Request:
         if live is not None and scheduler not in live and scheduler != keys.DEFAULT_SCHEDULER:
             self.said.append(f'no live scheduler "{scheduler}": the pod will wait until there is one')
 
-    def _allowed(self, merged: Merged, patch: Patch) -> Verdict:
+    def _allowed(self, merged: Merged, patch: Patch, effective: set[str], effects: tuple[Effect, ...]) -> Verdict:
         self.said += self._would()
-        effective = {write.rule.policy for write in (*merged.labels.values(), *merged.annotations.values())}
         conflicting = {write.rule.policy for found in merged.conflicts for write in found.writes}
         return Verdict(
             object=patch.object,
@@ -133,11 +139,11 @@ class _Request:
             patch=patch.operations,
             warnings=verdict.warnings(self.said),
             audit=self._audit({"applied": ",".join(sorted(effective))}),
-            effects=self._effects(effective),
+            effects=effects,
             conflicts=tuple(sorted(conflicting)),
         )
 
-    def _denied(self, message: str) -> Verdict:
+    def _denied(self, message: str, effects: tuple[Effect, ...]) -> Verdict:
         self.said += self._would()
         return Verdict(
             object=self.object,
@@ -146,7 +152,7 @@ class _Request:
             message=message,
             warnings=verdict.warnings(self.said),
             audit=self._audit({"rejected-by": ",".join(rule.place for rule in self.rejecting)}),
-            effects=self._effects(set()),
+            effects=effects,
         )
 
     def _would(self) -> Iterator[str]:

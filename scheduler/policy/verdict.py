@@ -16,7 +16,7 @@ _MOST_REASONS, _REASON_LENGTH = 32, 1500
 
 
 class Effect(Struct, frozen=True):
-    """What one policy did, or (modes warn and observe) would have done; the operator's counters add these up."""
+    """What one policy did, or (modes warn and observe) would have done; the admission server counts these."""
 
     policy: str
     namespace: str
@@ -35,6 +35,7 @@ class Verdict(Struct, frozen=True):
     warnings: list[str] = []
     audit: Mapping[str, str] = {}
     effects: tuple[Effect, ...] = ()
+    """Of the mutating pass: one for each policy that matched; of the validating one: one for each that rejects."""
     conflicts: tuple[str, ...] = ()
     """Names of the policies that disagreed about this object."""
     exempt: str | None = None

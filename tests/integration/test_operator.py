@@ -198,10 +198,10 @@ def sends_to(name: str) -> Object:
     return {"policyAction": {"updatedAnnotations": {SCHEDULER: name}}}
 
 
-def lease(name: str, holder: str, profiles: str = "") -> Object:
+def lease(name: str, holder: str, schedulers: str = "") -> Object:
     """A Lease that was just renewed and lasts for a while."""
     return {
-        "metadata": {"name": name, "annotations": {"podberth.dev/profiles": profiles} if profiles else {}},
+        "metadata": {"name": name, "annotations": {"podberth.dev/schedulers": schedulers} if schedulers else {}},
         "spec": {
             "holderIdentity": holder,
             "leaseDurationSeconds": 3600,

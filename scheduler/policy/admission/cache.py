@@ -7,7 +7,7 @@ says so: the others enforce. `reviewer` asks `of`; `server` asks `unready` befor
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 import structlog
@@ -17,7 +17,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import METADATA_POLICIES, Resource
-from scheduler.kube.wire import partial
+from scheduler.kube.wire import Meta
 from scheduler.policy.parse import PolicyError, parse
 from scheduler.policy.spec import Policies, Policy
 
@@ -33,6 +33,7 @@ class Stored(msgspec.Struct):
     resource_version: str
     policy: Policy | None = None
     problem: str = ""
+    generation: int = 0
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -40,6 +41,19 @@ class Held(msgspec.Struct, frozen=True):
 
     policies: Policies
     refused: tuple[str, ...] = ()
+    uids: Mapping[str, str] = {}
+    """By policy name: counts are of this very object, not of the next one of that name."""
+
+
+class _Meta(Meta):
+    generation: int = 0
+
+
+class _Head(msgspec.Struct):
+    metadata: _Meta
+
+
+_head = msgspec.json.Decoder(_Head).decode
 
 
 class _Here(Policies):
@@ -93,6 +107,11 @@ class PolicyCache:
         """What applies in this namespace; nothing applies to objects without one."""
         return self._held.get(namespace, NONE)
 
+    def uid(self, namespace: str, name: str) -> str | None:
+        """The uid of a policy that is there."""
+        found = self._stored.get(namespace, {}).get(name)
+        return None if found is None else found.uid
+
     def counts(self) -> tuple[int, int]:
         """(accepted, refused) policies."""
         stored = [one for group in self._stored.values() for one in group.values()]
@@ -100,8 +119,12 @@ class PolicyCache:
         return accepted, len(stored) - accepted
 
     def _decode(self, raw: msgspec.Raw) -> Stored:
-        meta = partial.decode(raw).metadata
-        stored = Stored(meta.namespace, meta.name, meta.uid, meta.resource_version)
+        meta = _head(raw).metadata
+        stored = Stored(meta.namespace, meta.name, meta.uid, meta.resource_version, generation=meta.generation)
+        known = self._stored.get(meta.namespace, {}).get(meta.name)
+        if known is not None and (known.uid, known.generation) == (meta.uid, meta.generation) and meta.generation:
+            stored.policy, stored.problem = known.policy, known.problem  # a write of the status, which are many
+            return stored
         try:
             stored.policy = parse(msgspec.json.decode(raw), self._allowed_prefixes)
         except PolicyError as error:
@@ -116,7 +139,14 @@ class PolicyCache:
                 touched.add(change.namespace)
                 continue
             stored = change.object
+            known = self._stored[stored.namespace].get(stored.name)
             self._stored[stored.namespace][stored.name] = stored
+            if known is not None and (known.uid, known.policy, known.problem) == (
+                stored.uid,
+                stored.policy,
+                stored.problem,
+            ):
+                continue  # only its status, or a mark on it, changed
             touched.add(stored.namespace)
             if stored.policy is None:
                 log.error(
@@ -137,7 +167,8 @@ class PolicyCache:
             self._held.pop(namespace, None)
             return
         refused = tuple(sorted(one.name for one in stored if one.policy is None))
-        self._held[namespace] = Held(_Here(one.policy for one in stored if one.policy is not None), refused)
+        accepted = _Here(one.policy for one in stored if one.policy is not None)
+        self._held[namespace] = Held(accepted, refused, {one.name: one.uid for one in stored})
 
     def _malformed(self, _resource: Resource, key: Key | None, error: Exception) -> None:
         log.error("policy can't be read at all; what was known of it stays", key=key, error=type(error).__name__)

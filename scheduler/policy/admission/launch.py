@@ -17,7 +17,9 @@ import structlog
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.lease import Elector, LeaseLostError, own_identity
+from scheduler.kube.schedulers import LiveSchedulers, Schedulers
 from scheduler.policy.admission.cache import PolicyCache
+from scheduler.policy.admission.counting import Counting
 from scheduler.policy.admission.metrics import Metrics
 from scheduler.policy.admission.mounted import MountedFiles
 from scheduler.policy.admission.owners import Owners
@@ -26,6 +28,7 @@ from scheduler.policy.admission.reviewer import Reviewer
 from scheduler.policy.admission.secret import SharedSecret
 from scheduler.policy.admission.server import AdmissionServer
 from scheduler.policy.admission.settings import Settings
+from scheduler.policy.admission.tally import Key
 from scheduler.policy.admission.tls import ServingTls
 
 QPS, BURST = 200.0, 400
@@ -73,11 +76,19 @@ class Replica:
             exempt=settings.exempt,
             allowed_prefixes=settings.allowed_prefixes,
         )
+        self.schedulers = Schedulers(
+            client,
+            settings.namespace,
+            LiveSchedulers(settings.scheduler_lease, settings.profiles),
+            self._schedulers_changed,
+        )
+        identity = own_identity()
+        self.counting = Counting(client, self._reviewer.tallies, identity, settings.count_seconds, self._exists)
         self.elector = Elector(
             client,
             settings.namespace,
             settings.lease,
-            own_identity(),
+            identity,
             on_problem=lambda said: log.error("lease not reached", lease=settings.lease, error=said[:300]),
         )
         self.registration = Registration(client, settings, self.certificates, lambda: self.elector.leading)
@@ -93,8 +104,9 @@ class Replica:
         """Serve until `end`. What breaks one of the parts comes out here."""
         settings = self._settings
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self.cache.run())]
+            running = [tasks.create_task(part) for part in (self.cache.run(), self.schedulers.run())]
             leading: asyncio.Task[None] | None = None
+            counting: asyncio.Task[None] | None = None
             try:
                 if not await self._or_end(self.certificates.ready()):
                     return
@@ -102,6 +114,8 @@ class Replica:
                 await self.server.start(settings.host, settings.port)
                 log.info("listening", port=self.server.port)
                 if await self._or_end(self.cache.reflector.wait_synced()):
+                    if settings.count_seconds:
+                        counting = tasks.create_task(self.counting.run())
                     log.info("ready", policies=self.cache.counts()[0])
                     if settings.register:
                         leading = tasks.create_task(self._lead())
@@ -113,10 +127,15 @@ class Replica:
                 log.info("draining", seconds=settings.drain_seconds)
                 if not await self._unless_hurried(self.server.drain(settings.drain_seconds)):
                     await self.server.stop()
+                if counting is not None:
+                    counting.cancel()
+                    await asyncio.wait((counting,))
+                    await self.counting.end()
                 log.info("stopped")
             finally:
-                for task in (*running, *([] if leading is None or leading.cancelling() else [leading])):
-                    task.cancel()
+                for task in (*running, leading, counting):
+                    if task is not None and not task.cancelling():
+                        task.cancel()
                 await self.server.stop()
 
     async def _lead(self) -> None:
@@ -141,6 +160,13 @@ class Replica:
     def _look(self) -> None:
         self.registration.wake()
 
+    def _exists(self, policy: Key) -> bool:
+        namespace, name, uid = policy
+        return self.cache.uid(namespace, name) == uid
+
+    def _schedulers_changed(self) -> None:
+        self._reviewer.live_schedulers = self.schedulers.live
+
     def _policies_changed(self) -> None:
         accepted, refused = self.cache.counts()
         log.info("policies changed", accepted=accepted, refused=refused)
@@ -160,6 +186,11 @@ class Replica:
                 "berth_admission_registration_repairs": (
                     "Webhook configurations written after the first time",
                     lambda: self.registration.repairs,
+                ),
+                "berth_admission_count_writes": ("Policies' counts written to a status", lambda: self.counting.writes),
+                "berth_admission_count_failures": (
+                    "Writes of counts that failed; they are tried again",
+                    lambda: self.counting.failures,
                 ),
                 "berth_admission_owner_lookups": ("Owners read for the owner guard", lambda: self._owners.lookups),
                 "berth_admission_owner_failures": (

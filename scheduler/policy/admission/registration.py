@@ -21,7 +21,8 @@ from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import Resource
-from scheduler.kube.wire import Meta
+from scheduler.kube.wire import Partial
+from scheduler.kube.wire import partial as metadata
 from scheduler.policy.admission.certificates import CertificateError
 from scheduler.policy.admission.settings import Settings
 from scheduler.policy.admission.webhooks import MUTATING, VALIDATING, desired, repaired
@@ -42,31 +43,6 @@ class Certificates(Protocol):
 
     async def advance(self, published: bool) -> None:
         """Rotate what is due."""
-
-
-class Configuration(msgspec.Struct):
-    """A webhook configuration as far as the watch is concerned: that it changed is all we need to hear."""
-
-    metadata: Meta
-
-    @property
-    def namespace(self) -> str:
-        return ""
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def resource_version(self) -> str:
-        return self.metadata.resource_version
-
-
-_decode = msgspec.json.Decoder(Configuration).decode
 
 
 class Registration:
@@ -105,7 +81,7 @@ class Registration:
             for resource in (MUTATING, VALIDATING):
                 selector = f"metadata.name={self._settings.configuration}"
                 tasks.create_task(
-                    Reflector(self._client, resource, _decode, self._changed, field_selector=selector).run()
+                    Reflector(self._client, resource, metadata.decode, self._changed, field_selector=selector).run()
                 )
             while True:
                 self._awake.clear()
@@ -161,6 +137,6 @@ class Registration:
             self.repairs += 1
         log.info("webhook configuration written", kind=resource.kind, name=self._settings.configuration, how=how)
 
-    def _changed(self, changes: list[Change[Configuration]], _replaced: bool) -> None:
+    def _changed(self, changes: list[Change[Partial]], _replaced: bool) -> None:
         if changes:
             self._awake.set()

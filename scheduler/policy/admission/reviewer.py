@@ -1,7 +1,8 @@
 """One review, from its bytes to the answer's: which policies apply, what they say, and the owner guard's question.
 
 Small reviews are answered in the event loop (tens of microseconds); big ones are decoded in a thread, so that nobody
-waits behind them. Next stage: `scheduler.policy.evaluate`. Nothing here has side effects, so a dry run is like any.
+waits behind them. Next stage: `scheduler.policy.evaluate`. Nothing here has side effects but counts, and a
+dry run is not counted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from scheduler.policy.admission import review
 from scheduler.policy.admission.cache import PolicyCache
 from scheduler.policy.admission.owners import Owners, OwnerUnknownError
 from scheduler.policy.admission.review import MalformedError, Request, ReviewError
+from scheduler.policy.admission.tally import Tallies
 from scheduler.policy.evaluate import OPERATIONS, evaluate
 from scheduler.policy.options import Options, Pass
 from scheduler.policy.verdict import Verdict, warnings
@@ -50,6 +52,7 @@ class Reviewer:
     ) -> None:
         self.live_schedulers: frozenset[str] | None = None
         self.guard_failures = 0
+        self.tallies = Tallies()
         self._cache = cache
         self._owners = owners
         self._own_namespace = own_namespace
@@ -80,6 +83,8 @@ class Reviewer:
             options = msgspec.structs.replace(options, owner_selectors=await self._guard(request, said))
             if options.owner_selectors:
                 found = evaluate(held.policies, operation, request.object, request.old, options)
+        if found.effects and not request.dry_run:
+            self.tallies.add(found.effects, held.uids, pass_)
         if found.exempt is None:
             said += [f'MetadataPolicy "{name}" is not accepted, and not applied' for name in held.refused]
         if not found.allowed:

@@ -24,6 +24,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import Resource
+from scheduler.kube.wire import MarkedMeta, Partial
 from scheduler.policy.admission import certificates
 from scheduler.policy.admission.certificates import CertificateError, Material
 from scheduler.policy.admission.tls import ServingTls
@@ -37,36 +38,11 @@ ROTATE = "podberth.dev/rotate-before"
 log = structlog.get_logger("certificates")
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class Secret(msgspec.Struct):
+class Secret(Partial):
     """The few fields of a Secret that are read."""
 
-    metadata: _Meta
+    metadata: MarkedMeta
     data: dict[str, str] | None = None
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def resource_version(self) -> str:
-        return self.metadata.resource_version
 
     @property
     def ours(self) -> bool:

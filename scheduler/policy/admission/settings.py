@@ -31,6 +31,9 @@ class Settings:
     """The validating webhook's; the mutating one's is always Ignore."""
     exempt_namespaces: tuple[str, ...] = ()
     allowed_prefixes: tuple[str, ...] = ()
+    scheduler_lease: str = "berth"
+    profiles: tuple[str, ...] = ()
+    """What the scheduler's Lease stands for when it does not say itself; empty is its own name."""
     configuration: str = "zz-berth-admission"
     """Name of both webhook configurations: mutating ones are asked by name, and we want to see what others wrote."""
     register: bool = True
@@ -41,6 +44,8 @@ class Settings:
     ca_file: Path | None = None
     overlap_seconds: float = 300.0
     """For how long two CAs are trusted, at least, before the newer one signs and before the older one goes."""
+    count_seconds: float = 15.0
+    """Between two rounds of writing what was counted into the policies' statuses; 0 is never."""
     drain_seconds: float = 10.0
     """From SIGTERM until no connection is accepted: readiness probes and endpoints need to notice."""
 
@@ -53,7 +58,11 @@ class Settings:
             parts = urlsplit(self.url)
             if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment or parts.username:
                 raise SettingsError(f"--url {self.url}: want https://host[:port], as the API server can reach it")
-        for word, seconds in (("--overlap", self.overlap_seconds), ("--drain", self.drain_seconds)):
+        for word, seconds in (
+            ("--overlap", self.overlap_seconds),
+            ("--drain", self.drain_seconds),
+            ("--count-interval", self.count_seconds),
+        ):
             if not 0 <= seconds < 86400 * 30:
                 raise SettingsError(f"{word} {seconds:g}: want seconds, 0 or more")
         if self.failure_policy not in FAILURE_POLICIES:

@@ -14,13 +14,13 @@ import structlog
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.lease import Elector, LeaseLostError, own_identity
+from scheduler.kube.schedulers import LiveSchedulers, Schedulers
 from scheduler.kube.writes import micro_time
 from scheduler.policy.objects import JsonObject
 from scheduler.policy.operator.audit import BURST, QPS, Audit, Result, report
 from scheduler.policy.operator.kinds import resource
 from scheduler.policy.operator.probe import Probe
 from scheduler.policy.operator.reconciler import Reconciler
-from scheduler.policy.operator.schedulers import LiveSchedulers, Schedulers
 from scheduler.policy.operator.settings import Settings
 from scheduler.policy.operator.watch import Watch
 from scheduler.policy.spec import Policies

@@ -28,6 +28,7 @@ CRD = {
                 "name": "v1alpha1",
                 "served": True,
                 "storage": True,
+                "subresources": {"status": {}},
                 "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
             }
         ],

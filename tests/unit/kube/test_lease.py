@@ -251,6 +251,17 @@ async def test_foreign_edit_is_no_theft(store: Store) -> None:
     assert store.record["metadata"]["annotations"] == {"a": "b"}
 
 
+async def test_annotations_are_put_on(store: Store) -> None:
+    """Who leads says on the Lease whom it stands for, when it makes the Lease and when it takes it over."""
+    await store.elector(annotations={"stands-for": "a,b"}).acquire()
+    assert store.record is not None
+    assert store.record["metadata"]["annotations"] == {"stands-for": "a,b"}
+    store.put({**store.record, "metadata": {**store.record["metadata"], "annotations": {"x": "y", "stands-for": "a"}}})
+    store.spec["holderIdentity"] = ""
+    await store.elector("other", annotations={"stands-for": "c"}).acquire()
+    assert store.record["metadata"]["annotations"] == {"x": "y", "stands-for": "c"}
+
+
 async def test_lost_answer_is_not_waited_for(store: Store) -> None:
     """When the answer to our claim is lost, the Lease held in our name is ours at the next try."""
     store.held_by("me")

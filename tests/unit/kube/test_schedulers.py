@@ -14,20 +14,20 @@ from scheduler.kube.changes import Added, Deleted, Updated
 from scheduler.kube.errors import ApiError
 from scheduler.kube.listwatch import Phase
 from scheduler.kube.resources import LEASES
-from scheduler.policy.operator.schedulers import PROFILES, SURE_TICKS, Lease, LiveSchedulers, Schedulers, decode
+from scheduler.kube.schedulers import SCHEDULERS, SURE_TICKS, Lease, LiveSchedulers, Schedulers, decode
 from tests.unit.operator.conftest import Clock
 
 WALL = 1_800_000_000.0
 
 
 def lease(name: str = "berth", *, holder: str | None = "me", age: float = 0.0, **more: Any) -> Lease:
-    """A Lease that was renewed `age` seconds before WALL; `duration` and `profiles` as wanted."""
+    """A Lease that was renewed `age` seconds before WALL; `duration` and `schedulers` as wanted."""
     renewed = datetime.fromtimestamp(WALL - age, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     spec = {"holderIdentity": holder, "leaseDurationSeconds": more.get("duration", 15), "renewTime": renewed}
     spec["renewTime"] = more.get("renewed", renewed)
     metadata: dict[str, Any] = {"name": name, "namespace": "berth", "uid": "u", "resourceVersion": "1"}
-    if "profiles" in more:
-        metadata["annotations"] = {PROFILES: more["profiles"]}
+    if "schedulers" in more:
+        metadata["annotations"] = {SCHEDULERS: more["schedulers"]}
     return decode(msgspec.json.encode({"metadata": metadata, "spec": spec}))
 
 
@@ -44,9 +44,9 @@ def lease(name: str = "berth", *, holder: str | None = "me", age: float = 0.0, *
         pytest.param(lease(renewed=None), set(), id="never renewed"),
         pytest.param(lease(renewed="soon"), set(), id="no time at all"),
         pytest.param(lease("other"), set(), id="somebody else's Lease"),
-        pytest.param(lease("other", profiles="a, b,"), {"a", "b"}, id="annotated"),
-        pytest.param(lease(profiles="a"), {"a"}, id="the annotation wins over --profile"),
-        pytest.param(lease(profiles=""), set(), id="annotated with nothing"),
+        pytest.param(lease("other", schedulers="a, b,"), {"a", "b"}, id="annotated"),
+        pytest.param(lease(schedulers="a"), {"a"}, id="the annotation wins over --profile"),
+        pytest.param(lease(schedulers=""), set(), id="annotated with nothing"),
     ],
 )
 def test_first_sight(seen: Lease, want: set[str]) -> None:
@@ -125,11 +125,11 @@ async def test_after_an_outage_renewals_come_one_by_one() -> None:
     """While the first batches after an outage come in, a scheduler whose renewal is not among them yet still lives."""
     clock = Clock()
     made, told = schedulers(clock)
-    made._deliver([Added(lease()), Added(lease("other", profiles="other"))], True)
+    made._deliver([Added(lease()), Added(lease("other", schedulers="other"))], True)
     clock.now += 60
     made._deliver([Updated(lease(age=-60))], False)
     assert made.live == {"berth", "other"}
-    made._deliver([Updated(lease("other", profiles="other", age=-60, holder=""))], False)
+    made._deliver([Updated(lease("other", schedulers="other", age=-60, holder=""))], False)
     assert told == [{"berth", "other"}, {"berth"}]
 
 

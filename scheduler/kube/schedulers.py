@@ -1,8 +1,9 @@
 """Which schedulers live: those that a Lease of our namespace stands for, as long as its holder renews it.
 
-A Lease stands for the names in its annotation `podberth.dev/profiles` (separated by commas); the scheduler's own Lease
-without that annotation for the profiles given to `berth operator`. As in `scheduler.kube.lease`, a Lease lasts from
-the moment when *we* saw its renewal, on our own clock; only the first sight has to believe the renewTime in it.
+One process schedules for several schedulerNames under one Lease, whose name need be none of them. So the Lease says
+whom it stands for: the names in its annotation `podberth.dev/schedulers` (separated by commas). The scheduler's own
+Lease without that annotation stands for the names that our caller was given. As in `scheduler.kube.lease`, a Lease
+lasts from the moment when *we* saw its renewal, on our own clock; only the first sight has to believe the renewTime.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from scheduler.kube.lease import DURATION, monotonic
 from scheduler.kube.listwatch import Phase
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import LEASES, Resource
+from scheduler.kube.wire import MarkedMeta, Partial
 
-PROFILES = "podberth.dev/profiles"
+SCHEDULERS = "podberth.dev/schedulers"
+"""What the holder of a scheduler's Lease writes on it (`Elector(annotations=…)`), and what is read here."""
 TICK_SECONDS = 1.0
 REFUSED_SECONDS = 30.0
 """A refusal counts when it lasts: an API server that has just started refuses until it has read its own roles."""
@@ -33,41 +36,17 @@ SURE_TICKS = 3
 log = structlog.get_logger("schedulers")
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    annotations: dict[str, str] | None = None
-
-
 class _Spec(msgspec.Struct, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     renew_time: str | None = None
 
 
-class Lease(msgspec.Struct):
+class Lease(Partial):
     """The part of a coordination.k8s.io Lease that says who lives."""
 
-    metadata: _Meta
+    metadata: MarkedMeta
     spec: _Spec | None = None
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def resource_version(self) -> str:
-        return self.metadata.resource_version
 
 
 decode = msgspec.json.Decoder(Lease).decode
@@ -90,7 +69,7 @@ class LiveSchedulers:
     def observe(self, lease: Lease, now: float, wall: float) -> None:
         """A Lease as it was just read; `wall` is seconds since the epoch."""
         spec = lease.spec or _Spec()
-        annotation = (lease.metadata.annotations or {}).get(PROFILES)
+        annotation = (lease.metadata.annotations or {}).get(SCHEDULERS)
         if annotation is not None:
             names = frozenset(name.strip() for name in annotation.split(",") if name.strip())
         else:
@@ -185,7 +164,7 @@ class Schedulers:
 
     def _refused(self, _: Resource, error: ApiError | None) -> None:
         if error is not None:
-            log.error("Leases can't be followed: SchedulerAvailable will be Unknown", error=str(error)[:300])
+            log.error("Leases can't be followed: nobody knows which schedulers live", error=str(error)[:300])
             self._refused_since = self._clock()
         else:
             self._refused_since = None

@@ -1,0 +1,92 @@
+"""What one replica counted for each policy since its start, and what of it a policy's status has to say. Pure.
+
+A status holds the sums of all replicas, and beside them, for each replica that wrote lately, how far that replica's own
+counts are in the sums. Both change in one conditional write, so a replica whose write was answered by nobody reads
+the object again and knows what is left to add: nothing is added twice, and nothing but what a killed replica
+had not written yet is lost. `counting` does the reading and writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from scheduler.policy.objects import JsonObject
+from scheduler.policy.options import Pass
+from scheduler.policy.verdict import Effect
+
+FIELDS = ("matched", "rejected", "mutated")
+KEPT_FOR = timedelta(hours=1)
+"""A replica that was not heard of for so long needs no entry: what it counted is in the sums."""
+MOST_REPLICAS = 32
+
+Key = tuple[str, str, str]
+"""Namespace, name and uid of a policy: one that is made anew under an old name starts from zero."""
+
+
+class Tally(msgspec.Struct):
+    """Counts that only grow, and when each last grew (RFC 3339; "" for never)."""
+
+    matched: int = 0
+    rejected: int = 0
+    mutated: int = 0
+    times: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def counts(self) -> dict[str, int]:
+        """The three counts by field."""
+        return {"matched": self.matched, "rejected": self.rejected, "mutated": self.mutated}
+
+
+class Tallies:
+    """All that this replica counted. `wall` gives the time of day, in UTC."""
+
+    def __init__(self, wall: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.of: dict[Key, Tally] = {}
+        self._wall = wall
+
+    def add(self, effects: Iterable[Effect], uids: Mapping[str, str], pass_: Pass) -> None:
+        """Count one review. The mutating pass tells what matched; the validating one only adds rejections."""
+        now = stamp(self._wall())
+        for effect in effects:
+            key = (effect.namespace, effect.policy, uids.get(effect.policy, ""))
+            tally = self.of.get(key)
+            if tally is None:
+                tally = self.of[key] = Tally()
+            if pass_ == "mutate":
+                tally.matched += 1
+                tally.times["matched"] = now
+            if effect.rejected:
+                tally.rejected += 1
+                tally.times["rejected"] = now
+            if effect.mutated:
+                tally.mutated += 1
+                tally.times["mutated"] = now
+
+
+def stamp(moment: datetime) -> str:
+    """A metav1.Time."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def status(held: Mapping[str, Any], replica: str, mine: Tally, written: Mapping[str, int], now: datetime) -> JsonObject:
+    """The fields to write into the status `held`, so that `mine` is in the sums.
+
+    `written`: how far `mine` was in them when we last knew, which counts if our entry is not there any more.
+    """
+    entries = [one for one in held.get("counted") or () if isinstance(one, dict)]
+    own = next((one for one in entries if one.get("replica") == replica), written)
+    found: JsonObject = {}
+    for field, count in mine.counts().items():
+        before = held.get(field) or {}
+        more = count - int(own.get(field) or 0)
+        if more > 0:
+            times = [time for time in (before.get("lastTime"), mine.times.get(field)) if time]
+            found[field] = {"count": int(before.get("count") or 0) + more, "lastTime": max(times)}
+    oldest = stamp(now - KEPT_FOR)
+    others = [one for one in entries if one.get("replica") != replica and str(one.get("time") or "") >= oldest]
+    others.sort(key=lambda one: str(one["time"]))
+    found["counted"] = [*others[-(MOST_REPLICAS - 1) :], {"replica": replica, **mine.counts(), "time": stamp(now)}]
+    return found
