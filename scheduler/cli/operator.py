@@ -76,8 +76,10 @@ def operator(
         )
         for kind in settings.audit_kinds:
             resource(kind)
-    except (SettingsError, KindError) as error:
+    except SettingsError as error:
         raise typer.BadParameter(str(error)) from None
+    except KindError as error:
+        raise typer.BadParameter(f"--audit-kind {error}") from None
     log.configure("warning" if audit_once else log_level)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         if not audit_once:

@@ -1,4 +1,4 @@
-"""`berth policy`: try policies on objects, and find what is wrong with them, without a cluster."""
+"""`berth policy`: try policies on objects, and find what is wrong with them; a cluster is at most read."""
 
 import sys
 from enum import StrEnum
@@ -23,6 +23,7 @@ from scheduler.cli.policy_inputs import (
 from scheduler.policy import cases, impact, options
 from scheduler.policy.analyse import analyse
 from scheduler.policy.findings import Finding
+from scheduler.policy.guard import Known
 from scheduler.policy.parse import PolicyError, parse
 from scheduler.policy.spec import Policies, Policy
 from scheduler.report.wording import printable
@@ -107,19 +108,43 @@ def lint(
 
 @app.command("impact")
 def preview(
-    policies: Annotated[list[str], typer.Option(help="Files or directories of MetadataPolicies.")],
-    cluster: Annotated[list[str], typer.Option(help="A dump: what `kubectl get pods,deploy,… -A -o yaml` prints.")],
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(help="Files or directories of MetadataPolicies. Without: those of the live cluster."),
+    ] = None,
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(help="A dump: what `kubectl get pods,deploy,… -A -o yaml` prints. Without: the live cluster."),
+    ] = None,
     namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Only objects of this namespace.")] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Of the live cluster these: PLURAL, PLURAL.GROUP or PLURAL.VERSION.GROUP; may be repeated."),
+    ] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="The live cluster.")] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     scheduler: Live = None,
     own_namespace: Annotated[str, typer.Option(help="Berth's own namespace, which is exempt.")] = "",
     allow_prefix: Allowed = None,
     output: Form = Output.TABLE,
 ) -> int:
-    """What policies would do to the objects of a dump, were they created anew: rejected, relabelled, sent elsewhere."""
+    """What policies would do to the objects of a cluster, were they created anew: rejected, relabelled, sent elsewhere.
+
+    A live cluster is only read. What can't be listed there is named on stderr and left out.
+    """
     allowed = tuple(allow_prefix or ())
     live = frozenset(scheduler) if scheduler else None
     settings = options.Options(own_namespace=own_namespace, allowed_prefixes=allowed, live_schedulers=live)
-    result = impact.impact(read_policies(policies, allowed), all_objects(cluster, namespace), settings)
+    if cluster:
+        if not policies or kubeconfig or context or kind:
+            raise InputError("--cluster: goes with --policies, and not with --kubeconfig, --context and --kind")
+        found = list(all_objects(cluster, namespace))
+        result = impact.impact(read_policies(policies, allowed), found, settings, Known(found))
+    else:
+        from scheduler.cli.policy_live import cluster_impact
+
+        given = read_policies(policies, allowed) if policies else None
+        result = cluster_impact(given, kubeconfig, context, kind or [], namespace, settings)
     out.as_json(result) if output is Output.JSON else out.impact(result)
     return 0
 

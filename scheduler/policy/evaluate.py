@@ -12,7 +12,7 @@ from typing import Literal
 from scheduler.model.quantity import QuantityError
 from scheduler.policy import keys, objects, verdict
 from scheduler.policy.exempt import exemption
-from scheduler.policy.merge import Merged, Write, merge, writes_of
+from scheduler.policy.merge import Merged, Write, merge
 from scheduler.policy.objects import JsonObject, Snapshot
 from scheduler.policy.options import NO_OPTIONS, Options
 from scheduler.policy.patch import Patch
@@ -166,9 +166,9 @@ class _Request:
                 yield from map(verdict.would_write, self._changes(rule))
 
     def _changes(self, rule: Rule) -> list[Write]:
-        """A rule's writes that differ from what is there."""
-        held = {"label": self.snapshot.labels, "annotation": self.snapshot.annotations}
-        return [write for write in writes_of(rule) if held[write.field].get(write.key) != write.value]
+        """A rule's writes that would change something, were it alone."""
+        merged = merge([rule], self.snapshot, self.is_pod, self.options.owner_selectors)
+        return [*merged.labels.values(), *merged.annotations.values()]
 
     def _effects(self, effective: set[str]) -> tuple[Effect, ...]:
         """One for each policy that matched. Rejecting wins: an object that is rejected is mutated by nobody."""

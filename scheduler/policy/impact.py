@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from scheduler.policy import keys, objects
 from scheduler.policy.evaluate import evaluate
+from scheduler.policy.guard import Known
 from scheduler.policy.objects import JsonObject
 from scheduler.policy.options import Options
 from scheduler.policy.spec import Policies
@@ -50,14 +51,18 @@ class Impact(Struct):
     warnings: dict[str, int] = field(default_factory=dict)
 
 
-def impact(policies: Policies, found: Iterable[JsonObject], options: Options) -> Impact:
-    """The outcome of creating every one of these objects anew, were all policies in mode enforce."""
+def impact(policies: Policies, found: Iterable[JsonObject], options: Options, owners: Known) -> Impact:
+    """The outcome of creating every one of these objects anew, were all policies in mode enforce.
+
+    `owners` keep the labels that they find their objects by.
+    """
     enforced = policies.enforced()
     result = Impact(policies={policy.name: Effects() for policy in enforced.policies})
     moves: Counter[tuple[str, str]] = Counter()
     said: Counter[str] = Counter()
     for obj in found:
-        _count(result, enforced, obj, options, moves, said)
+        selectors = (*options.owner_selectors, *owners.of(obj))
+        _count(result, enforced, obj, structs.replace(options, owner_selectors=selectors), moves, said)
     for (now, then), number in sorted(moves.items()):
         result.schedulers.setdefault(now, {})[then] = number
     result.warnings = dict(said.most_common(SAMPLES))

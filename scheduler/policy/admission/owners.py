@@ -2,7 +2,7 @@
 
 It matters only when a policy writes a label of an object that has a controller, which few reviews do, so following
 all ReplicaSets, Jobs, … of a cluster would cost far more memory than these requests cost time (once per owner, not
-once per pod). Kinds other than those below are not known to make new objects in a loop when a label changes.
+once per pod). `scheduler.policy.guard` says which kinds matter.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -24,12 +23,13 @@ from scheduler.kube.resources import (
     Resource,
 )
 from scheduler.model.selectors import LabelSelector
-from scheduler.policy.options import OptionsError, selector
+from scheduler.policy.guard import Owner, OwnerReference, controllers
+from scheduler.policy.options import OptionsError
 
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", True, "DaemonSet")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", True, "Deployment")
 JOBS = Resource("batch", "v1", "jobs", True, "Job")
-KINDS = {
+RESOURCES = {
     (resource.group, resource.kind): resource
     for resource in (REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICATION_CONTROLLERS)
 }
@@ -44,30 +44,7 @@ class OwnerUnknownError(Exception):
     """An owner could not be read; the text says which and why."""
 
 
-class OwnerReference(msgspec.Struct, rename="camel"):
-    """One of metadata.ownerReferences."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
-class _Meta(msgspec.Struct):
-    uid: str = ""
-
-
-class _Spec(msgspec.Struct):
-    selector: dict[str, Any] | None = None
-
-
-class _Owner(msgspec.Struct):
-    metadata: _Meta
-    spec: _Spec | None = None
-
-
-_decode = msgspec.json.Decoder(_Owner).decode
+_decode = msgspec.json.Decoder(Owner).decode
 
 
 class Owners:
@@ -86,13 +63,10 @@ class Owners:
         Raises OwnerUnknownError.
         """
         found = []
-        for reference in references:
-            group, slash, _ = reference.api_version.partition("/")
-            resource = KINDS.get((group if slash else "", reference.kind))
-            if reference.controller and resource is not None and reference.uid and reference.name:
-                selected = await self._selector(namespace, resource, reference)
-                if selected is not None:
-                    found.append(selected)
+        for reference in controllers(references):
+            selected = await self._selector(namespace, RESOURCES[reference.group_and_kind], reference)
+            if selected is not None:
+                found.append(selected)
         return tuple(found)
 
     async def _selector(self, namespace: str, resource: Resource, reference: OwnerReference) -> LabelSelector | None:
@@ -120,9 +94,9 @@ class Owners:
             if error.status != 404:
                 raise
             return None  # asked again next time: it may be about to be created
-        if owner.metadata.uid != reference.uid or owner.spec is None or owner.spec.selector is None:
+        found = owner.selects(reference.kind)
+        if owner.metadata.uid != reference.uid or found is None:
             return None
-        found = selector(owner.spec.selector, f"{reference.kind}.spec.selector")
         self._known[reference.uid] = (self._clock(), found)
         self._known.move_to_end(reference.uid)
         while len(self._known) > MOST:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.policy.admission.owners import OwnerReference
+from scheduler.policy.guard import OwnerReference
 from scheduler.policy.objects import JsonObject
 from scheduler.policy.options import UserInfo
 from scheduler.policy.patch import Operation

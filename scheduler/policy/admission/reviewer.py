@@ -12,8 +12,8 @@ import asyncio
 import msgspec
 import structlog
 
-from scheduler.model.selectors import LabelSelector, Requirement
-from scheduler.policy import objects
+from scheduler.model.selectors import LabelSelector
+from scheduler.policy import guard, objects
 from scheduler.policy.admission import review
 from scheduler.policy.admission.cache import PolicyCache
 from scheduler.policy.admission.owners import Owners, OwnerUnknownError
@@ -79,7 +79,7 @@ class Reviewer:
         options = self._options(request, pass_)
         found = evaluate(held.policies, operation, request.object, request.old, options)
         said: list[str] = []
-        if request.owners and _writes_label(found):
+        if request.owners and guard.matters(found):
             options = msgspec.structs.replace(options, owner_selectors=await self._guard(request, said))
             if options.owner_selectors:
                 found = evaluate(held.policies, operation, request.object, request.old, options)
@@ -122,8 +122,7 @@ class Reviewer:
             self.guard_failures += 1
             log.warning("owner could not be read, its labels are left alone", owner=str(error))
             said.append(f"owner could not be read, labels that are there are left alone: {error}")
-            labels = objects.snapshot(request.object).labels
-            return (LabelSelector(tuple(Requirement(key, "Exists") for key in labels)),)
+            return guard.everything(objects.snapshot(request.object).labels)
 
     def _log_denial(self, request: Request, found: Verdict, pass_: Pass) -> None:
         """Who was refused by which rules; no label or annotation of the object, those may hold secrets."""
@@ -142,10 +141,6 @@ class Reviewer:
 
 def _refusal(uid: str, text: str) -> Answer:
     return Answer(200, review.answer(uid, allowed=False, code=400, message=text), "malformed")
-
-
-def _writes_label(found: Verdict) -> bool:
-    return any(operation["path"].startswith("/metadata/labels") for operation in found.patch)
 
 
 def _outcome(found: Verdict) -> str:

@@ -1,46 +1,38 @@
 """Count what the policies of a namespace would do to the objects that are in it already; slowly, page by page.
 
 An object is judged as if it were created anew with the labels and annotations that it has. A policy in mode warn or
-observe counts what it would do if it enforced, which is what one wants to know before switching it on.
+observe counts what it would do if it enforced, which is what one wants to know before switching it on. A label by
+which an owner finds the object is left alone, as it would be in a request.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from urllib.parse import urlencode
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import structlog
+from msgspec import structs
 
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.resources import Resource
-from scheduler.policy import objects
+from scheduler.model.selectors import LabelSelector
+from scheduler.policy import guard, objects
 from scheduler.policy.evaluate import evaluate
 from scheduler.policy.objects import JsonObject, ShapeError
+from scheduler.policy.operator.owners import ListedOwners, OwnerUnknownError
+from scheduler.policy.operator.pages import pages
 from scheduler.policy.operator.status import MOST_EXAMPLES, Counts
 from scheduler.policy.options import Options
 from scheduler.policy.spec import Policies
 
-PAGE = 100
 SLICE = 25
 """Objects that are judged before other tasks get a turn."""
 QPS, BURST = 5.0, 5
 """Of the client that lists: at most 500 objects a second are read."""
 
 log = structlog.get_logger("audit")
-
-
-class _ListMeta(msgspec.Struct, rename={"next": "continue"}):
-    next: str = ""
-
-
-class _Page(msgspec.Struct, rename="camel"):
-    metadata: _ListMeta
-    kind: str = ""
-    api_version: str = ""
-    items: list[JsonObject] | None = None
 
 
 class Total(msgspec.Struct):
@@ -75,27 +67,36 @@ class Audit:
         tally = Tally(policies, Options(namespace=namespace, own_namespace=self._own_namespace))
         if namespace in self._exempt:
             return tally.result
+        owners = ListedOwners(self._client, namespace)
         for kind in self._kinds:
             try:
-                async for page in self._pages(kind, namespace):
-                    await _judge(tally, page)
+                async for page in pages(self._client, kind, namespace):
+                    await self._judge(tally, owners, page.objects())
             except (ApiError, Unreachable, msgspec.MsgspecError) as error:
-                told = f"can't list {kind.plural} {kind.group}".rstrip() + f": {str(error)[:200]}"
-                tally.result.problems.append(told)
-                if told not in self._complained:
-                    self._complained.add(told)
-                    log.warning("left out of the audit", problem=told)
+                self._complain(tally, f"can't list {kind.plural} {kind.group}".rstrip() + f": {str(error)[:200]}")
         return tally.result
 
-    async def _pages(self, kind: Resource, namespace: str) -> AsyncIterator[_Page]:
-        query = {"limit": str(PAGE)}
-        while True:
-            body = await self._client.get(kind.path(namespace), query=urlencode(query))
-            page = msgspec.json.decode(body, type=_Page)
-            yield page
-            if not page.metadata.next:
-                return
-            query["continue"] = page.metadata.next
+    async def _judge(self, tally: Tally, owners: ListedOwners, found: list[JsonObject]) -> None:
+        for number, obj in enumerate(found):
+            if tally.needs_owners(obj):
+                try:
+                    selectors = await owners.selectors(guard.controllers(guard.references_of(obj)))
+                except OwnerUnknownError as error:
+                    self._complain(tally, f"{error}: labels of their objects count as theirs")
+                    selectors = guard.everything(objects.snapshot(obj).labels)
+                tally.add(obj, selectors)
+            else:
+                tally.add(obj)
+            if number % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+
+    def _complain(self, tally: Tally, told: str) -> None:
+        """Say it in the result, and in the log the first time."""
+        if told not in tally.result.problems:
+            tally.result.problems.append(told)
+        if told not in self._complained:
+            self._complained.add(told)
+            log.warning("left out of the audit", problem=told)
 
 
 class Tally:
@@ -104,13 +105,26 @@ class Tally:
     def __init__(self, policies: Policies, options: Options) -> None:
         self._policies = policies
         self._options = options
+        self._enforced = policies.enforced()
+        self._writes_labels = any(rule.action.labels for rule in self._enforced.enforcing)
         counts = {policy.name: Counts() for policy in policies.policies}
         self.result = Result(Total(), counts, {}, [])
 
-    def add(self, kind: str, obj: JsonObject) -> None:
-        """Judge one object; exempt ones do not count."""
+    def needs_owners(self, obj: JsonObject) -> bool:
+        """Whether the verdict on this object may depend on by which labels its owner finds it."""
+        if not self._writes_labels or not guard.controllers(guard.references_of(obj)):
+            return False
         try:
-            verdict = evaluate(self._policies, "CREATE", objects.check(obj), None, self._options)
+            return guard.matters(evaluate(self._enforced, "CREATE", objects.check(obj), None, self._options))
+        except ShapeError:
+            return False
+
+    def add(self, obj: JsonObject, owners: tuple[LabelSelector, ...] = ()) -> None:
+        """Judge one object, which its owners find by these selectors; exempt ones do not count."""
+        kind = objects.group_and_kind(obj)[1]
+        options = structs.replace(self._options, owner_selectors=owners) if owners else self._options
+        try:
+            verdict = evaluate(self._policies, "CREATE", objects.check(obj), None, options)
         except ShapeError as error:
             self.result.problems.append(f"{kind}: {error}")
             return
@@ -131,14 +145,6 @@ class Tally:
             if effect.rejected and len(counts.examples) < MOST_EXAMPLES:
                 metadata = obj["metadata"]
                 counts.examples.append(f"{kind} {metadata.get('namespace', '')}/{metadata.get('name', '')}")
-
-
-async def _judge(tally: Tally, page: _Page) -> None:
-    kind = page.kind.removesuffix("List")
-    for number, item in enumerate(page.items or ()):
-        tally.add(kind, {"apiVersion": page.api_version, "kind": kind, **item})
-        if number % SLICE == SLICE - 1:
-            await asyncio.sleep(0)
 
 
 def report(results: dict[str, Result], time: str) -> JsonObject:

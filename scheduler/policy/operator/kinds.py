@@ -1,4 +1,7 @@
-"""Which kinds are counted by an audit, and where they live: `pods`, `deployments.apps`, `widgets.v1.example.com`."""
+"""Which kinds an audit or an impact preview counts, and where they live.
+
+They are called as for kubectl: `pods`, `deployments.apps`, `widgets.v1.example.com`.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,7 @@ def resource(name: str) -> Resource:
     if _is_version(first) and rest:
         return Resource(rest, first, plural, True, "")
     if not plural or group not in _VERSIONS:
-        raise KindError(
-            f"--audit-kind {name}: want PLURAL, PLURAL.GROUP of a well-known group, or PLURAL.VERSION.GROUP"
-        )
+        raise KindError(f"{name}: want PLURAL, PLURAL.GROUP of a well-known group, or PLURAL.VERSION.GROUP")
     return Resource(group, _VERSIONS[group], plural, True, "")
 
 

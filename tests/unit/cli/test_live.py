@@ -1,4 +1,4 @@
-"""`berth explain` against an API server: the embedded one, as a process of its own, over real HTTP."""
+"""`berth explain` and `berth policy impact` against an embedded API server, a process of its own, over real HTTP."""
 
 import json
 import subprocess
@@ -11,6 +11,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.unit.admission.conftest import CRD
 from tests.unit.cli.conftest import Berth
 from tests.unit.whatif.story import DUMP
 
@@ -70,3 +71,64 @@ def test_an_unknown_pod_names_the_server(berth: Berth, kubeconfig: str) -> None:
     """One line, exit code 2."""
     found = berth("explain", "nobody", "--kubeconfig", kubeconfig)
     assert (found.code, found.err.startswith("berth: default/nobody: no such pod in http://127.0.0.1:")) == (2, True)
+
+
+POLICY = """
+apiVersion: podberth.dev/v1alpha1
+kind: MetadataPolicy
+metadata: {name: team, namespace: shop}
+spec:
+  rules:
+  - policyPredicate: {labelSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}}
+    policyAction: {updatedLabels: {team: none}, updatedAnnotations: {scheduler.alpha.kubernetes.io/name: berth}}
+"""
+HEAD = {"apiVersion": "podberth.dev/v1alpha1", "kind": "MetadataPolicy"}
+
+
+def test_impact_says_what_a_dump_of_it_says(berth: Berth, kubeconfig: str, tmp_path: Path) -> None:
+    """The live cluster and its dump give the same counts; kinds that it does not serve are told and left out."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    words = ("policy", "impact", "--policies", str(policy), "-n", "shop", "-o", "json")
+    live = berth(*words, "--kubeconfig", kubeconfig, "--kind", "pods", "--kind", "widgets.v1.example.com")
+    dumped = berth(*words, "--cluster", "cluster.json")
+    found, want = json.loads(live.out), json.loads(dumped.out)
+    assert live.code == 0
+    assert live.err.startswith("berth: can't list widgets: 404")
+    assert found["total"]["relabelled"] == found["total"]["objects"] > 1
+    for field in ("policies", "schedulers", "rejections"):
+        assert found[field] == want[field]
+    assert found["kinds"]["Pod"] == want["kinds"]["Pod"]
+
+
+def test_impact_of_the_clusters_own_policies(berth: Berth, kubeconfig: str) -> None:
+    """Without files the cluster's policies are what is tried; those that are not acceptable are told and left out."""
+    url = json.loads(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
+    send(f"{url}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "POST", CRD)
+    policies = f"{url}/apis/podberth.dev/v1alpha1/namespaces/shop/metadatapolicies"
+    reject: Object = {"rules": [{"policyAction": {"reject": True}}]}
+    for name, spec in (("team", reject), ("bad", {"mode": "loud"})):
+        send(policies, "POST", {**HEAD, "metadata": {"name": name}, "spec": spec})
+    live = berth("policy", "impact", "--kubeconfig", kubeconfig, "--kind", "pods", "-o", "json")
+    found = json.loads(live.out)
+    assert found["policies"] == {"team": {"rejected": found["kinds"]["Pod"]["objects"], "relabelled": 0}}
+    assert "MetadataPolicy bad: spec.mode" in live.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--kind", "widgets.example.com"), "--kind widgets.example.com: want PLURAL"),
+        (("--kind", "widgets.v1.example.com"), "can't list widgets: 404"),
+        (("--cluster", "cluster.json"), "--cluster: goes with --policies"),
+    ],
+    ids=["no kind", "nothing to list", "a dump, and no policies"],
+)
+def test_impact_of_nothing(berth: Berth, kubeconfig: str, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    """A question that can't be asked of the cluster is wrong input."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    more = () if "--cluster" in words else ("--policies", str(policy))
+    found = berth("policy", "impact", "--kubeconfig", kubeconfig, *more, *words)
+    assert (found.code, found.out) == (2, "")
+    assert said in found.err

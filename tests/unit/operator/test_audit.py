@@ -37,7 +37,7 @@ class Lists:
         items = self.collections[plural]
         end = start + self.size
         metadata = {"continue": str(end)} if end < len(items) else {}
-        kind = {"pods": "PodList", "configmaps": "ConfigMapList"}[plural]
+        kind = {"pods": "PodList", "configmaps": "ConfigMapList", "replicasets": "ReplicaSetList"}[plural]
         return json.dumps({"kind": kind, "apiVersion": "v1", "metadata": metadata, "items": items[start:end]}).encode()
 
 
@@ -129,10 +129,48 @@ def test_kinds(name: str, path: str) -> None:
 @pytest.mark.parametrize("name", ["", ".apps", "widgets.example.com"])
 def test_unknown_kinds(name: str) -> None:
     """A kind that can't be found is refused at the command line, not at the first audit."""
-    with pytest.raises(KindError, match="--audit-kind"):
+    with pytest.raises(KindError, match="want PLURAL"):
         resource(name)
 
 
 def test_default_kinds_hold_no_secrets() -> None:
     """The operator does not ask for the right to read Secrets."""
     assert all(resource(name).plural != "secrets" for name in DEFAULT_KINDS)
+
+
+OWNED_BY = "uid-web"
+
+
+def owned(name: str, uid: str = OWNED_BY, **labels: str) -> dict[str, Any]:
+    """An object of a ReplicaSet."""
+    found = item(name, **labels)
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": True}
+    found["metadata"]["ownerReferences"] = [reference]
+    return found
+
+
+def replica_set(selector: dict[str, str]) -> dict[str, Any]:
+    """A ReplicaSet as it is in a list."""
+    return {"metadata": {"name": "web", "uid": OWNED_BY}, "spec": {"selector": {"matchLabels": selector}}}
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+@pytest.mark.parametrize(
+    ("found", "lists", "mutated"),
+    [
+        pytest.param(owned("a", team="y"), {"replicasets": [replica_set({"team": "y"})]}, 0, id="its owner's label"),
+        pytest.param(owned("a", team="y"), {"replicasets": [replica_set({"app": "y"})]}, 1, id="another label"),
+        pytest.param(owned("a", "gone", team="y"), {"replicasets": [replica_set({"team": "y"})]}, 1, id="gone"),
+        pytest.param(owned("a"), {"replicasets": []}, 1, id="an absent label"),
+        pytest.param(owned("a", team="y"), {}, 0, id="owners that can't be listed"),
+        pytest.param(item("a", team="y"), {}, 1, id="no owner"),
+    ],
+)
+async def test_owner_guard(found: dict[str, Any], lists: dict[str, Any], mutated: int, mode: str) -> None:
+    """An audit leaves the labels alone that a request would; owners are listed once, and only where it matters."""
+    served = Lists(configmaps=[found, found], **lists)
+    label = policy("label", rule(set_labels={"team": "x"}), mode=mode, namespace="team")
+    result = await audited(served, "configmaps", found=policies(label))
+    assert result.policies["label"].mutated == 2 * mutated
+    assert sum(path.endswith("replicasets") for path in served.asked) == ("ownerReferences" in found["metadata"])
+    assert len(result.problems) == ("ownerReferences" in found["metadata"] and not lists)

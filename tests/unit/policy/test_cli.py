@@ -149,6 +149,23 @@ def test_impact(shell: Shell) -> None:
     assert out.startswith("0 objects")
 
 
+def test_impact_leaves_owners_their_labels(shell: Shell) -> None:
+    """In a dump that has the owners, the labels that they find their objects by count as untouched."""
+    policies = shell.file("policies.yaml", policy("relabel", rule(set_labels={"app": "other"})))
+    owner: Object = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web", "namespace": "team-a", "uid": "u", "labels": {"app": "other"}},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+    }
+    owned, free = pod({"app": "web"}), pod({"app": "web"})
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+    owned["metadata"]["ownerReferences"] = [reference]
+    dump = shell.file("dump.yaml", {"apiVersion": "v1", "kind": "List", "items": [owned, free, owner]})
+    _, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump, "-o", "json")
+    assert json.loads(out)["policies"] == {"relabel": {"rejected": 0, "relabelled": 1}}
+
+
 def test_documented_commands(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """What docs/policy.md shows is what the commands print."""
     root = EXAMPLES.parents[1]

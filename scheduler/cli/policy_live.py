@@ -1,0 +1,120 @@
+"""What policies would do to the objects of a live cluster: one paged list of each kind, and nothing written."""
+
+import asyncio
+import sys
+from typing import NamedTuple
+
+from scheduler.cli.errors import InputError, tell
+from scheduler.kube.client import Client
+from scheduler.kube.config import connect
+from scheduler.kube.connection import Connection
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.resources import METADATA_POLICIES, Resource
+from scheduler.policy.admission.owners import RESOURCES as OWNERS
+from scheduler.policy.cases import name_of
+from scheduler.policy.guard import Known
+from scheduler.policy.impact import Impact, impact
+from scheduler.policy.objects import JsonObject, ShapeError, check
+from scheduler.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
+from scheduler.policy.operator.pages import Page, pages
+from scheduler.policy.options import Options
+from scheduler.policy.parse import PolicyError, parse
+from scheduler.policy.spec import KIND, Policies
+
+_READ = ("apiVersion", "kind", "metadata")
+
+
+class _Listed(NamedTuple):
+    """What a cluster has; `problems` are kinds and objects that were left out."""
+
+    objects: list[JsonObject]
+    policies: list[JsonObject]
+    owners: Known
+    problems: list[str]
+
+
+def cluster_impact(
+    given: Policies | None,
+    kubeconfig: str | None,
+    context: str | None,
+    kinds: list[str],
+    namespace: str | None,
+    options: Options,
+) -> Impact:
+    """The impact of policies (None: the cluster's own) on its objects of these kinds (none: those of an audit).
+
+    What is left out is told on stderr. Raises InputError when a kind is unknown, or nothing can be listed, and
+    ConfigError for unusable settings.
+    """
+    try:
+        wanted = [resource(kind) for kind in kinds or DEFAULT_KINDS]
+    except KindError as error:
+        raise InputError(f"--kind {error}") from None
+    connection = connect(kubeconfig, context)
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        with Console(stderr=True).status(f"Listing objects of {connection.host}"):
+            found = asyncio.run(_listed(connection, wanted, namespace, given is None))
+    else:
+        found = asyncio.run(_listed(connection, wanted, namespace, given is None))
+    policies = _accepted(found, options.allowed_prefixes) if given is None else given
+    if found.problems:
+        tell([f"{problem}; left out" for problem in found.problems])
+    return impact(policies, found.objects, options, found.owners)
+
+
+def _accepted(found: _Listed, allowed_prefixes: tuple[str, ...]) -> Policies:
+    accepted = []
+    for document in found.policies:
+        try:
+            accepted.append(parse(document, allowed_prefixes))
+        except PolicyError as error:
+            found.problems.append(f"{KIND} {name_of(document, '?')}: {error.line}")
+    return Policies(accepted)
+
+
+async def _listed(connection: Connection, kinds: list[Resource], namespace: str | None, policies: bool) -> _Listed:
+    found = _Listed([], [], Known(), [])
+    async with Client(connection) as client:
+        if policies:
+            try:
+                async for page in pages(client, METADATA_POLICIES, namespace):
+                    found.policies.extend(page.objects())
+            except (ApiError, Unreachable) as error:
+                raise InputError(f"{connection.source}: can't list {METADATA_POLICIES.plural}: {error}") from None
+        for kind in kinds:
+            try:
+                async for page in pages(client, kind, namespace):
+                    _take(page, found)
+            except (ApiError, Unreachable) as error:
+                found.problems.append(f"can't list {kind.plural}: {error}")
+        if len(found.problems) >= len(kinds) and not found.objects:
+            raise InputError(f"{connection.source}: {found.problems[0]}")
+        named = {(kind.group, kind.plural) for kind in kinds}
+        for kind in OWNERS.values():
+            if (kind.group, kind.plural) in named:
+                continue
+            try:
+                async for page in pages(client, kind, namespace):
+                    for obj in page.objects():
+                        found.owners.learn(obj)
+            except (ApiError, Unreachable) as error:
+                found.problems.append(f"can't list {kind.plural}, whose labels are guarded: {error}")
+    return found
+
+
+def _take(page: Page, found: _Listed) -> None:
+    """Keep of each object what policies read: a cluster's objects are many."""
+    for obj in page.objects():
+        found.owners.learn(obj)
+        try:
+            check(obj)
+        except ShapeError as error:
+            found.problems.append(f"{obj['kind']} {(obj.get('metadata') or {}).get('name')}: {error}")
+            continue
+        kept = {field: obj[field] for field in _READ if field in obj}
+        if page.kind == "PodList":
+            kept |= {field: obj[field] for field in ("spec", "status") if field in obj}
+        kept["metadata"] = {key: value for key, value in kept["metadata"].items() if key != "managedFields"}
+        found.objects.append(kept)
