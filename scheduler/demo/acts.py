@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from scheduler.demo import words
 from scheduler.demo.cast import DISK, REPORT_CPU, TRAINER_IMAGE
+from scheduler.demo.governed import governed
 from scheduler.demo.objects import GATE, GPU, HOSTNAME, PAUSE, ZONE, Object, affinity, near, pod
 from scheduler.demo.pending import free_by_asking_less, free_by_uncordoning
 from scheduler.demo.play import PATIENCE, Play
@@ -140,7 +141,7 @@ async def misfit(play: Play) -> None:
         await free_by_asking_less(play, lambda cpu: pod("report-0", play.setting.scheduler, cpu=cpu, memory=32))
 
 
-ACTS: tuple[Callable[[Play], Awaitable[None]], ...] = (opening, database, web, batch, training, gated, misfit)
+ACTS: tuple[Callable[[Play], Awaitable[None]], ...] = (opening, database, web, batch, training, gated, governed, misfit)
 
 
 def _pod(play: Play, name: str, cpu: int, memory: int, *, packed: bool = False, **spec: object) -> Object:

@@ -13,12 +13,16 @@ REPORT_CPU = 6000
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where the story takes place. `prefix` starts the names of its nodes; `scale` divides what its pods ask for."""
+    """Where the story takes place. `prefix` starts the names of its nodes; `scale` divides what its pods ask for.
+
+    `own_nodes`, `own_server`: nodes, or the API server itself, are there for the story only.
+    """
 
     namespace: str
     scheduler: str
     prefix: str = ""
     own_nodes: bool = True
+    own_server: bool = False
     scale: int = 1
 
     @property

@@ -18,6 +18,7 @@ STYLES = {
     "bound": "bold green",
     "pending": "bold yellow",
     "gated": "bold yellow",
+    "rejected": "bold red",
     "change": "bold magenta",
     "why": "",
     "number": "",

@@ -49,7 +49,7 @@ class Explained:
 class Step:
     """One thing that happened. `puts`: pod → node, "" while it waits, None when it is gone.
 
-    `kind` is scene, bound, pending, gated, or change.
+    `kind` is scene, bound, pending, gated, rejected, or change.
     """
 
     act: int

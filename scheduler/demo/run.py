@@ -49,7 +49,7 @@ async def embedded(audience: Audience, options: Options) -> Recording:
     async with ApiServer(port=0) as server:
         connection = Connection(host=server.url, source="embedded API server")
         async with Client(connection, qps=-1) as client:
-            setting = Setting(namespace="demo", scheduler="berth")
+            setting = Setting(namespace="demo", scheduler="berth", own_server=True)
             await client.create(NAMESPACES.path(), _json(namespace(setting.namespace)))
             return await _tell(client, setting, audience, options, f"the embedded API server at {server.url}")
 

@@ -5,7 +5,7 @@ from textwrap import wrap
 
 from scheduler.demo.recording import Act, Recording, Step
 
-MARKS = {"scene": "·", "bound": "✓", "pending": "…", "gated": "…", "change": "▸"}
+MARKS = {"scene": "·", "bound": "✓", "pending": "…", "gated": "…", "rejected": "✗", "change": "▸"}
 
 
 class Lines:

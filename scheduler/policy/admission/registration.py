@@ -70,6 +70,11 @@ class Registration:
         self._published: tuple[bytes | None, float] | None = None
         self._complained: dict[str, str] = {}
 
+    @property
+    def published(self) -> bool:
+        """Whether both configurations were as they should be since we lead."""
+        return self._published is not None
+
     def wake(self) -> None:
         """Look now: something may have changed."""
         self._awake.set()

@@ -25,7 +25,7 @@ def test_every_act_is_told(told: Told) -> None:
 def test_everything_is_bound_in_the_end(told: Told) -> None:
     """No pod of ours waits when the curtain falls."""
     assert all(final(told).values())
-    assert ("19 of 19", "pods bound") in [row[:2] for row in told.recording.summary]
+    assert ("20 of 20", "pods bound") in [row[:2] for row in told.recording.summary]
 
 
 def test_the_database_is_in_three_zones(told: Told) -> None:
@@ -62,6 +62,20 @@ def test_the_gated_pod_is_not_tried_before_its_gate_is_lifted(told: Told) -> Non
     assert told.step("migrate-0", "bound").node
 
 
+def test_policies_refuse_and_route(told: Told) -> None:
+    """A pod without owner is refused in the policy's words; one that asks for nothing goes to the packing profile."""
+    [refused] = [step for step in told.recording.steps if step.kind == "rejected"]
+    assert refused.lines[1].startswith(
+        'Error from server (Forbidden): admission webhook "mutate.metadatapolicy.podberth.dev" denied the request: '
+        'MetadataPolicy "require-owner" rule "owner-missing": add the label "owner"'
+    )
+    assert "stray-0" not in told.recording.pods
+    sent, bound = told.step("sweep-0", "change"), told.step("sweep-0", "bound")
+    assert sent.lines[-1] == "  spec.schedulerName: berth-packed"
+    assert bound.verdict is not None
+    assert (bound.verdict.profile, bound.node) == ("berth-packed", final(told)["sweep-0"])
+
+
 def test_pods_of_others_stay_where_they_were(told: Told) -> None:
     """Their node at the end is the one they came with."""
     where = final(told)
@@ -93,7 +107,7 @@ def test_the_change_frees_it(told: Told) -> None:
 def test_told_scores_add_up(told: Told) -> None:
     """Totals are the sums of the plugins' weighted scores, and the chosen node has the best."""
     verdicts = [step.verdict for step in told.recording.steps if step.verdict is not None and step.kind == "bound"]
-    assert len(verdicts) == 19
+    assert len(verdicts) == 20
     for verdict in verdicts:
         assert verdict.node == verdict.winner.node
         assert verdict.regret == 0
