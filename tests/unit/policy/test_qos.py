@@ -1,7 +1,8 @@
 """QoS classes against the real Go functions.
 
-qos.jsonl: pods by a seeded generator (record_qos.py makes and checks it); `computed` is ComputePodQOS of k8s.io/kubernetes v1.37.0 on the pod as written,
-`stored` what the pod strategy's PrepareForCreate put into status.qosClass, `seen` the pod as a webhook sees it.
+qos.jsonl: pods by a seeded generator (record_qos.py makes and checks it); `computed` is ComputePodQOS of
+k8s.io/kubernetes v1.37.0 on the pod as written, `stored` what the pod strategy's PrepareForCreate put into
+status.qosClass, `seen` the pod as a webhook sees it.
 """
 
 from __future__ import annotations
