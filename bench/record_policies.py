@@ -1,0 +1,244 @@
+"""Writes docs/recorded-policies.md: the policies of examples/ on a real API server, commands and output as they were.
+
+`python -m bench.record_policies` (or with `--print`, to standard output). Admission server, operator and scheduler are
+processes of their own with the rights of their manifests; `record_run` has the transcript and its rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+
+from bench.record_run import ROOT, Transcript
+from tests.controlplane.api import Object
+from tests.controlplane.cluster import ControlPlane, free_port
+from tests.integration.berth import COMMAND
+from tests.integration.objects import node
+
+PAGE = ROOT / "docs" / "recorded-policies.md"
+MANIFESTS = ("crd-metadatapolicies.yaml", "admission-rbac.yaml", "operator-rbac.yaml", "scheduler-rbac.yaml")
+QOS, NAME = "scheduler\\.alpha\\.kubernetes\\.io/qos", "scheduler\\.alpha\\.kubernetes\\.io/name"
+COLUMNS = (
+    f"NAME:.metadata.name,QOS:.metadata.annotations.{QOS},"
+    "SCHEDULER:.spec.schedulerName,NODE:.spec.nodeName,LABELS:.metadata.labels"
+)
+
+PACKING = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]}
+CONFIG: Object = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "leaderElection": {"leaderElect": False},
+    "clientConnection": {"kubeconfig": "scheduler.kubeconfig"},
+    "profiles": [
+        {"schedulerName": "berth"},
+        {
+            "schedulerName": "packed",
+            "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": PACKING}}],
+        },
+    ],
+}
+WIDGETS: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"size": {"type": "integer"}}}},
+            }
+        ],
+    },
+}
+
+
+class Services(Transcript):
+    """A transcript with several commands in the background."""
+
+    def end(self, pid: int) -> int:
+        """SIGTERM; the exit code."""
+        os.kill(pid, 15)
+        return next(child for child in self._children if child.pid == pid).wait(60)
+
+
+def pod(name: str, resources: Object | None = None, **labels: str) -> Object:
+    """A pod that names no scheduler."""
+    container: Object = {"name": "main", "image": "registry.example/app"}
+    if resources:
+        container["resources"] = resources
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [container]},
+    }
+
+
+def deployment(**labels: str) -> Object:
+    """A Deployment."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web", **labels}}, "spec": pod("web")["spec"]},
+        },
+    }
+
+
+def files(home: Path) -> None:
+    """What the run applies."""
+    amounts = {"cpu": "500m", "memory": "256Mi"}
+    documents: dict[str, list[Object]] = {
+        "nodes": [{"apiVersion": "v1", "kind": "Node", **node(f"node-{i}")} for i in range(3)],
+        "berth": [CONFIG],
+        "nobodys": [pod("batch")],
+        "pods": [
+            pod("batch", owner="ann"),
+            pod("db", {"limits": amounts}, owner="ann"),
+            pod("web", {"requests": amounts}, owner="ann"),
+        ],
+        "nobodys-deployment": [deployment()],
+        "deployment": [deployment(owner="ann")],
+        "settings": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "b"}}],
+        "crd-widgets": [WIDGETS],
+        "widget": [{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "size": 3}],
+    }
+    for name, found in documents.items():
+        (home / f"{name}.yaml").write_text(yaml.safe_dump_all(found, sort_keys=False))
+    for name in MANIFESTS:
+        shutil.copy(ROOT / "manifests" / name, home)
+    shutil.copytree(ROOT / "examples" / "policies", home / "policies")
+
+
+def record(page: Services, home: Path, cluster: ControlPlane) -> None:
+    """The run."""
+    now = datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC")
+    page.say(
+        "# A recorded run with policies",
+        "",
+        f"Recorded on {now} by `python -m bench.record_policies` on {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}: etcd, kube-apiserver and kubectl as `make controlplane` builds them; "
+        "`berth admission`, `berth operator` and `berth run` as processes of their own with the rights of their "
+        "manifests. No kubelet and no controller runs, so bound pods stay Pending and Deployments roll nothing out. "
+        "Commands and output are as they were; addresses and paths of the machine are replaced.",
+    )
+    page.run("kubectl version && berth version")
+    page.say("## The CRD, the rights, the servers")
+    page.run("kubectl create namespace berth && kubectl create namespace shop")
+    page.run(f"kubectl apply {' '.join(f'-f {name}' for name in MANIFESTS)} | grep -v rbac.authorization")
+    page.run("kubectl wait crd metadatapolicies.podberth.dev --for=condition=Established --timeout=60s")
+    page.run("until kubectl get mdp -A 2> /dev/null; do sleep 0.2; done")
+    page.run("kubectl explain mdp.spec.rules.policyAction | sed -n '/FIELDS/,$p'")
+    for name in ("admission", "operator", "scheduler"):
+        cluster.kubeconfig(home / f"{name}.kubeconfig", cluster.service_account_token("berth", f"berth-{name}"))
+    page.run("kubectl create -f nodes.yaml")
+    port, probes = free_port(), free_port()
+    own = f"--host=127.0.0.1 --port={port} --url=https://127.0.0.1:{port} --count-interval=2"
+    admission = page.background(f"berth admission --kubeconfig=admission.kubeconfig -n berth {own} 2> admission.log")
+    operator = page.background(
+        "berth operator --kubeconfig=operator.kubeconfig -n berth --profile=berth --profile=packed "
+        f"--host=127.0.0.1 --port={probes} --audit-interval=5 2> operator.log"
+    )
+    scheduler = page.background("berth run --config=berth.yaml 2> berth.log")
+    page.say("The admission server registers its webhooks once it can answer:")
+    configurations = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
+    page.run(
+        f"until kubectl get {configurations} zz-berth-admission > registered 2>&1; do sleep 0.5; done; cat registered"
+    )
+    page.say("## The three policies of `examples/policies`, proved, then applied")
+    page.run("berth policy lint policies/*/policy.yaml")
+    page.run("for file in policies/*/policy.yaml; do kubectl apply -n shop -f $file; done")
+    page.run("kubectl wait mdp --all -n shop --for=condition=Accepted --timeout=60s")
+    page.run("until grep -q 'accepted.: 3' admission.log; do sleep 0.2; done; grep -o 'accepted.: 3.*' admission.log")
+    page.say("## Refused: what nobody owns")
+    page.run("kubectl create -n shop -f nobodys.yaml || echo exit code $?")
+    page.run("kubectl create -n shop -f nobodys-deployment.yaml || echo exit code $?")
+    page.say(
+        "## Routed by QoS class, and bound",
+        "",
+        "`batch` asks for nothing (BestEffort), `db` has limits for all (Guaranteed), `web` requests only (Burstable). "
+        "None names a scheduler. The warning: this `berth run` takes part in no election, so it holds no Lease.",
+    )
+    page.run("kubectl create -n shop -f pods.yaml")
+    page.run(
+        "until [ $(kubectl get pods -n shop --field-selector spec.nodeName!= -o name | wc -l) = 2 ]; do sleep 0.2; done"
+    )
+    page.run(f"kubectl get pods -n shop -o custom-columns='{COLUMNS}'")
+    page.run("kubectl get pod batch -n shop -o jsonpath='{.metadata.annotations}'")
+    page.say("## Defaulted: the team label, on objects of every kind")
+    page.run("cat settings.yaml; kubectl create -n shop -f settings.yaml || echo exit code $?")
+    page.run("kubectl label --local -f settings.yaml owner=ann -o yaml | kubectl create -n shop -f -")
+    page.run("kubectl get configmap settings -n shop --show-labels")
+    page.run("kubectl create -n shop -f deployment.yaml && kubectl get deployment web -n shop --show-labels")
+    page.run("kubectl create -f crd-widgets.yaml && kubectl wait crd widgets.example.com --for=condition=Established")
+    page.run("until kubectl get widgets -n shop 2> /dev/null; do sleep 0.2; done")
+    page.run("kubectl create -n shop -f widget.yaml || echo exit code $?")
+    page.run("kubectl label --local -f widget.yaml owner=ann -o yaml | kubectl create -n shop -f -")
+    page.run("kubectl get widget w -n shop --show-labels")
+    page.say("Updates are asked about, too; deletes are not:")
+    page.run("kubectl label configmap settings -n shop owner- || echo exit code $?")
+    page.run("kubectl delete configmap settings -n shop")
+    page.say("## What the policies have to say of themselves")
+    page.run(
+        "until [ $(kubectl get mdp require-owner-label -n shop -o jsonpath='{.status.rejected.count}') = 5 ]; "
+        "do sleep 0.5; done"
+    )
+    page.run("kubectl get mdp -n shop -o wide")
+    page.run("kubectl describe mdp route-by-qos -n shop | sed -n '/^Status/,$p'")
+    page.run("kubectl get mdp require-owner-label -n shop -o jsonpath='{.status.rejected}'")
+    page.say("A policy that contradicts another is found when it is stored, with an object that shows it:")
+    page.run("kubectl apply -n shop -f policies/broken.yaml")
+    page.run("kubectl wait mdp tag -n shop --for=condition=SelfConsistent=False --timeout=60s")
+    said = '{.status.conditions[?(@.type=="SelfConsistent")].message}'
+    page.run(f"kubectl get mdp tag -n shop -o jsonpath='{said}'")
+    page.run("kubectl delete -n shop -f policies/broken.yaml")
+    page.say("What would these policies do to the objects that are there?")
+    page.run("berth policy impact -n shop")
+    page.say("## The end")
+    codes = [page.end(pid) for pid in (scheduler, operator, admission)]
+    page.say(f"After SIGTERM they end with exit codes {', '.join(map(str, codes))}.")
+    page.run("grep -h '\"denied\"' admission.log | cut -c -330 | head -3; tail -1 admission.log")
+
+
+def main() -> None:
+    """Make the page."""
+    options = argparse.ArgumentParser(prog="python -m bench.record_policies", description=f"Writes {PAGE.name}")
+    options.add_argument("--print", action="store_true", help="to standard output instead")
+    chosen = options.parse_args()
+    with tempfile.TemporaryDirectory() as directory, ControlPlane() as cluster:
+        home = Path(directory)
+        programs = home / "bin"
+        programs.mkdir()
+        (programs / "kubectl").symlink_to(cluster.tool("kubectl"))
+        (programs / "berth").symlink_to(COMMAND[0])
+        cluster.kubeconfig(home / "admin.kubeconfig")
+        files(home)
+        page = Services(home, f"{programs}:{os.environ['PATH']}")
+        try:
+            record(page, home, cluster)
+        finally:
+            page.close()
+    if chosen.print:
+        print(page.text(), end="")
+    else:
+        PAGE.write_text(page.text())
+        print(f"wrote {PAGE.relative_to(ROOT)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
