@@ -12,11 +12,11 @@ from scheduler.model.selectors import LabelSelector
 from scheduler.policy import keys
 from scheduler.policy.dead import dead_rejects, dead_writers
 from scheduler.policy.findings import Finding, Kind, Report
-from scheduler.policy.merge import Write, may_write, writes_of
+from scheduler.policy.merge import may_write
 from scheduler.policy.questions import Questions
 from scheduler.policy.solver import TooComplexError
 from scheduler.policy.space import WORLDS, Axis, Space, criteria
-from scheduler.policy.spec import Policies, Rule
+from scheduler.policy.spec import Policies, Rule, Write
 from scheduler.policy.story import chain, poisoning
 from scheduler.policy.verdict import wish
 
@@ -72,7 +72,7 @@ class _Analysis:
                 yield _finding("void-writes", [rule], f"{rule} rejects, so its {writes} updates are never written")
             if not rule.action.reject and not writes:
                 yield _finding("no-action", [rule], f"{rule} neither rejects nor writes anything")
-            for write in writes_of(rule):
+            for write in rule.writes:
                 if (write.field, write.key) == ("annotation", keys.QOS):
                     yield _finding("stamp-written", [rule], f"{rule} writes {wish(write)}: on pods the QoS stamp stays")
                 if (write.field, write.key) != ("annotation", keys.SCHEDULER_NAME) or self.live is None:
@@ -99,7 +99,7 @@ class _Analysis:
     def _conflicts(self) -> Iterator[Finding]:
         writes: dict[Axis, list[Write]] = {}
         for rule in self.rules:
-            for write in writes_of(rule):
+            for write in rule.writes:
                 writes.setdefault((write.field, write.key), []).append(write)
         for (field, key), wishes in sorted(writes.items()):
             for one, other in combinations(wishes, 2):
@@ -129,7 +129,7 @@ class _Analysis:
                 yield _finding("not-idempotent", involved, told, example)
 
     def _owned(self) -> Iterator[Finding]:
-        for write in (write for rule in self.rules for write in writes_of(rule) if write.field == "label"):
+        for write in (write for rule in self.rules for write in rule.writes if write.field == "label"):
             question = f"whether {write.rule} can overwrite {write.key} under its owner"
             example = self._ask(question, [write.rule], _at_risk(write, self.owners))
             if example is not None:
@@ -204,7 +204,7 @@ def _second(rule: Rule) -> Ask:
     """Where this rule is the last to write a key in the second pass, and changes it."""
 
     def ask(world: Questions) -> dict[str, Any] | None:
-        for write in writes_of(rule):
+        for write in rule.writes:
             found = world.space.writer(write)
             if found is None:
                 continue

@@ -8,10 +8,9 @@ would be the last word, the object or the writer before it already says the same
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scheduler.policy.merge import Write, writes_of
 from scheduler.policy.questions import Questions
 from scheduler.policy.solver import TooComplexError
-from scheduler.policy.spec import Rule
+from scheduler.policy.spec import Rule, Write
 
 
 class Outcome(NamedTuple):
@@ -44,13 +43,13 @@ def dead_rejects(rules: Sequence[Rule], worlds: Sequence[Questions]) -> Outcome:
 
 def dead_writers(rules: Sequence[Rule], worlds: Sequence[Questions]) -> Outcome:
     """The dead ones among the rules that write."""
-    waiting = [rule for rule in rules if any(True for _ in writes_of(rule))]
+    waiting = [rule for rule in rules if rule.writes]
     gone: set[int] = set()
     outcome = Outcome([], [])
     while waiting:
         rule = waiting.pop()
         try:
-            matters = any(_last_word(write, world, gone) for world in worlds for write in writes_of(rule))
+            matters = any(_last_word(write, world, gone) for world in worlds for write in rule.writes)
         except TooComplexError:
             outcome.undecided.append(rule)
             continue
@@ -59,10 +58,10 @@ def dead_writers(rules: Sequence[Rule], worlds: Sequence[Questions]) -> Outcome:
         outcome.dead.append(rule)
         gone.add(id(rule))
         # A rule that mattered only because of this one may be dead now.
-        keys = {(write.field, write.key) for write in writes_of(rule)}
+        keys = {(write.field, write.key) for write in rule.writes}
         for other in rules:
             known = id(other) in gone or any(other is one for one in (*waiting, *outcome.undecided))
-            if not known and any((write.field, write.key) in keys for write in writes_of(other)):
+            if not known and any((write.field, write.key) in keys for write in other.writes):
                 waiting.append(other)
     return outcome
 

@@ -12,12 +12,12 @@ from typing import Literal
 from scheduler.model.quantity import QuantityError
 from scheduler.policy import keys, objects, verdict
 from scheduler.policy.exempt import exemption
-from scheduler.policy.merge import Merged, Write, merge
+from scheduler.policy.merge import Merged, merge
 from scheduler.policy.objects import JsonObject, Snapshot
 from scheduler.policy.options import NO_OPTIONS, Options
 from scheduler.policy.patch import Patch
 from scheduler.policy.qos import CLASSES, QosClass, qos_class
-from scheduler.policy.spec import Policies, Policy, Rule
+from scheduler.policy.spec import Policies, Policy, Rule, Write
 from scheduler.policy.verdict import ALLOWED, DENIED, Effect, Verdict
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]

@@ -4,24 +4,13 @@ Rules come in their one order (policy name, rule index); of two that differ on a
 label that the object's owner finds it by is not overwritten, and the QoS stamp of a pod is nobody's to write.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from scheduler.model.selectors import LabelSelector
 from scheduler.policy import keys
 from scheduler.policy.objects import Snapshot
-from scheduler.policy.spec import Rule
-
-Field = Literal["label", "annotation"]
-
-
-class Write(NamedTuple):
-    """One rule's wish for one key."""
-
-    rule: Rule
-    field: Field
-    key: str
-    value: str
+from scheduler.policy.spec import Field, Rule, Write
 
 
 class Conflict(NamedTuple):
@@ -46,21 +35,11 @@ class Merged(NamedTuple):
     skipped: list[Skipped]
 
 
-def writes_of(rule: Rule) -> Iterator[Write]:
-    """A rule's writes; a rule that rejects has none."""
-    if rule.action.reject:
-        return
-    for key, value in rule.action.labels.items():
-        yield Write(rule, "label", key, value)
-    for key, value in rule.action.annotations.items():
-        yield Write(rule, "annotation", key, value)
-
-
 def merge(rules: Iterable[Rule], snapshot: Snapshot, is_pod: bool, owners: tuple[LabelSelector, ...] = ()) -> Merged:
     """The writes of rules that matched, given in order."""
     wished: dict[tuple[Field, str], list[Write]] = {}
     for rule in rules:
-        for write in writes_of(rule):
+        for write in rule.writes:
             wished.setdefault((write.field, write.key), []).append(write)
     labels: dict[str, Write] = {}
     annotations: dict[str, Write] = {}
@@ -71,7 +50,7 @@ def merge(rules: Iterable[Rule], snapshot: Snapshot, is_pod: bool, owners: tuple
         if is_pod and (field, key) == ("annotation", keys.QOS):
             skipped.append(Skipped(last, "the QoS stamp is no policy's to write"))
             continue
-        if any(write.value != last.value for write in writes):
+        if len(writes) > 1 and any(write.value != last.value for write in writes):
             conflicts.append(Conflict(tuple(writes)))
         old = (snapshot.labels if field == "label" else snapshot.annotations).get(key)
         if old == last.value:

@@ -1,6 +1,7 @@
 """The change as RFC 6902 operations, and the object after it. Only maps on the way are copied."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from scheduler.policy.objects import JsonObject
@@ -8,6 +9,7 @@ from scheduler.policy.objects import JsonObject
 Operation = dict[str, Any]
 
 
+@lru_cache(4096)  # of keys that policies write, which are few and always the same
 def pointer(*parts: str) -> str:
     """A JSON pointer (RFC 6901)."""
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)

@@ -11,9 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 from scheduler.model.selectors import LabelSelector, Requirement
 from scheduler.policy import keys
-from scheduler.policy.merge import Field, Write, may_write, writes_of
+from scheduler.policy.merge import may_write
 from scheduler.policy.qos import CLASSES
-from scheduler.policy.spec import Rule
+from scheduler.policy.spec import Field, Rule, Write
 
 World = Literal["pod", "other"]
 WORLDS: tuple[World, ...] = ("pod", "other")
@@ -61,7 +61,7 @@ class Space:
         self.boxes: dict[int, Box] = {id(rule): box for rule, box in boxes if box is not None}
         self.writers: dict[Axis, list[Writer]] = {}
         for rule in rules:
-            for write in writes_of(rule) if self.can_match(rule) else ():
+            for write in rule.writes if self.can_match(rule) else ():
                 axis = write.field, write.key
                 if world != "pod" or axis != _STAMP:
                     turns = {old: _written(write, old) for old in self.values[axis]}
@@ -112,7 +112,7 @@ class Space:
         for rule in rules:
             for field, requirement in criteria(rule):
                 mentioned.setdefault((field, requirement.key), set()).update(requirement.values)
-            for write in writes_of(rule):
+            for write in rule.writes:
                 mentioned.setdefault((write.field, write.key), set()).add(write.value)
         for owner in owners:
             for requirement in owner.requirements:

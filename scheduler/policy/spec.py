@@ -6,7 +6,7 @@ The seed: docs/design/metadata-policy.md of Kubernetes 1.2, `MetadataPolicySpec`
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
@@ -57,8 +57,20 @@ class Action(Struct, frozen=True):
     annotations: Mapping[str, str] = {}
 
 
-class Rule(Struct, frozen=True):
-    """One rule, with its place."""
+Field = Literal["label", "annotation"]
+
+
+class Write(NamedTuple):
+    """One rule's wish for one key."""
+
+    rule: "Rule"
+    field: Field
+    key: str
+    value: str
+
+
+class Rule(Struct, frozen=True, dict=True):
+    """One rule, with its place. What every request asks of a rule is worked out once."""
 
     policy: str
     index: int
@@ -66,7 +78,16 @@ class Rule(Struct, frozen=True):
     action: Action
     name: str = ""
 
-    @property
+    @cached_property
+    def writes(self) -> tuple[Write, ...]:
+        """What it wants to write; a rule that rejects wants nothing."""
+        if self.action.reject:
+            return ()
+        labels = [Write(self, "label", key, value) for key, value in self.action.labels.items()]
+        annotations = [Write(self, "annotation", key, value) for key, value in self.action.annotations.items()]
+        return (*labels, *annotations)
+
+    @cached_property
     def place(self) -> str:
         """How short texts call the rule: policy/name, or policy/rules[i]."""
         return f"{self.policy}/{self.name or f'rules[{self.index}]'}"

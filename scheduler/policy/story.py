@@ -2,10 +2,10 @@
 
 from scheduler.policy import keys, objects
 from scheduler.policy.evaluate import evaluate
-from scheduler.policy.merge import Write, merge
+from scheduler.policy.merge import merge
 from scheduler.policy.objects import JsonObject, Snapshot
 from scheduler.policy.qos import qos_class
-from scheduler.policy.spec import Policies, Rule
+from scheduler.policy.spec import Policies, Rule, Write
 from scheduler.policy.verdict import Verdict, wish
 
 MOST_PASSES = 12

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from scheduler.policy.merge import Conflict, Skipped, Write
+from scheduler.policy.merge import Conflict, Skipped
 from scheduler.policy.objects import JsonObject
 from scheduler.policy.patch import Operation
-from scheduler.policy.spec import Rule
+from scheduler.policy.spec import Rule, Write
 
 ALLOWED, DENIED = 200, 403
 WARNING_LENGTH = 120

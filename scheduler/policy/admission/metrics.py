@@ -28,12 +28,17 @@ class Metrics:
             buckets=BUCKETS,
             registry=self._registry,
         )
+        self._children: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
         self._registry.register(_Gauges(gauges))
 
     def count(self, endpoint: str, operation: str, outcome: str, seconds: float) -> None:
         """A review was answered."""
-        self._reviews.labels(endpoint, operation, outcome).inc()
-        self._seconds.labels(endpoint).observe(seconds)
+        labels = (endpoint, operation, outcome)
+        found = self._children.get(labels)
+        if found is None:
+            found = self._children[labels] = (self._reviews.labels(*labels), self._seconds.labels(endpoint))
+        found[0].inc()
+        found[1].observe(seconds)
 
     def text(self) -> bytes:
         """Everything, as Prometheus reads it."""

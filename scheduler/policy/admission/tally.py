@@ -8,6 +8,7 @@ had not written yet is lost. `counting` does the reading and writing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,12 +29,12 @@ Key = tuple[str, str, str]
 
 
 class Tally(msgspec.Struct):
-    """Counts that only grow, and when each last grew (RFC 3339; "" for never)."""
+    """Counts that only grow, and when each last grew (seconds since the epoch)."""
 
     matched: int = 0
     rejected: int = 0
     mutated: int = 0
-    times: dict[str, str] = msgspec.field(default_factory=dict)
+    times: dict[str, float] = msgspec.field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
         """The three counts by field."""
@@ -41,15 +42,15 @@ class Tally(msgspec.Struct):
 
 
 class Tallies:
-    """All that this replica counted. `wall` gives the time of day, in UTC."""
+    """All that this replica counted. `wall` gives seconds since the epoch."""
 
-    def __init__(self, wall: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self.of: dict[Key, Tally] = {}
         self._wall = wall
 
     def add(self, effects: Iterable[Effect], uids: Mapping[str, str], pass_: Pass) -> None:
         """Count one review. The mutating pass tells what matched; the validating one only adds rejections."""
-        now = stamp(self._wall())
+        now = self._wall()
         for effect in effects:
             key = (effect.namespace, effect.policy, uids.get(effect.policy, ""))
             tally = self.of.get(key)
@@ -83,8 +84,8 @@ def status(held: Mapping[str, Any], replica: str, mine: Tally, written: Mapping[
         before = held.get(field) or {}
         more = count - int(own.get(field) or 0)
         if more > 0:
-            times = [time for time in (before.get("lastTime"), mine.times.get(field)) if time]
-            found[field] = {"count": int(before.get("count") or 0) + more, "lastTime": max(times)}
+            last = max(str(before.get("lastTime") or ""), stamp(datetime.fromtimestamp(mine.times[field], UTC)))
+            found[field] = {"count": int(before.get("count") or 0) + more, "lastTime": last}
     oldest = stamp(now - KEPT_FOR)
     others = [one for one in entries if one.get("replica") != replica and str(one.get("time") or "") >= oldest]
     others.sort(key=lambda one: str(one["time"]))

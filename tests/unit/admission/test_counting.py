@@ -87,7 +87,7 @@ class Slept:
 
 def replica(server: Server, name: str, slept: Slept | None = None) -> tuple[Tallies, Counting]:
     """What one replica counts, and who writes it."""
-    tallies = Tallies(lambda: NOW)
+    tallies = Tallies(NOW.timestamp)
     counting = Counting(
         server,  # type: ignore[arg-type]
         tallies,
@@ -108,7 +108,7 @@ def effect(policy: str = "one", *, rejected: bool = False, mutated: bool = False
 
 def test_what_counts() -> None:
     """The mutating pass tells what matched and was changed; rejections count in whichever pass they come."""
-    tallies = Tallies(lambda: NOW)
+    tallies = Tallies(NOW.timestamp)
     tallies.add([effect(mutated=True), effect("two")], UIDS, "mutate")
     tallies.add([effect(rejected=True)], UIDS, "mutate")
     tallies.add([effect("two", rejected=True)], UIDS, "validate")
@@ -125,7 +125,7 @@ def test_status_fields() -> None:
         "matched": {"count": 10, "lastTime": "2026-03-01T12:30:00Z"},
         "counted": [{"replica": "me", "matched": 3, "time": "2026-03-01T11:59:00Z"}],
     }
-    mine = Tally(matched=5, mutated=1, times={"matched": "2026-03-01T12:00:00Z", "mutated": "2026-03-01T12:00:00Z"})
+    mine = Tally(matched=5, mutated=1, times=dict.fromkeys(("matched", "mutated"), NOW.timestamp()))
     assert tally.status(held, "me", mine, {}, NOW) == {
         "matched": {"count": 12, "lastTime": "2026-03-01T12:30:00Z"},
         "mutated": {"count": 1, "lastTime": "2026-03-01T12:00:00Z"},
@@ -142,7 +142,7 @@ def test_old_entries_go() -> None:
             *({"replica": f"r{i}", "matched": 1, "time": fresh} for i in range(2 * MOST_REPLICAS)),
         ]
     }
-    kept = tally.status(held, "me", Tally(matched=1, times={"matched": fresh}), {}, NOW)["counted"]
+    kept = tally.status(held, "me", Tally(matched=1, times={"matched": NOW.timestamp()}), {}, NOW)["counted"]
     assert len(kept) == MOST_REPLICAS
     assert kept[-1]["replica"] == "me"
     assert "gone" not in {one["replica"] for one in kept}
