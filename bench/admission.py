@@ -6,7 +6,10 @@ one at a time; evenly spaced at a rate; and N at once.
 Three clocks: the client's (a create, from request to answer), the API server's (one webhook call, its own histogram),
 and the replica's (one review, from its last byte to the answer). Then reviews are posted to the replica directly, over
 loopback TLS, and its resident set is printed on the way. Client, API server, etcd and replica share the machine's
-cores: what a burst adds is mostly their queueing for them, which the first two loads leave out.
+cores, so each load also says how many were busy, how many of them with something else, and for how long the replica was
+ready to run and had none. What lies between the replica's clock and the API server's, less what it is when creates come
+one at a time, is queueing: for cores, for the replica's one thread, and for connections (the API server keeps 25 open
+to a webhook; each call of a burst beyond that begins with a TLS handshake).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import ssl
 import tempfile
@@ -32,7 +36,7 @@ from tests.integration.admission import Policed, Replica, policy
 FREE = "bench-free"
 QOS = "scheduler.alpha.kubernetes.io/qos"
 CONNECTIONS = 8
-HISTOGRAM = "apiserver_admission_webhook_admission_duration_seconds_bucket"
+HISTOGRAM = "apiserver_admission_webhook_admission_duration_seconds"
 
 
 def policies() -> list[dict[str, Any]]:
@@ -164,35 +168,98 @@ def print_added(free: list[float], policed: list[float]) -> None:
     print(f"  {'added per review':<18}{added[0] / 2:>9.1f}{added[1] / 2:>9.1f}")
 
 
-def webhook_buckets(cluster: ControlPlane) -> dict[str, dict[float, float]]:
-    """The API server's own histogram of webhook calls: by webhook, calls that took at most so many seconds."""
-    found: dict[str, dict[float, float]] = {}
-    for line in cluster.api.text("/metrics").splitlines():
-        if line.startswith(HISTOGRAM) and 'operation="CREATE"' in line and 'rejected="false"' in line:
+Buckets = dict[float, float]
+"""Of a histogram: how many took at most so many seconds. The bucket of None is the sum of all seconds."""
+
+
+def histogram(lines: Iterable[str], name: str, *wanted: str) -> dict[str, Buckets]:
+    """A histogram in Prometheus' text format, by its label `name` or `endpoint`; lines must hold what is wanted."""
+    found: dict[str, Buckets] = {}
+    for line in lines:
+        if line.startswith((f"{name}_bucket", f"{name}_sum")) and all(word in line for word in wanted):
             labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
-            rows = found.setdefault(labels["name"].partition(".")[0], {})
-            rows[float(labels["le"].replace("+Inf", "inf"))] = float(line.rpartition(" ")[2])
+            rows = found.setdefault(labels.get("endpoint") or labels["name"].partition(".")[0], {})
+            rows[float(labels.get("le", "nan").replace("+Inf", "inf"))] = float(line.rpartition(" ")[2])
     return found
 
 
-def print_calls(before: dict[str, dict[float, float]], after: dict[str, dict[float, float]]) -> None:
-    """Shares of webhook calls within each bound."""
-    print("\nwebhook calls as the API server sees them, share done within")
-    for name, rows in after.items():
-        since = {le: count - before.get(name, {}).get(le, 0.0) for le, count in sorted(rows.items())}
-        total = since[float("inf")]
-        shares = "  ".join(f"{le * 1000:g} ms {100 * count / total:.1f} %" for le, count in since.items() if le <= 0.5)
-        print(f"  {name:<10}{int(total):>7} calls  {shares}")
+def since(now: dict[str, Buckets], before: dict[str, Buckets]) -> dict[str, Buckets]:
+    """What was added."""
+
+    def row(rows: Buckets, old: Buckets) -> Buckets:
+        known = {str(le): count for le, count in old.items()}  # nan, the sum's key, equals nothing
+        return {le: count - known.get(str(le), 0.0) for le, count in rows.items()}
+
+    return {name: row(rows, before.get(name, {})) for name, rows in now.items()}
 
 
-def print_reviews(replica: Replica, since: dict[str, float]) -> None:
-    """The replica's own histogram of reviews since then."""
-    now = replica.metrics()
-    print("\nreviews as the replica sees them (parse, evaluate, answer)")
-    for endpoint in ("mutate", "validate"):
-        names = [f'berth_admission_review_seconds_{word}{{endpoint="{endpoint}"}}' for word in ("sum", "count")]
-        sums, counts = (now[name] - since.get(name, 0.0) for name in names)
-        print(f"  {endpoint:<10}{int(counts):>7} reviews  mean {1000 * sums / counts:.3f} ms")
+def spread(rows: Buckets) -> tuple[int, float, float, float]:
+    """(count, mean, p50, p99), milliseconds; quantiles are interpolated within their bucket, as PromQL does it."""
+    total = sum(seconds for le, seconds in rows.items() if le != le)
+    counts = sorted((le, count) for le, count in rows.items() if le == le)
+    count = counts[-1][1]
+
+    def part(wanted: float) -> float:
+        low, below = 0.0, 0.0
+        for le, upto in counts:
+            if upto >= wanted * count:
+                return low if le == float("inf") else low + (le - low) * (wanted * count - below) / max(upto - below, 1)
+            low, below = le, upto
+        return low
+
+    return int(count), 1000 * total / max(count, 1), 1000 * part(0.5), 1000 * part(0.99)
+
+
+class Load:
+    """What one load did to everybody: histograms of API server and replica, and who used and waited for cores."""
+
+    def __init__(self, cluster: ControlPlane, replica: Replica) -> None:
+        self._cluster = cluster
+        self._replica = replica
+        self._before = self._read()
+
+    def _read(self) -> dict[str, Any]:
+        lines = self._cluster.api.text("/metrics").splitlines()
+        wanted = ('operation="CREATE"', 'rejected="false"')
+        own = [f"{name} {value!r}" for name, value in self._replica.metrics().items()]
+        return {
+            "calls": histogram(lines, HISTOGRAM, *wanted),
+            "reviews": histogram(own, "berth_admission_review_seconds"),
+            "cpu": self._replica.cpu_seconds(),
+            "waited": waited(self._replica),
+            "machine": machine_seconds(),
+            "ours": sum(one.cpu_seconds() for one in (self._cluster.apiserver, self._cluster.etcd, self._replica))
+            + time.process_time(),
+            "wall": time.perf_counter(),
+        }
+
+    def show(self) -> None:
+        """Print it."""
+        now, before = self._read(), self._before
+        print(f"\n  {'milliseconds':<46}{'calls':>7}{'mean':>9}{'p50':>9}{'p99':>9}")
+        titles = (("calls", "API server, asking"), ("reviews", "replica, from last byte to answer,"))
+        for key, title in titles:
+            for name, rows in sorted(since(now[key], before[key]).items()):
+                count, *figures = spread(rows)
+                print(f"  {f'{title} {name}':<46}{count:>7}" + "".join(f"{figure:>9.2f}" for figure in figures))
+        count = sum(spread(rows)[0] for rows in since(now["reviews"], before["reviews"]).values())
+        spent, lost = (1000 * (now[key] - before[key]) / max(count, 1) for key in ("cpu", "waited"))
+        print(f"  replica, a review: {spent:.2f} ms of CPU, {lost:.2f} ms ready to run and without a core")
+        wall = now["wall"] - before["wall"]
+        busy, ours = ((now[key] - before[key]) / wall for key in ("machine", "ours"))
+        print(f"  cores busy: {busy:.1f} of {os.cpu_count()}, of which this benchmark {ours:.1f}")
+
+
+def waited(process: Process) -> float:
+    """Seconds for which its threads were ready to run and had no core (Linux, schedstat)."""
+    tasks = Path(f"/proc/{process.pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[1]) for task in tasks) / 1e9
+
+
+def machine_seconds() -> float:
+    """CPU seconds that this machine has spent on anything (Linux)."""
+    fields = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 async def memory(replica: Replica, namespace: str, reviews: int) -> None:
@@ -276,11 +343,9 @@ def main() -> None:
                 lambda: bursts(cluster, replica, namespace, arguments.concurrency, arguments.rounds),
             ]
             for load in loads:
-                before, own, cpu = webhook_buckets(cluster), replica.metrics(), replica.cpu_seconds()
-                count = asyncio.run(load())
-                print_calls(before, webhook_buckets(cluster))
-                print_reviews(replica, own)
-                print(f"  CPU of the replica: {500 * (replica.cpu_seconds() - cpu) / count:.2f} ms a review")
+                watched = Load(cluster, replica)
+                asyncio.run(load())
+                watched.show()
             asyncio.run(memory(replica, namespace, arguments.reviews))
         finally:
             for process in policed.started:
