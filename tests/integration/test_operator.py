@@ -343,6 +343,22 @@ def test_one_leads(ship: Ship) -> None:
     assert second.lines("status written")
 
 
+def test_killed_leader_is_replaced(ship: Ship) -> None:
+    """When the leader is killed, the other takes over after the Lease's time, and goes on where it was."""
+    first = ship.start()
+    wait_for("a leader", lambda: "leads" in first.probe("/readyz")[1], PATIENCE)
+    second = ship.start()
+    ship.put("one", writes(team="a"))
+    ship.wait_status("one", lambda status: "audit" in status)
+    before = ship.get("one")["metadata"]["resourceVersion"]
+    first.kill()
+    ship.put("two", writes(tier="b"))
+    ship.wait_conditions("two", Accepted="True")
+    assert "leads" in second.probe("/readyz")[1]
+    assert ship.get("one")["metadata"]["resourceVersion"] == before  # true already: not written again
+    assert second.stop(START) == 0
+
+
 def test_crd_comes_and_goes(control_plane_binaries: Path, tmp_path: Path) -> None:
     """Without the CRD it waits, alive but not ready, and says so once; it goes on when the CRD is (again) there."""
     with ControlPlane() as cluster, contextlib.ExitStack() as after:

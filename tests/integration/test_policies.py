@@ -1,0 +1,161 @@
+"""The example policies on the real API server, and what replicas count of the requests there."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.controlplane import namespaces
+from tests.controlplane.api import ApiError, Object
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.wait import wait_for
+from tests.integration.admission import POLICIES, Policed, Service, policy, rules
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "policies"
+PATHS = {
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(control_plane_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Policed]:
+    """A control plane of our own, with our manifests."""
+    with ControlPlane() as cluster:
+        found = Policed(cluster, tmp_path_factory.mktemp("policies"))
+        found.prepare()
+        yield found
+
+
+@pytest.fixture
+def policed(prepared: Policed) -> Iterator[Policed]:
+    """The same, without replicas or registrations from before."""
+    yield prepared
+    prepared.unregister()
+
+
+def named(obj: Object, name: str, team: str) -> Object:
+    """A case's object under a name and in a namespace of this test."""
+    return {**obj, "metadata": {**obj["metadata"], "name": name, "namespace": team}}
+
+
+def difference(case: Object, stored: Object | None, refused: ApiError | None) -> str:
+    """What is not as the case expects; "" when all is."""
+    expect = case["expect"]
+    if expect.get("allowed", True) != (refused is None):
+        return f"allowed: {refused is None} {refused}"
+    if refused is not None:
+        wanted = (expect.get("code", 403), str(expect.get("message", "")))
+        return "" if refused.status == wanted[0] and wanted[1] in refused.message else str(refused)
+    if stored is None:
+        return ""
+    for field in ("labels", "annotations"):
+        held = stored["metadata"].get(field) or {}
+        for key, value in (expect.get(field) or {}).items():
+            if held.get(key) != value:
+                return f"{field}[{key}]: {held.get(key)}"
+    scheduler = stored.get("spec", {}).get("schedulerName")
+    return "" if expect.get("schedulerName", scheduler) == scheduler else f"schedulerName: {scheduler}"
+
+
+def play(policed: Policed, team: str, number: int, case: Object) -> str:
+    """Do on the API server what a case is about; what is not as it expects."""
+    operation = case.get("operation", "CREATE")
+    path = PATHS[(case.get("object") or case["oldObject"])["kind"]].format(team)
+    stored: Any = None
+    try:
+        if operation == "CREATE":
+            stored = policed.api.create(f"{path}?dryRun=All", named(case["object"], f"case-{number}", team))
+        elif operation == "UPDATE":
+            held = policed.api.get(f"{path}/case-{number}")
+            changed = named(case["object"], f"case-{number}", team)
+            changed["metadata"]["resourceVersion"] = held["metadata"]["resourceVersion"]
+            stored = policed.api.replace(f"{path}/case-{number}", changed)
+        else:
+            policed.api.delete(f"{path}/case-{number}")
+    except ApiError as error:
+        return difference(case, None, error)
+    return difference(case, stored, None)
+
+
+def test_examples(policed: Policed) -> None:
+    """Each example's own test cases come true on the API server, as far as they are about requests alone."""
+    teams: dict[str, tuple[str, list[tuple[int, Object]]]] = {}
+    for directory in sorted(path for path in EXAMPLES.iterdir() if path.is_dir()):
+        [suite] = [yaml.safe_load(path.read_text()) for path in (directory / "tests").iterdir()]
+        cases = [(i, case) for i, case in enumerate(suite["cases"]) if "options" not in case]
+        team = namespaces.create(policed.api, "team")
+        teams[directory.name] = (team, cases)
+        for number, case in cases:  # what was there before the policy
+            if (old := case.get("oldObject")) is not None:
+                policed.api.create(PATHS[old["kind"]].format(team), named(old, f"case-{number}", team))
+    assert len(teams) >= 3
+    policed.start()
+    policed.wait_registered()
+    for name, (team, _) in teams.items():
+        body = yaml.safe_load((EXAMPLES / name / "policy.yaml").read_text())
+        policed.api.create(POLICIES.format(team), body)
+    policed.wait_known()
+    wrong = {
+        f"{name}: {case['name']}": found
+        for name, (team, cases) in teams.items()
+        for number, case in cases
+        if (found := play(policed, team, number, case))
+    }
+    assert wrong == {}
+    for team, _ in teams.values():
+        namespaces.remove(policed.api, team, by_hand=True)
+
+
+def test_counts_are_exact(policed: Policed) -> None:
+    """Two replicas, one killed, one drained, one new: what carries the policy's label is counted, once."""
+    service = Service()
+    team = namespaces.create(policed.api, "team")
+    options = ("--count-interval=0.3", "--drain=1")
+    first, second = (policed.start(*options, url=service.url) for _ in range(2))
+    service.backends = [first.port, second.port]
+    policed.wait_registered()
+    label = policy("label", *rules("[{policyAction: {updatedLabels: {team: none}}}]"))
+    refuse = policy(
+        "refuse",
+        *rules("[{policyPredicate: {labelSelector: {matchLabels: {bad: 'yes'}}}, policyAction: {reject: true}}]"),
+    )
+    policed.enforce(team, label, refuse)
+    api, maps = policed.api, f"/api/v1/namespaces/{team}/configmaps"
+
+    def create(count: int) -> int:
+        """Creates; how many of them were labelled."""
+        made = [api.create(maps, {"metadata": {"name": f"c-{secrets.token_hex(4)}"}}) for _ in range(count)]
+        return sum("labels" in one["metadata"] for one in made)
+
+    def count(name: str, field: str) -> int:
+        status = api.get(f"{POLICIES.format(team)}/{name}").get("status") or {}
+        return int(status.get(field, {}).get("count", 0))
+
+    labelled = create(20)
+    api.create(f"{maps}?dryRun=All", {"metadata": {"name": "dry"}})
+    for _ in range(3):
+        with pytest.raises(ApiError, match="refuse"):
+            api.create(maps, {"metadata": {"name": "bad", "labels": {"bad": "yes"}}})
+    both = (labelled + 3, 3)  # the rule of `label` is about what `refuse` refuses, too
+    wait_for("both replicas' counts", lambda: (count("label", "matched"), count("refuse", "rejected")) == both)
+    assert count("label", "mutated") == labelled
+    first.kill()
+    third = policed.start(*options, url=service.url)
+    service.backends = [second.port, third.port]
+    labelled += create(20)
+    service.backends = [third.port]
+    assert second.stop(60) == 0, second.tail()
+    labelled += create(20)
+    wait_for("all counts", lambda: count("label", "mutated") == labelled)
+    assert third.stop(60) == 0, third.tail()
+    assert (count("label", "mutated"), count("refuse", "rejected")) == (labelled, 3)
+    assert labelled >= 40  # a replica that is killed may cost some requests their label, but not their count
+    service.close()
+    namespaces.remove(api, team, by_hand=True)
