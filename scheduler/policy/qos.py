@@ -7,6 +7,7 @@ the object, so a manifest, a pod at mutating time and a stored pod all get the s
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from scheduler.model.quantity import MILLI, QuantityError, parse_nano
@@ -15,6 +16,7 @@ from scheduler.model.resources import ContainerRequests, Nano, PodResources, is_
 QosClass = Literal["Guaranteed", "Burstable", "BestEffort"]
 CLASSES: tuple[QosClass, ...] = ("Guaranteed", "Burstable", "BestEffort")
 _COUNTED = ("cpu", "memory")
+_KNOWN_LENGTH = 20
 
 
 class Resources(NamedTuple):
@@ -117,6 +119,15 @@ def _rounded(amount: Any) -> int:
         return 0
     if not isinstance(amount, str | int | float) or isinstance(amount, bool):
         raise QuantityError(f"{str(amount)[:64]!r} is not a quantity")
+    return _known(amount) if isinstance(amount, str) and len(amount) < _KNOWN_LENGTH else _parsed(amount)
+
+
+@lru_cache(1024)  # people write the same few again and again
+def _known(amount: str) -> int:
+    return _parsed(amount)
+
+
+def _parsed(amount: str | float) -> int:
     nano = parse_nano(amount)
     size = -(-abs(nano) // MILLI) * MILLI
     return size if nano >= 0 else -size

@@ -1,13 +1,14 @@
 """One review, from its bytes to the answer's: which policies apply, what they say, and the owner guard's question.
 
-Small reviews are answered in the event loop (tens of microseconds); big ones are decoded in a thread, so that nobody
-waits behind them. Next stage: `scheduler.policy.evaluate`. Nothing here has side effects but counts, and a
-dry run is not counted.
+Small reviews are answered in the event loop (a tenth of a millisecond); big ones are decoded and judged in a thread,
+so that nobody waits behind them. Next stage: `scheduler.policy.evaluate`. Nothing here has side effects but counts, and
+a dry run is not counted.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 import structlog
@@ -23,8 +24,8 @@ from scheduler.policy.evaluate import OPERATIONS, evaluate
 from scheduler.policy.options import Options, Pass
 from scheduler.policy.verdict import Verdict, warnings
 
-THREAD_BYTES = 1 << 20
-"""From this size on, decoding takes milliseconds."""
+THREAD_BYTES = 64 << 10
+"""From this size on, decoding and judging may take milliseconds: somebody may send a pod of 10,000 containers."""
 
 log = structlog.get_logger("admission")
 
@@ -61,8 +62,9 @@ class Reviewer:
 
     async def answer(self, body: bytes, pass_: Pass) -> Answer:
         """The answer to a review: never an exception for what the bytes hold, never yes to what is not understood."""
+        big = len(body) >= THREAD_BYTES
         try:
-            request = review.read(body) if len(body) < THREAD_BYTES else await asyncio.to_thread(review.read, body)
+            request = await asyncio.to_thread(review.read, body) if big else review.read(body)
         except ReviewError as error:
             return Answer(400, str(error).encode("utf-8", "replace"), "malformed")
         except MalformedError as error:
@@ -77,12 +79,13 @@ class Reviewer:
             return Answer(200, done, "exempt", operation)
         held = self._cache.of(request.namespace)
         options = self._options(request, pass_)
-        found = evaluate(held.policies, operation, request.object, request.old, options)
+        judge = partial(evaluate, held.policies, operation, request.object, request.old)
+        found = await asyncio.to_thread(judge, options) if big else judge(options)
         said: list[str] = []
         if request.owners and guard.matters(found):
             options = msgspec.structs.replace(options, owner_selectors=await self._guard(request, said))
             if options.owner_selectors:
-                found = evaluate(held.policies, operation, request.object, request.old, options)
+                found = await asyncio.to_thread(judge, options) if big else judge(options)
         if found.effects and not request.dry_run:
             self.tallies.add(found.effects, held.uids, pass_)
         if found.exempt is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -258,10 +259,41 @@ async def test_big_object() -> None:
     assert patched["metadata"]["labels"] == {"a": "b", "team": "none"}
 
 
-async def test_dry_run_is_answered_like_any() -> None:
-    """A dry run gets the same answer."""
-    answers = [await asked(reviewer(DEFAULT_TEAM), review(config_map(), dryRun=dry)) for dry in (True, False, None)]
+async def test_nobody_waits_behind_a_big_one() -> None:
+    """A pod of 20,000 containers is judged beside the event loop: a small review that comes later is answered first."""
+    by = reviewer(DEFAULT_TEAM)
+    vast = pod()
+    vast["spec"]["containers"] = [{"name": f"c{i}", "resources": {"requests": {"cpu": "1"}}} for i in range(20_000)]
+    done: list[str] = []
+
+    async def ask(name: str, body: bytes) -> None:
+        assert (await by.answer(body, "mutate")).status == 200
+        done.append(name)
+
+    await asyncio.gather(ask("vast", encoded(review(vast))), ask("small", encoded(review(config_map()))))
+    assert done == ["small", "vast"]
+
+
+async def test_dry_run_is_answered_like_any_and_not_counted() -> None:
+    """A dry run gets the same answer, and leaves no trace in the counts."""
+    by = reviewer(DEFAULT_TEAM)
+    answers = [await asked(by, review(config_map(), dryRun=dry)) for dry in (True, False, None)]
     assert answers[0] == answers[1] == answers[2]
+    [counted] = by.tallies.of.values()
+    assert counted.counts() == {"matched": 2, "rejected": 0, "mutated": 2}
+
+
+async def test_what_is_counted() -> None:
+    """The mutating pass counts what matched; of the validating pass only rejections that really happen count."""
+    warns = policy("warns", rule(without("owner"), reject=True), mode="warn")
+    by = reviewer(NEEDS_OWNER, warns)
+    for pass_ in ("mutate", "validate"):
+        await asked(by, review(config_map()), pass_)  # type: ignore[arg-type]
+    found = {name: counted.counts() for (_, name, _), counted in by.tallies.of.items()}
+    assert found == {
+        "owner": {"matched": 1, "rejected": 2, "mutated": 0},
+        "warns": {"matched": 1, "rejected": 1, "mutated": 0},
+    }
 
 
 # -- the owner guard ---------------------------------------------------------------------------------------------------
