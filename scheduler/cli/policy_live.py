@@ -9,8 +9,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.resources import METADATA_POLICIES, Resource
-from scheduler.policy.admission.owners import RESOURCES as OWNERS
+from scheduler.kube.resources import METADATA_POLICIES, OWNERS, Resource
 from scheduler.policy.cases import name_of
 from scheduler.policy.guard import Known
 from scheduler.policy.impact import Impact, impact

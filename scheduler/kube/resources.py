@@ -52,6 +52,9 @@ SERVICES = Resource("", "v1", "services", True, "Service")
 REPLICATION_CONTROLLERS = Resource("", "v1", "replicationcontrollers", True, "ReplicationController")
 REPLICA_SETS = Resource("apps", "v1", "replicasets", True, "ReplicaSet")
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", True, "StatefulSet")
+DAEMON_SETS = Resource("apps", "v1", "daemonsets", True, "DaemonSet")
+DEPLOYMENTS = Resource("apps", "v1", "deployments", True, "Deployment")
+JOBS = Resource("batch", "v1", "jobs", True, "Job")
 POD_DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", True, "PodDisruptionBudget")
 PERSISTENT_VOLUMES = Resource("", "v1", "persistentvolumes", False, "PersistentVolume")
 PERSISTENT_VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", True, "PersistentVolumeClaim")
@@ -82,5 +85,10 @@ WATCHED: tuple[Resource, ...] = (
     VOLUME_ATTACHMENTS,
     METADATA_POLICIES,
 )
+OWNERS: dict[tuple[str, str], Resource] = {
+    (resource.group, resource.kind): resource
+    for resource in (REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, DEPLOYMENTS, JOBS)
+}
+"""Controllers that find their objects by labels, by API group and kind."""
 BY_PLURAL: dict[str, Resource] = {resource.plural: resource for resource in WATCHED}
 BY_KIND: dict[str, Resource] = {resource.kind: resource for resource in WATCHED}

@@ -29,6 +29,10 @@ KINDS = frozenset(
 """Others are not known to make new objects in a loop when a label changes."""
 
 
+class OwnerUnknownError(Exception):
+    """An owner could not be read; the text says which and why."""
+
+
 class OwnerReference(Struct, rename="camel"):
     """One of metadata.ownerReferences."""
 

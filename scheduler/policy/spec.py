@@ -110,12 +110,17 @@ class Policies:
 
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
         self.policies = tuple(sorted(policies, key=_order))
+        self._in: dict[str, Policies] = {}
 
     def of(self, namespace: str) -> "Policies":
         """Those that apply in a namespace; an unknown namespace ("") leaves all in."""
-        if all(policy.namespace in ("", namespace) for policy in self.policies) or not namespace:
+        if not namespace or not self.policies:
             return self
-        return Policies(policy for policy in self.policies if policy.namespace in ("", namespace))
+        found = self._in.get(namespace)
+        if found is None:
+            here = [policy for policy in self.policies if policy.namespace in ("", namespace)]
+            found = self._in[namespace] = self if len(here) == len(self.policies) else Policies(here)
+        return found
 
     def enforced(self) -> "Policies":
         """The same policies as they would be once all of them enforce."""

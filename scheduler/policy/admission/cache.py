@@ -56,15 +56,7 @@ class _Head(msgspec.Struct):
 _head = msgspec.json.Decoder(_Head).decode
 
 
-class _Here(Policies):
-    """Policies that are all of one namespace: there is nothing to choose, and nothing to sort for each review."""
-
-    def of(self, namespace: str) -> Policies:
-        """All of them."""
-        return self
-
-
-NONE = Held(_Here())
+NONE = Held(Policies())
 
 
 class PolicyCache:
@@ -167,7 +159,7 @@ class PolicyCache:
             self._held.pop(namespace, None)
             return
         refused = tuple(sorted(one.name for one in stored if one.policy is None))
-        accepted = _Here(one.policy for one in stored if one.policy is not None)
+        accepted = Policies(one.policy for one in stored if one.policy is not None)
         self._held[namespace] = Held(accepted, refused, {one.name: one.uid for one in stored})
 
     def _malformed(self, _resource: Resource, key: Key | None, error: Exception) -> None:

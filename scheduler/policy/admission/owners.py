@@ -16,32 +16,16 @@ import msgspec
 
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.resources import (
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    STATEFUL_SETS,
-    Resource,
-)
+from scheduler.kube.resources import OWNERS, Resource
 from scheduler.model.selectors import LabelSelector
-from scheduler.policy.guard import Owner, OwnerReference, controllers
+from scheduler.policy.guard import Owner, OwnerReference, OwnerUnknownError, controllers
 from scheduler.policy.options import OptionsError
 
-DAEMON_SETS = Resource("apps", "v1", "daemonsets", True, "DaemonSet")
-DEPLOYMENTS = Resource("apps", "v1", "deployments", True, "Deployment")
-JOBS = Resource("batch", "v1", "jobs", True, "Job")
-RESOURCES = {
-    (resource.group, resource.kind): resource
-    for resource in (REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICATION_CONTROLLERS)
-}
 GOOD_FOR = 300.0
 """Seconds; the selectors of these kinds never change, but for a ReplicationController's."""
 MOST = 4096
 PATIENCE = 1.0
 """Seconds one lookup may take: the API server waits three for the whole review."""
-
-
-class OwnerUnknownError(Exception):
-    """An owner could not be read; the text says which and why."""
 
 
 _decode = msgspec.json.Decoder(Owner).decode
@@ -64,7 +48,7 @@ class Owners:
         """
         found = []
         for reference in controllers(references):
-            selected = await self._selector(namespace, RESOURCES[reference.group_and_kind], reference)
+            selected = await self._selector(namespace, OWNERS[reference.group_and_kind], reference)
             if selected is not None:
                 found.append(selected)
         return tuple(found)

@@ -17,7 +17,7 @@ from scheduler.model.selectors import LabelSelector
 from scheduler.policy import guard, objects
 from scheduler.policy.admission import review
 from scheduler.policy.admission.cache import PolicyCache
-from scheduler.policy.admission.owners import Owners, OwnerUnknownError
+from scheduler.policy.admission.owners import Owners
 from scheduler.policy.admission.review import MalformedError, Request, ReviewError
 from scheduler.policy.admission.tally import Tallies
 from scheduler.policy.evaluate import OPERATIONS, evaluate
@@ -121,7 +121,7 @@ class Reviewer:
         """
         try:
             return await self._owners.selectors(request.namespace, request.owners)
-        except OwnerUnknownError as error:
+        except guard.OwnerUnknownError as error:
             self.guard_failures += 1
             log.warning("owner could not be read, its labels are left alone", owner=str(error))
             said.append(f"owner could not be read, labels that are there are left alone: {error}")

@@ -21,7 +21,7 @@ from scheduler.model.selectors import LabelSelector
 from scheduler.policy import guard, objects
 from scheduler.policy.evaluate import evaluate
 from scheduler.policy.objects import JsonObject, ShapeError
-from scheduler.policy.operator.owners import ListedOwners, OwnerUnknownError
+from scheduler.policy.operator.owners import ListedOwners
 from scheduler.policy.operator.pages import pages
 from scheduler.policy.operator.status import MOST_EXAMPLES, Counts
 from scheduler.policy.options import Options
@@ -81,7 +81,7 @@ class Audit:
             if tally.needs_owners(obj):
                 try:
                     selectors = await owners.selectors(guard.controllers(guard.references_of(obj)))
-                except OwnerUnknownError as error:
+                except guard.OwnerUnknownError as error:
                     self._complain(tally, f"{error}: labels of their objects count as theirs")
                     selectors = guard.everything(objects.snapshot(obj).labels)
                 tally.add(obj, selectors)

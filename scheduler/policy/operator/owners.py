@@ -12,15 +12,11 @@ import msgspec
 
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.resources import OWNERS
 from scheduler.model.selectors import LabelSelector
-from scheduler.policy.admission.owners import RESOURCES
-from scheduler.policy.guard import Owner, OwnerReference
+from scheduler.policy.guard import Owner, OwnerReference, OwnerUnknownError
 from scheduler.policy.operator.pages import pages
 from scheduler.policy.options import OptionsError
-
-
-class OwnerUnknownError(Exception):
-    """The owners of this kind can't be listed; the text says why."""
 
 
 class ListedOwners:
@@ -49,7 +45,7 @@ class ListedOwners:
         return tuple(found)
 
     async def _list(self, group: str, kind: str) -> dict[str, LabelSelector | None] | OwnerUnknownError:
-        resource = RESOURCES[group, kind]
+        resource = OWNERS[group, kind]
         found: dict[str, LabelSelector | None] = {}
         try:
             async for page in pages(self._client, resource, self._namespace):

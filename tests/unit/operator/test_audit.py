@@ -10,6 +10,8 @@ import pytest
 
 from scheduler.kube.errors import ApiError
 from scheduler.kube.flow import API, Lane
+from scheduler.kube.resources import OWNERS
+from scheduler.policy import guard
 from scheduler.policy.operator.audit import Audit, Result, Total, report
 from scheduler.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
 from scheduler.policy.spec import Policies
@@ -174,3 +176,8 @@ async def test_owner_guard(found: dict[str, Any], lists: dict[str, Any], mutated
     assert result.policies["label"].mutated == 2 * mutated
     assert sum(path.endswith("replicasets") for path in served.asked) == ("ownerReferences" in found["metadata"])
     assert len(result.problems) == ("ownerReferences" in found["metadata"] and not lists)
+
+
+def test_every_guarded_kind_can_be_read() -> None:
+    """The kinds whose labels are guarded are those that have a place in the API."""
+    assert OWNERS.keys() == guard.KINDS
