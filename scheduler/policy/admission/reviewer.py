@@ -82,7 +82,7 @@ class Reviewer:
         judge = partial(evaluate, held.policies, operation, request.object, request.old)
         found = await asyncio.to_thread(judge, options) if big else judge(options)
         said: list[str] = []
-        if request.owners and guard.matters(found):
+        if request.owners and (guard.matters(found) or held.policies.warns_of_labels):
             options = msgspec.structs.replace(options, owner_selectors=await self._guard(request, said))
             if options.owner_selectors:
                 found = await asyncio.to_thread(judge, options) if big else judge(options)

@@ -328,6 +328,15 @@ async def test_owners_selector_is_guarded() -> None:
     assert "the object's owner finds it by this label" in said[0]
 
 
+async def test_warnings_know_of_owners() -> None:
+    """A policy in mode warn does not announce a write that the guard would keep back."""
+    cluster = Cluster()
+    cluster.objects[REPLICA_SET] = replica_set()
+    warns = {**RELABEL, "spec": {**RELABEL["spec"], "mode": "warn"}}
+    said = (await asked(reviewer(warns, cluster=cluster), review(owned())))["warnings"]
+    assert said == ['relabel/rules[0] would write label tier="x"']
+
+
 @pytest.mark.parametrize(
     ("obj", "there"),
     [
