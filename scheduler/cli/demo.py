@@ -29,7 +29,7 @@ def demo(
 ) -> None:
     """A small cluster told as a story: the real scheduler over real HTTP, with the reasons in numbers.
 
-    Without --kubeconfig it brings its own API server and needs nothing. It takes about 20 seconds.
+    Without --kubeconfig it brings its own API server and needs nothing. It takes about 25 seconds.
     """
     if context is not None and kubeconfig is None:
         raise InputError(f"--context {context}: goes with --kubeconfig")
