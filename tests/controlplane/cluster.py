@@ -9,6 +9,7 @@ import random
 import secrets
 import shutil
 import socket
+import ssl
 import subprocess
 import tempfile
 import urllib.request
@@ -345,7 +346,10 @@ def _wait_ready(server: Process, certificate: Path | None, token: str | None, ti
         server.check()
         if certificate is not None and not certificate.exists():
             return False
-        api = Api(server.url, token=token, ca=certificate, timeout=5)
+        try:
+            api = Api(server.url, token=token, ca=certificate, timeout=5)
+        except ssl.SSLError:  # the certificate is being written
+            return False
         try:
             return api.text("/readyz") == "ok"
         except (OSError, ApiError):  # not yet listening; listening, not yet ready
