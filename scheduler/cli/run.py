@@ -7,6 +7,8 @@ import typer
 
 from scheduler.telemetry import log
 
+LOST = 1
+
 app = typer.Typer(add_completion=False)
 
 
@@ -19,8 +21,8 @@ def run(
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     seed: Annotated[int, typer.Option(help="Decides ties between equally good nodes.")] = 0,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
-) -> None:
-    """Watch for pods that name one of our profiles as schedulerName, and bind them."""
+) -> int:
+    """Watch for pods that name one of our profiles as schedulerName, and bind them. Exit code 1: the Lease was lost."""
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.cli.errors import about
     from scheduler.cli.inputs import configuration, named
@@ -38,4 +40,4 @@ def run(
         frameworks = build(settings, registry())
     connection = connect(kubeconfig or settings.client_connection.kubeconfig or None, context)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(schedule(connection, frameworks, settings, seed=seed))
+        return 0 if runner.run(schedule(connection, frameworks, settings, seed=seed)) else LOST

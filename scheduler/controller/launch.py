@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 import structlog
 
+from scheduler.controller.candidacy import candidate
 from scheduler.controller.scheduler import Observer, Scheduler
 from scheduler.framework.config import SchedulerConfiguration
 from scheduler.framework.runtime import Framework
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
+from scheduler.kube.lease import LeaseLostError
 
 log = structlog.get_logger("launch")
 
@@ -22,17 +24,24 @@ async def schedule(
     *,
     seed: int = 0,
     observe: Observer | None = None,
-) -> None:
-    """Schedule until SIGTERM or SIGINT, then finish the writes under way."""
+) -> bool:
+    """Schedule until SIGTERM or SIGINT, then finish the writes under way. False: another one leads now."""
     limits = config.client_connection
-    if config.leader_election.leader_elect:
-        log.warning("leaderElection.leaderElect is true, but leader election does not exist yet: run one replica")
     if config.extenders:
         log.warning("extenders are configured but not called yet", extenders=len(config.extenders))
     async with Client(connection, qps=limits.qps, burst=limits.burst) as client:
-        scheduler = Scheduler(client, frameworks, config, seed=seed, observe=observe)
+        elector = candidate(client, config)
+        scheduler = Scheduler(client, frameworks, config, seed=seed, observe=observe, elector=elector)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, scheduler.stop)
         log.info("starting", server=connection.host, profiles=list(frameworks), seed=seed)
-        await scheduler.run()
+        try:
+            await scheduler.run()
+        except* LeaseLostError as lost:
+            for error in lost.exceptions:
+                log.error("leads no longer, ends so that a new process can stand by", reason=str(error))
+            kept = False
+        else:
+            kept = True
+    return kept

@@ -34,6 +34,7 @@ from scheduler.framework.runtime import Framework
 from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
+from scheduler.kube.lease import Elector
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import (
     CSI_DRIVERS,
@@ -91,7 +92,10 @@ Observer = Callable[[Instruction], None]
 
 
 class Scheduler:
-    """Runs one engine against one cluster until stopped."""
+    """Runs one engine against one cluster until stopped.
+
+    With an `elector` it stands by, its caches kept current, until it leads, and acts only while it does.
+    """
 
     def __init__(
         self,
@@ -101,6 +105,7 @@ class Scheduler:
         *,
         seed: int = 0,
         observe: Observer | None = None,
+        elector: Elector | None = None,
     ) -> None:
         self.engine = Engine(
             frameworks,
@@ -113,6 +118,8 @@ class Scheduler:
         self._awake = asyncio.Event()
         self._stopping = False
         self._observe = observe
+        self._elector = elector
+        self._led = elector is None
         self._told: dict[str, tuple[str, ...]] = {}
         self._decoder = Decoder(annotated(frameworks))
         self.writer = Writer(client, self._receive, instance=f"berth-{socket.gethostname()}-{os.getpid()}")
@@ -125,18 +132,55 @@ class Scheduler:
         self._awake.set()
 
     async def run(self, *, drain_seconds: float = 10.0) -> None:
-        """Follow the cluster and schedule until `stop`. What breaks a reflector or the loop comes out here."""
+        """Follow the cluster and schedule until `stop`. What breaks a reflector or the loop comes out here.
+
+        Raises LeaseLostError, in a group, when it led and does no longer; writes under way are then given up.
+        """
         async with asyncio.TaskGroup() as tasks:
             following = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
             following.append(tasks.create_task(self._tell_troubles()))
             try:
                 await self._sync()
-                await self._loop()
-                late = await self.writer.drain(drain_seconds)
-                log.info("stopped", **self._totals(), writes_cut_off=late)
+                loop = tasks.create_task(self._loop())
+                following.append(loop)
+                await self._in_turn(loop, drain_seconds)
             finally:
                 for task in following:
                     task.cancel()
+                await self.writer.drain(0.0)
+
+    async def _in_turn(self, loop: asyncio.Task[None], drain_seconds: float) -> None:
+        """Lead, at once or when elected, until the loop ends; then finish what is under way, and only then resign."""
+
+        async def lead() -> None:
+            if self._elector is not None:
+                log.info("leads", identity=self._elector.term.identity)
+            self._led = True
+            self._awake.set()
+            await asyncio.wait((loop,))
+            late = await self.writer.drain(drain_seconds)
+            log.info("stopped", **self._totals(), writes_cut_off=late)
+
+        if self._elector is None:
+            await lead()
+            return
+        term = asyncio.ensure_future(self._elector.run(lead))
+        try:
+            await asyncio.wait((loop, term), return_when=asyncio.FIRST_COMPLETED)
+            if self._led:
+                await term
+            elif term.done():
+                term.result()
+            else:
+                log.info("stopped", **self._totals(), writes_cut_off=0)
+        finally:
+            term.cancel()
+            await asyncio.gather(term, return_exceptions=True)
+
+    @property
+    def leading(self) -> bool:
+        """Whether it may act at this very moment."""
+        return self._elector is None or self._elector.leading
 
     async def wait_synced(self) -> None:
         """Return once the first lists are in and scheduling has begun."""
@@ -231,7 +275,7 @@ class Scheduler:
 
     async def _loop(self) -> None:
         while not self._stopping:
-            if self._work(cycles=True):
+            if self._work(cycles=self._led):
                 await asyncio.sleep(0)
                 continue
             due = self.engine.next_tick()
@@ -246,7 +290,7 @@ class Scheduler:
             if inbox:
                 for _ in range(min(len(inbox), 32)):
                     self._carry_out(engine.handle(inbox.popleft(), now))
-            elif cycles and engine.has_work and engine.in_flight < MAX_IN_FLIGHT:
+            elif cycles and engine.has_work and engine.in_flight < MAX_IN_FLIGHT and self.leading:
                 self._carry_out(engine.handle(Cycle(), now))
             else:
                 return False
@@ -265,6 +309,8 @@ class Scheduler:
             return
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
+        if not self._led:
+            return  # whoever leads says and does the same
         for instruction in instructions:
             if self._observe is not None:
                 self._observe(instruction)

@@ -57,7 +57,8 @@ class Client:
 
     `qps` and `burst` are clientConnection's (qps < 0: no limit), `timeout` seconds for a whole request unless it
     says otherwise. All methods raise `ApiError` for an answer that is not 2xx and `Unreachable` for none.
-    `retries` counts repeated requests by HTTP code.
+    `retries` counts repeated requests by HTTP code. `fence` tells the seconds for which we may still write (a leader's
+    term); once they are over nothing that changes the cluster leaves, whatever waits here for its turn.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Client:
     ) -> None:
         self.connection = connection
         self.retries: dict[int, int] = {}
+        self.fence: Callable[[], float] | None = None
         self._base = connection.host
         self._qps = qps
         self._burst = burst
@@ -144,7 +146,7 @@ class Client:
                 await state.admit(self._clock)
                 generation = credentials.generation
                 try:
-                    return await self._send(verb, path, query, body, content_type, timeout)
+                    return await self._send(verb, path, query, body, content_type, timeout, lane)
                 except ApiError as error:
                     if error.status == 401 and not renewed:
                         renewed = True
@@ -206,6 +208,15 @@ class Client:
         finally:
             response.close()  # the rest of a stream is not worth reading: the connection goes
 
+    def _left(self, verb: str, lane: Lane) -> float | None:
+        """Seconds within which a write has to be on its way; None when nothing limits it. Raises Unreachable."""
+        if self.fence is None or not lane.fenced or verb == "GET":
+            return None
+        left = self.fence()
+        if left <= 0:
+            raise Unreachable("not sent: we do not lead (any longer)", sent=False)
+        return left
+
     # -- the wire ------------------------------------------------------------------------------------------------
 
     async def _send(
@@ -216,19 +227,22 @@ class Client:
         body: bytes | None,
         content_type: str,
         timeout: float | None,  # noqa: ASYNC109
+        lane: Lane,
     ) -> bytes:
         connection = self.connection
-        if connection.proxy is not None:
-            total = self._timeout if timeout is None else timeout
-            limits = aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_SECONDS)
-            return await _read(await self._open(verb, path, query, body, content_type, limits))
         if connection.credentials.due():
             await self._refresh(force=False)
+        left = self._left(verb, lane)
+        if connection.proxy is not None:
+            total = self._timeout if timeout is None else timeout
+            limits = aiohttp.ClientTimeout(total=total, connect=left, sock_connect=CONNECT_SECONDS)
+            return await _read(await self._open(verb, path, query, body, content_type, limits))
         target = f"{path}?{query}" if query else path
         message = self._exchange.message(verb, target, self._headers, body, content_type)
         context = None if connection.tls is None else connection.tls.context()
+        seconds = self._timeout if timeout is None else timeout
         try:
-            answer = await self._exchange.send(verb, message, context, self._timeout if timeout is None else timeout)
+            answer = await self._exchange.send(verb, message, context, seconds, left)
         except Unreachable as error:
             if not error.timed_out:
                 connection.recheck_tls()  # TLS 1.3 tells of a refused client certificate only after the handshake

@@ -165,16 +165,21 @@ class Exchange:
         length = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         return b"%b%b" % ((head + length).encode("latin-1"), body)
 
-    async def send(self, verb: str, message: bytes, context: ssl.SSLContext | None, seconds: float) -> Answer:
+    async def send(
+        self, verb: str, message: bytes, context: ssl.SSLContext | None, seconds: float, within: float | None = None
+    ) -> Answer:
         """Send a `message` and return the answer, whatever its status; `seconds` for all of it.
 
-        Raises Unreachable: `sent` tells whether the server may have acted.
+        `within`: seconds in which it has to be on its way, or it is not sent; afterwards it takes its time. Raises
+        Unreachable: `sent` tells whether the server may have acted.
         """
-        deadline = self._clock() + seconds
+        began = self._clock()
+        deadline = began + seconds
+        latest = deadline if within is None else min(began + within, deadline)
         line = self._take(context)
         reused = line is not None
         if line is None:
-            line = await self._connect(context, seconds)
+            line = await self._connect(context, latest - began)
         while True:
             answer = line.ask(message)
             timer = asyncio.get_running_loop().call_later(max(deadline - self._clock(), 0.0), self._late, line, answer)
@@ -186,7 +191,7 @@ class Exchange:
                 if not (reused and verb in _IDEMPOTENT and not line.heard) or error.timed_out:
                     raise
                 reused = False
-                line = await self._connect(context, deadline - self._clock())
+                line = await self._connect(context, latest - self._clock())
                 continue
             except asyncio.CancelledError:
                 line.close()

@@ -95,13 +95,14 @@ class Lane:
     """A class of requests: how many at once (0: any number), who goes first, and whether the bucket is its own.
 
     The lower rank goes first. kube-scheduler gives events a client of their own for the same reason: they may be
-    many, and must not use up the rate of binds.
+    many, and must not use up the rate of binds. Writes of a `fenced` lane are the leader's alone.
     """
 
     name: str
     width: int
     rank: int
     own_bucket: bool = False
+    fenced: bool = True
 
 
 BIND = Lane("bind", 48, 0)
@@ -110,8 +111,9 @@ WATCH = Lane("watch", 0, 1)
 STATUS = Lane("status", 8, 2)
 EVENT = Lane("event", 32, 0, own_bucket=True)
 EVICT = Lane("evict", 4, 2)
-LEASE = Lane("lease", 2, 0, own_bucket=True)
-LANES = (BIND, API, WATCH, STATUS, EVENT, EVICT, LEASE)
+LEASE = Lane("lease", 2, 0, own_bucket=True, fenced=False)
+REVIEW = Lane("review", 4, 0, own_bucket=True, fenced=False)
+LANES = (BIND, API, WATCH, STATUS, EVENT, EVICT, LEASE, REVIEW)
 
 
 class Gate:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import secrets
 import socket
@@ -99,7 +100,7 @@ class Term:
         return {
             **before,
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": int(self.duration),
+            "leaseDurationSeconds": math.ceil(self.duration),
             "acquireTime": before.get("acquireTime") or moment if ours else moment,
             "renewTime": moment,
             "leaseTransitions": transitions if ours or record is None else transitions + 1,
@@ -109,8 +110,9 @@ class Term:
 class Elector:
     """A candidate for one Lease; `identity` must be this process' alone, also after a restart (`own_identity`).
 
-    `annotations` are put on the Lease with each claim (`scheduler.kube.schedulers` reads one); others' stay.
     `on_problem` hears, once each, of reads and writes that failed; `last_error` keeps the latest until one succeeds.
+    `annotations` are put on the Lease with each write of ours, and others' stay (`scheduler.kube.schedulers` reads one);
+    change them at any time.
     """
 
     def __init__(
@@ -131,11 +133,11 @@ class Elector:
     ) -> None:
         self.term = Term(identity, duration=duration, renew_deadline=renew_deadline)
         self.last_error: ApiError | Unreachable | None = None
+        self.annotations = dict(annotations or {})
         self._client = client
         self._name = name
         self._namespace = namespace
         self._retry = retry
-        self._annotations = dict(annotations or {})
         self._on_problem = on_problem
         self._rng = rng
         self._clock = clock
@@ -145,7 +147,11 @@ class Elector:
     @property
     def leading(self) -> bool:
         """Whether we may act as leader at this very moment."""
-        return self.term.left(self._clock()) > 0
+        return self.left() > 0
+
+    def left(self) -> float:
+        """Seconds for which we may go on acting as leader; 0 when we are not."""
+        return self.term.left(self._clock())
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait to lead, do `work` while we do, release the Lease when it ends or this is cancelled.
@@ -226,11 +232,8 @@ class Elector:
 
     async def _claim(self, verb: str, record: Record, now: float) -> bool:
         spec = self.term.spec(record if verb == "PUT" else None, micro_time())
-        meta = record["metadata"]
-        if self._annotations:
-            meta = {**meta, "annotations": {**(meta.get("annotations") or {}), **self._annotations}}
         try:
-            self._record = await self._write(verb, {**record, "metadata": meta, "spec": spec})
+            self._record = await self._write(verb, {**self._annotated(record), "spec": spec})
         except ApiError as error:
             if error.status == 409:
                 return False  # another was faster
@@ -263,8 +266,15 @@ class Elector:
     async def _renew_now(self) -> None:
         assert self._record is not None
         now = self._clock()
-        self._record = await self._write("PUT", {**self._record, "spec": self.term.spec(self._record, micro_time())})
+        spec = self.term.spec(self._record, micro_time())
+        self._record = await self._write("PUT", {**self._annotated(self._record), "spec": spec})
         self.term.renewed(now)
+
+    def _annotated(self, record: Record) -> Record:
+        if not self.annotations:
+            return record
+        meta = record["metadata"]
+        return {**record, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), **self.annotations}}}
 
     async def _read(self) -> Record | None:
         path = LEASES.path(self._namespace, self._name)

@@ -24,12 +24,13 @@ START = 60.0
 class Berth(Process):
     """One scheduler for one test: a schedulerName of its own, and its log as objects."""
 
-    def __init__(self, home: Path, scheduler_name: str, kubeconfig: Path, config: Object) -> None:
+    def __init__(self, home: Path, scheduler_name: str, kubeconfig: Path, config: Object, replica: str = "") -> None:
         self.scheduler_name = scheduler_name
-        written = home / f"{scheduler_name}.yaml"
-        written.write_text(yaml.safe_dump(config))
-        argv = [*COMMAND, f"--config={written}", f"--kubeconfig={kubeconfig}"]
-        super().__init__(f"berth {scheduler_name}", argv, home / f"{scheduler_name}.log", environment())
+        name = f"{scheduler_name}{replica}"
+        self.config = home / f"{name}.yaml"
+        self.config.write_text(yaml.safe_dump(config))
+        argv = [*COMMAND, f"--config={self.config}", f"--kubeconfig={kubeconfig}"]
+        super().__init__(f"berth {name}", argv, home / f"{name}.log", environment())
 
     def wait_synced(self) -> None:
         """Return once it schedules."""
@@ -94,18 +95,23 @@ class Harbour:
         *,
         token: str | None = None,
         synced: bool = True,
+        replica: str = "",
         **more: object,
     ) -> Berth:
-        """Start `berth run` on a cluster, as administrator or with this token, and wait until it schedules."""
+        """Start `berth run` on a cluster, as administrator or with this token, and wait until it schedules.
+
+        `replica` tells processes apart that have the same schedulerName.
+        """
         name = scheduler_name or f"berth-{secrets.token_hex(4)}"
-        started = self.berth_at(cluster.kubeconfig(self.home / f"{name}.kubeconfig", token), name, **more)
+        kubeconfig = cluster.kubeconfig(self.home / f"{name}.kubeconfig", token)
+        started = self.berth_at(kubeconfig, name, replica=replica, **more)
         if synced:
             started.wait_synced()
         return started
 
-    def berth_at(self, kubeconfig: Path, name: str, **more: object) -> Berth:
+    def berth_at(self, kubeconfig: Path, name: str, *, replica: str = "", **more: object) -> Berth:
         """Start `berth run` with this kubeconfig, whether or not somebody answers there."""
-        started = Berth(self.home, name, kubeconfig, configuration(name, **more))
+        started = Berth(self.home, name, kubeconfig, configuration(name, **more), replica)
         self.started.append(started)
         started.start()
         return started

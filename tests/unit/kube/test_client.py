@@ -14,7 +14,7 @@ from scheduler.kube import client as client_module
 from scheduler.kube.connection import Connection
 from scheduler.kube.credentials import Credential, Credentials
 from scheduler.kube.errors import ApiError, ConfigError, Unreachable
-from scheduler.kube.flow import BIND, EVICT, LANES, STATUS
+from scheduler.kube.flow import BIND, EVICT, LANES, LEASE, STATUS
 from tests.unit.kube.conftest import ScriptedServer
 from tests.unit.kube.wirekit import status
 
@@ -309,10 +309,10 @@ async def test_status_patches_never_hold_up_binds(server: ScriptedServer, until:
         await asyncio.gather(*crowd)
 
 
-async def test_the_rate_is_shared_but_for_events_and_leases(server: ScriptedServer) -> None:
-    """With a burst of one, the second API request has to wait, while an event and a lease have their own token."""
+async def test_the_rate_is_shared_but_for_a_few_lanes(server: ScriptedServer) -> None:
+    """With a burst of one, the second API request has to wait; events, leases and reviews have their own token."""
     own = {lane.name for lane in LANES if lane.own_bucket}
-    assert own == {"event", "lease"}
+    assert own == {"event", "lease", "review"}
     server.answer = script(web.Response(body=b"{}"))
     async with server.client(qps=0.001, burst=1) as client:
         for lane in LANES:
@@ -322,7 +322,30 @@ async def test_the_rate_is_shared_but_for_events_and_leases(server: ScriptedServ
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await client.get("/x")
-    assert len(server.seen) == 3
+    assert len(server.seen) == 1 + len(own)
+
+
+async def test_a_fence_stops_writes_where_they_wait(server: ScriptedServer) -> None:
+    """Once the term is over, no write leaves, not even one that waited for its turn; reads and the Lease go on."""
+    server.answer = script(web.Response(body=b"{}"))
+    async with server.client() as client:
+        client.fence = lambda: 5.0
+        await client.create("/binding", b"{}", lane=BIND)
+        server.answer = script(
+            web.Response(status=429, headers={"Retry-After": "0"}, body=b"{}"), web.Response(body=b"{}")
+        )
+        waits = asyncio.create_task(client.create("/waits", b"{}", lane=BIND))
+        client.fence = lambda: 5.0 if len(server.seen) < 2 else 0.0
+        with pytest.raises(Unreachable, match="do not lead") as caught:
+            await waits
+        assert not caught.value.sent
+        for lane in LANES:
+            if lane.fenced:
+                with pytest.raises(Unreachable, match="do not lead"):
+                    await client.patch("/x", b"{}", lane=lane)
+        await client.get("/read")
+        await client.create("/lease", b"{}", lane=LEASE)
+    assert [path for _, path in server.seen] == ["/binding", "/waits", "/read", "/lease"]
 
 
 async def test_impersonation_headers_go_with_each_request(server: ScriptedServer) -> None:

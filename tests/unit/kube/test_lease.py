@@ -262,6 +262,25 @@ async def test_annotations_are_put_on(store: Store) -> None:
     assert store.record["metadata"]["annotations"] == {"x": "y", "stands-for": "c"}
 
 
+async def test_annotations_go_with_each_write(store: Store) -> None:
+    """Ours are on a new Lease, on one that somebody else left, and change with the next renewal; others' stay."""
+    store.held_by("")
+    assert store.record is not None
+    store.put({**store.record, "metadata": {**store.record["metadata"], "annotations": {"a": "b"}}})
+    elector = store.elector(annotations={"ours": "1"})
+    done = asyncio.Event()
+    store.plan(3.0, lambda: elector.annotations.update(ours="2"))
+    store.plan(9.0, done.set)
+
+    async def work() -> None:
+        assert store.record is not None
+        assert store.record["metadata"]["annotations"] == {"a": "b", "ours": "1"}
+        await done.wait()
+        assert store.record["metadata"]["annotations"] == {"a": "b", "ours": "2"}
+
+    await elector.run(work)
+
+
 async def test_lost_answer_is_not_waited_for(store: Store) -> None:
     """When the answer to our claim is lost, the Lease held in our name is ours at the next try."""
     store.held_by("me")

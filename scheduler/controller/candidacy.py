@@ -1,0 +1,41 @@
+"""A scheduler's candidacy for its Lease, as leaderElection of the KubeSchedulerConfiguration asks for it."""
+
+import structlog
+
+from scheduler.framework.config import SchedulerConfiguration
+from scheduler.framework.durations import seconds
+from scheduler.kube.client import Client
+from scheduler.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Elector, own_identity
+from scheduler.kube.schedulers import SCHEDULERS
+
+log = structlog.get_logger("lease")
+
+
+def candidate(client: Client, config: SchedulerConfiguration) -> Elector | None:
+    """An elector whose term fences the client's writes; None when there is no election."""
+    wanted = config.leader_election
+    if not wanted.leader_elect:
+        return None
+    namespace = wanted.resource_namespace or client.connection.namespace
+
+    def problem(said: str) -> None:
+        log.error("lease not reached", namespace=namespace, lease=wanted.resource_name, error=said[:300])
+
+    elector = Elector(
+        client,
+        namespace,
+        wanted.resource_name,
+        own_identity(),
+        duration=seconds(wanted.lease_duration) or DURATION,
+        renew_deadline=seconds(wanted.renew_deadline) or RENEW_DEADLINE,
+        retry=seconds(wanted.retry_period) or RETRY,
+        annotations=annotations(config),
+        on_problem=problem,
+    )
+    client.fence = elector.left
+    return elector
+
+
+def annotations(config: SchedulerConfiguration) -> dict[str, str]:
+    """What the Lease says of its holder."""
+    return {SCHEDULERS: ",".join(profile.scheduler_name or "" for profile in config.profiles)}
