@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from scheduler.cli.listening import BindAddress, CertFile, KeyFile, SecurePort, address
 from scheduler.telemetry import log
 
 LOST = 1
@@ -20,6 +21,10 @@ def run(
     kubeconfig: Annotated[str | None, typer.Option(help="Overrides clientConnection.kubeconfig.")] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     seed: Annotated[int, typer.Option(help="Decides ties between equally good nodes.")] = 0,
+    secure_port: SecurePort = 10259,
+    bind_address: BindAddress = "",
+    tls_cert_file: CertFile = None,
+    tls_private_key_file: KeyFile = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> int:
     """Watch for pods that name one of our profiles as schedulerName, and bind them. Exit code 1: the Lease was lost."""
@@ -34,10 +39,11 @@ def run(
 
     if log_level not in log.LEVELS:
         raise typer.BadParameter(f"{log_level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
+    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file)
     log.configure(log_level)
     settings = configuration(config)
     with about(named(config) if config else "configuration"):
         frameworks = build(settings, registry())
     connection = connect(kubeconfig or settings.client_connection.kubeconfig or None, context)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return 0 if runner.run(schedule(connection, frameworks, settings, seed=seed)) else LOST
+        return 0 if runner.run(schedule(connection, frameworks, settings, seed=seed, listen=listen)) else LOST

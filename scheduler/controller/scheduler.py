@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from scheduler.controller.meter import Meter
 from scheduler.controller.writer import Writer
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import (
@@ -31,7 +32,7 @@ from scheduler.engine.instructions import (
 from scheduler.engine.stimuli import Cycle, Gone, Put, Stimulus, Tick
 from scheduler.framework.config import SchedulerConfiguration
 from scheduler.framework.runtime import Framework
-from scheduler.kube.changes import Change, Deleted
+from scheduler.kube.changes import Added, Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.lease import Elector
@@ -114,6 +115,7 @@ class Scheduler:
             max_backoff=config.pod_max_backoff_seconds,
             in_full=observe is not None,
         )
+        self.meter = Meter(self.engine, frameworks)
         self._inbox: deque[Stimulus] = deque()
         self._awake = asyncio.Event()
         self._stopping = False
@@ -182,6 +184,27 @@ class Scheduler:
         """Whether it may act at this very moment."""
         return self._elector is None or self._elector.leading
 
+    def awaited(self) -> list[str]:
+        """The kinds whose first list is still to come, less those that are refused and can be done without."""
+        return [
+            r.resource.kind for r in self.reflectors if not r.has_synced and (r.refused is None or r.resource in NEEDED)
+        ]
+
+    @property
+    def inbox(self) -> int:
+        """Changes that wait to be applied."""
+        return len(self._inbox)
+
+    @property
+    def led(self) -> bool:
+        """Whether its turn has come, even if that is over."""
+        return self._led
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping
+
     async def wait_synced(self) -> None:
         """Return once the first lists are in and scheduling has begun."""
         await self._synced.wait()
@@ -205,7 +228,7 @@ class Scheduler:
                 self._told.pop(change.uid, None)
             else:
                 self._warn_of_problems(change.object)
-                self._inbox.append(Put(change.object))
+                self._inbox.append(Put(change.object, isinstance(change, Added)))
         self._awake.set()
 
     def _warn_of_problems(self, thing: Modelled) -> None:
@@ -250,9 +273,7 @@ class Scheduler:
     async def _sync(self) -> None:
         """Wait until every kind is listed, or refused where it can be done without; apply it all."""
         started = time.monotonic()
-        while not self._stopping and not all(
-            r.has_synced or (r.refused is not None and r.resource not in NEEDED) for r in self.reflectors
-        ):
+        while not self._stopping and self.awaited():
             await self._wait(0.05 if self._inbox else _IDLE_SECONDS)
             await self._apply_inbox()
         await self._apply_inbox()
@@ -280,18 +301,18 @@ class Scheduler:
                 continue
             due = self.engine.next_tick()
             await self._wait(_IDLE_SECONDS if due is None else min(due - time.monotonic(), _IDLE_SECONDS))
-            self._carry_out(self.engine.handle(Tick(), time.monotonic()))
+            self._carry_out(self.meter.handle(Tick(), time.monotonic()))
 
     def _work(self, *, cycles: bool) -> bool:
         """Apply news, then schedule, for at most a slice of time; True when there is more to do."""
-        engine, inbox = self.engine, self._inbox
+        engine, meter, inbox = self.engine, self.meter, self._inbox
         now = started = time.monotonic()
         while now - started < SLICE_SECONDS:
             if inbox:
                 for _ in range(min(len(inbox), 32)):
-                    self._carry_out(engine.handle(inbox.popleft(), now))
+                    self._carry_out(meter.handle(inbox.popleft(), now))
             elif cycles and engine.has_work and engine.in_flight < MAX_IN_FLIGHT and self.leading:
-                self._carry_out(engine.handle(Cycle(), now))
+                self._carry_out(meter.handle(Cycle(), now))
             else:
                 return False
             now = time.monotonic()

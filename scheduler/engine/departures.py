@@ -19,7 +19,9 @@ from scheduler.engine.queue import Queue, QueuedPod
 from scheduler.engine.stimuli import BindFailed, NotPrepared, Prepared
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.quick import SUCCESS
 from scheduler.framework.reservation import ObjectKey
+from scheduler.framework.runtime import UNSCHEDULABLE as REFUSED
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError, Reason
 from scheduler.model.pod import Pod
@@ -62,10 +64,11 @@ class Departures:
         except PluginError:
             self._forget(pod.uid, now)
             raise
+        framework.reserved(SUCCESS if refused is None else REFUSED)
         if refused is not None:
             self._forget(pod.uid, now)
             return self._refused(queued, *refused, now)
-        flight = Flight(queued, node, decision, reservation, queued.first_attempt or now)
+        flight = Flight(queued, node, decision, reservation, queued.first_active or now)
         self._flights.add(flight)
         return self._advance(flight, now)
 

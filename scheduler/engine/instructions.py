@@ -18,7 +18,7 @@ class Bind:
     node: str
     attempts: int
     first_seen: float
-    """Engine time, in seconds, of the pod's first attempt."""
+    """Engine time, in seconds, at which the pod was first ready to be scheduled."""
     decision: Decision
 
 

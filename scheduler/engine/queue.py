@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from scheduler.framework.events import ClusterEvent
+from scheduler.framework.events import LABELS, ClusterEvent
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 
+ATTEMPT_FAILED = "ScheduleAttemptFailure"
 FLUSH_AFTER = 300.0
 """Seconds after which an unschedulable pod is tried again, whatever happened."""
 
@@ -36,7 +37,8 @@ class QueuedPod:
     queued_at: float
     place: Place = Place.ACTIVE
     attempts: int = 0
-    first_attempt: float | None = None
+    first_active: float | None = None
+    """When it was first ready to be scheduled."""
     last_attempt: float = 0.0
     plugins: frozenset[str] = frozenset()
     """Who rejected it last."""
@@ -69,6 +71,9 @@ class Queue:
         self._unschedulable: dict[_Bucket, dict[Any, dict[str, QueuedPod]]] = {}
         self._ticket = 0
         self._counts = dict.fromkeys(Place, 0)
+        self.incoming: dict[tuple[Place, str], int] = {}
+        """Pods that entered each place, by what sent them there, in the words of the queue_incoming_pods metric."""
+        self._cause = ""
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -94,12 +99,14 @@ class Queue:
             # What the API already says of the pod need not be written again.
             queued.written = (pod.condition[1], pod.condition[2], pod.nominated_node_name)
         self._pods[pod.uid] = queued
+        self._cause = "UnscheduledPodAdd"
         self._enter(queued, now)
         return queued
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
         """A pod whose binding failed or whose attempt broke: wait out its backoff."""
         queued.broken = True
+        self._cause = ATTEMPT_FAILED
         self._pods[queued.pod.uid] = queued
         self._to_backoff(queued, now)
 
@@ -107,6 +114,7 @@ class Queue:
         """A pod that no node takes: wait for an event that can help."""
         queued.plugins = plugins
         queued.broken = False
+        self._cause = ATTEMPT_FAILED
         self._pods[queued.pod.uid] = queued
         self._place(queued, Place.UNSCHEDULABLE)
         self._group(queued)[queued.pod.uid] = queued
@@ -122,6 +130,7 @@ class Queue:
     def update(self, pod: Pod, event: ClusterEvent, now: float) -> None:
         """A waiting pod changed; `event` says how, as far as it may matter."""
         queued = self._pods[pod.uid]
+        self._cause = "UnscheduledPodUpdate"
         if queued.place is Place.UNSCHEDULABLE:
             self._leave_group(queued)
             queued.pod = pod
@@ -151,6 +160,7 @@ class Queue:
                 pod = next(iter(group.values())).pod
                 if not plugins or any(plugin is None or hint(plugin, pod) for plugin in asked):
                     woken.extend(group.values())
+        self._cause = next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED) if woken else ""
         for queued in woken:
             self._wake(queued, now)
         return len(woken)
@@ -177,8 +187,6 @@ class Queue:
         self._leave(queued)
         queued.attempts += 1
         queued.last_attempt = now
-        if queued.first_attempt is None:
-            queued.first_attempt = now
         return queued
 
     @property
@@ -188,12 +196,14 @@ class Queue:
 
     def tick(self, now: float) -> None:
         """End backoffs that are over and flush pods that waited long."""
+        self._cause = "BackoffComplete"
         for heap in (self._backoff, self._error_backoff):
             while heap and heap[0][0] <= now:
                 queued = self._live(heapq.heappop(heap))
                 if queued is not None:
                     self._leave(queued)
                     self._to_active(queued, now)
+        self._cause = "UnschedulableTimeout"
         while self._flush and self._flush[0][0] <= now:
             queued = self._live(heapq.heappop(self._flush))
             if queued is not None:
@@ -236,6 +246,8 @@ class Queue:
 
     def _to_active(self, queued: QueuedPod, now: float) -> None:
         queued.queued_at = now
+        if queued.first_active is None:
+            queued.first_active = now
         self._place(queued, Place.ACTIVE)
         key = self.frameworks[queued.pod.scheduler_name].sort_key(queued.pod, now)
         heapq.heappush(self._active, (key, queued.ticket, queued.pod.uid))
@@ -251,6 +263,8 @@ class Queue:
         queued.ticket = self._ticket
         queued.place = place
         self._counts[place] += 1
+        entered = (place, self._cause)
+        self.incoming[entered] = self.incoming.get(entered, 0) + 1
 
     def _leave(self, queued: QueuedPod) -> None:
         """Take a pod out of where it waits; its heap entries become stale."""

@@ -12,6 +12,8 @@ class Put:
     """An object was added or updated."""
 
     thing: Modelled
+    added: bool = False
+    """Whether it was not there before; for those who count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,9 @@ class Memos:
         self._other_filters = [plugin for plugin in filters if plugin not in by_shape]
         self._kept = [scorer for scorer in scorers if _keeps(*scorer)]
         self._other_scorers = [scorer for scorer in scorers if scorer not in self._kept]
-        self._ask = ask
+        self.ask = ask
+        self.computed = 0
+        """How often all rows were looked at anew, for want of a memo or of one that could be repaired."""
         self._memos: dict[PodShape, Memo] = {}
         self._seen: set[PodShape] = set()
 
@@ -149,7 +151,7 @@ class Memos:
         # among any rows of these extremes.
         scores = np.minimum(np.maximum(one.raw[:1] if one.uniform else one.raw, extremes[0]), extremes[1])
         rows = np.arange(len(scores))
-        weighted = self._ask(one.plugin, one.plugin.normalize, scores, pod, cluster, rows) * one.weight
+        weighted = self.ask(one.plugin, one.plugin.normalize, scores, pod, cluster, rows) * one.weight
         one.weighted = int(weighted[0]) if one.uniform else weighted
         one.extremes = extremes
         memo.ranks = None
@@ -157,13 +159,14 @@ class Memos:
     # -- all rows ------------------------------------------------------------------------------------------------
 
     def _compute(self, pod: Pod, cluster: Cluster) -> Memo:
+        self.computed += 1
         nodes = cluster.nodes
         allowed = self._passing(self._blind, pod, cluster, nodes.alive[: nodes.rows])
         rows = np.arange(nodes.rows)
         sums = np.zeros(nodes.rows, dtype=np.int64)
         adding, stretched = [], []
         for plugin, weight, normalize in self._kept:
-            raw = self._ask(plugin, plugin.score, pod, cluster, rows)
+            raw = self.ask(plugin, plugin.score, pod, cluster, rows)
             if raw is None:
                 continue
             if normalize is None:
@@ -171,7 +174,7 @@ class Memos:
                 adding.append((plugin, weight))
             elif isinstance(raw, int):
                 one = Stretched(plugin, weight, np.full(len(rows), raw, dtype=np.int64), (raw, raw), uniform=True)
-                one.weighted = int(self._ask(plugin, normalize, one.raw[:1], pod, cluster, rows[:1])[0]) * weight
+                one.weighted = int(self.ask(plugin, normalize, one.raw[:1], pod, cluster, rows[:1])[0]) * weight
                 stretched.append(one)
             else:
                 stretched.append(Stretched(plugin, weight, raw))
@@ -193,12 +196,12 @@ class Memos:
     def _passing(self, plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools) -> Bools:
         passes = among.copy()
         for plugin in plugins:
-            for _, rejected in self._ask(plugin, plugin.filter, pod, cluster):
+            for _, rejected in self.ask(plugin, plugin.filter, pod, cluster):
                 passes &= ~rejected
         return passes
 
     def _score(self, plugin: Any, pod: Pod, cluster: Cluster, rows: NDArray[np.intp]) -> Ints | None:
-        raw = self._ask(plugin, plugin.score, pod, cluster, rows)
+        raw = self.ask(plugin, plugin.score, pod, cluster, rows)
         return np.full(len(rows), raw, dtype=np.int64) if isinstance(raw, int) else raw
 
     # -- some rows -----------------------------------------------------------------------------------------------
@@ -231,13 +234,13 @@ class Memos:
         for row in changed:
             passes = bool(memo.allowed[row])
             for plugin in self._seeing:
-                verdict = self._ask(plugin, plugin.passes_on, pod, nodes, row) if _by_row(plugin, "passes_on") else None
+                verdict = self.ask(plugin, plugin.passes_on, pod, nodes, row) if _by_row(plugin, "passes_on") else None
                 if verdict is None:
                     return False
                 passes = passes and verdict
             total = 0
             for plugin, weight in memo.adding:
-                score = self._ask(plugin, plugin.score_on, pod, nodes, row) if _by_row(plugin, "score_on") else None
+                score = self.ask(plugin, plugin.score_on, pod, nodes, row) if _by_row(plugin, "score_on") else None
                 if score is None:
                     return False
                 total += score * weight

@@ -10,15 +10,21 @@ from scheduler.framework.memo import Memo, Memos
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
+Reached = Callable[[str, str], None]
+SUCCESS = "Success"
 
-def decide_by(memo: Memo, memos: Memos, pod: Pod, cluster: Cluster, ask: Callable[..., Any]) -> Decision | None:
+
+def decide_by(
+    memo: Memo, memos: Memos, pod: Pod, cluster: Cluster, ask: Callable[..., Any], reached: Reached
+) -> Decision | None:
     """The best rows for a pod; None where only the plain way can tell, as when no node is left.
 
-    `memo` is up to date. Raises PluginError when a plugin fails.
+    `memo` is up to date, `reached` hears of each extension point that is done. Raises PluginError when a plugin fails.
     """
     for plugin in memo.pre_filters:
         if ask(plugin, plugin.pre_filter, pod, cluster) is not None:
             return None
+    reached("PreFilter", SUCCESS)
     alive = memo.passes
     for plugin in memo.filters:
         for _, rejected in ask(plugin, plugin.filter, pod, cluster):
@@ -30,8 +36,11 @@ def decide_by(memo: Memo, memos: Memos, pod: Pod, cluster: Cluster, ask: Callabl
         feasible = memo.feasible = np.flatnonzero(alive)
     else:
         feasible = memo.feasible
-    if len(feasible) <= 1:
-        return Decision(pod, cluster.nodes.count, feasible, quick=True) if len(feasible) else None
+    if not len(feasible):
+        return None
+    reached("Filter", SUCCESS)
+    if len(feasible) == 1:
+        return Decision(pod, cluster.nodes.count, feasible, quick=True)
     others: Any = None
     for plugin, weight, normalize in memo.scorers:
         raw = ask(plugin, plugin.score, pod, cluster, feasible)
@@ -49,4 +58,5 @@ def decide_by(memo: Memo, memos: Memos, pod: Pod, cluster: Cluster, ask: Callabl
         if others is not None:
             totals = totals + others
         best = feasible[totals == totals.max()]
+    reached("Score", SUCCESS)
     return Decision(pod, cluster.nodes.count, best, quick=True)

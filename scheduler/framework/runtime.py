@@ -14,12 +14,15 @@ from scheduler.framework.decision import Decision, PluginScores, Rejected, Rows
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.memo import Memos
 from scheduler.framework.plugin import Plugin, PostFilterResult
-from scheduler.framework.quick import decide_by
+from scheduler.framework.quick import SUCCESS, Reached, decide_by
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.status import PluginError, Reason, Reject, Rejections
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
+
+Ask = Callable[..., Any]
+UNSCHEDULABLE, UNRESOLVABLE = "Unschedulable", "UnschedulableAndUnresolvable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +43,30 @@ class Framework:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
+        self._ask: Ask = ask
+        self._reached: Reached = _unheard
         self._pre_filters: tuple[Any, ...] = profile.plugins("pre_filter")
         self._filters: tuple[Any, ...] = profile.plugins("filter")
         self._scorers = [
             (plugin, profile.weights.get(plugin.name, 1), getattr(plugin, "normalize", None))
             for plugin in profile.plugins("score")
         ]
-        self._memos = Memos(self._pre_filters, self._filters, self._scorers, _ask)
+        self._memos = Memos(self._pre_filters, self._filters, self._scorers, ask)
         self._by_name = {plugin.name: plugin for plugins in profile.points.values() for plugin in plugins}
         self._wakes = {name: getattr(plugin, "wakes_on", ANY) for name, plugin in self._by_name.items()}
+
+    def listen(self, asked: Ask, reached: Reached) -> None:
+        """Have each call of a plugin go through `asked`, and hear of each extension point that is done.
+
+        That is how time is measured: nothing here has a clock, who listens may have one.
+        """
+        self._ask = self._memos.ask = asked
+        self._reached = reached
+
+    @property
+    def computed(self) -> int:
+        """How many decisions found nothing kept for their pod's shape."""
+        return self._memos.computed
 
     def plugin(self, name: str) -> Plugin | None:
         """A plugin of this profile by name."""
@@ -61,7 +79,7 @@ class Framework:
     def pre_enqueue(self, pod: Pod) -> tuple[str, Reason] | None:
         """(plugin, reason) of the first plugin that holds the pod out of the queue."""
         for plugin in self.profile.plugins("pre_enqueue"):
-            reason = _ask(plugin, plugin.pre_enqueue, pod)
+            reason = self._ask(plugin, plugin.pre_enqueue, pod)
             if reason is not None:
                 return plugin.name, reason
         return None
@@ -69,7 +87,7 @@ class Framework:
     def sort_key(self, pod: Pod, queued_at: float) -> tuple[Any, ...]:
         """The place of a pod in the active queue, smallest first."""
         plugin = self.profile.plugins("queue_sort")[0]
-        key: tuple[Any, ...] = _ask(plugin, plugin.queue_sort, pod, queued_at)
+        key: tuple[Any, ...] = self._ask(plugin, plugin.queue_sort, pod, queued_at)
         return key
 
     def decide_quickly(self, pod: Pod, cluster: Cluster) -> Decision:
@@ -78,7 +96,7 @@ class Framework:
         A pod that finds no node is decided the plain way, for its message. Raises PluginError when a plugin fails.
         """
         if not pod.node_name and not cluster.nominations and pod.shape.preferred_error is None and cluster.nodes.count:
-            decision = decide_by(self._memos.get(pod, cluster), self._memos, pod, cluster, _ask)
+            decision = decide_by(self._memos.get(pod, cluster), self._memos, pod, cluster, self._ask, self._reached)
             if decision is not None:
                 return decision
         return self.decide(pod, cluster)
@@ -94,8 +112,11 @@ class Framework:
             return decision
         alive: Bools = nodes.alive[: nodes.rows].copy()
         if not self._pre_filter(pod, cluster, decision, alive):
+            self._reached("PreFilter", _rejection(decision))
             return decision
+        self._reached("PreFilter", SUCCESS)
         alive, decision.rejected = self.passing(pod, cluster, alive)
+        self._reached("Filter", SUCCESS)
         nominated = self._nominated_row(pod, cluster)
         if nominated is not None and alive[nominated] and not score_always:
             # Room was made for the pod there: it takes the node if it fits (evaluateNominatedNode).
@@ -104,6 +125,7 @@ class Framework:
         decision.feasible = np.flatnonzero(alive)
         if len(decision.feasible) > 1 or (score_always and len(decision.feasible)):
             self._score(pod, cluster, decision)
+            self._reached("Score", SUCCESS)
         return decision
 
     def passing(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
@@ -136,7 +158,7 @@ class Framework:
         others = list(others)
         for plugin in self._filters:
             asks = getattr(plugin, "reads_other_rows", None)
-            if asks is None or _ask(plugin, asks, pod, cluster, others):
+            if asks is None or self._ask(plugin, asks, pod, cluster, others):
                 return True
         return False
 
@@ -144,10 +166,12 @@ class Framework:
         """What the PostFilter plugins make of a pod that found no node: the first that offers a node wins."""
         texts = []
         for plugin in self.profile.plugins("post_filter"):
-            result: PostFilterResult = _ask(plugin, plugin.post_filter, pod, cluster, decision, self)
+            result: PostFilterResult = self._ask(plugin, plugin.post_filter, pod, cluster, decision, self)
             if result.node is not None:
+                self._reached("PostFilter", SUCCESS if result.node else UNSCHEDULABLE)
                 return result
             texts.append(result.text)
+        self._reached("PostFilter", UNSCHEDULABLE)
         return PostFilterResult(", ".join(text for text in texts if text))
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision) -> str:
@@ -157,7 +181,11 @@ class Framework:
     def reservation(self, pod: Pod, row: int, node: str) -> Reservation:
         """The Reserve and PreBind plugins, for a pod that was decided to go to a node."""
         points = self.profile.plugins
-        return Reservation(points("reserve"), points("pre_bind"), _ask, pod, (row, node))
+        return Reservation(points("reserve"), points("pre_bind"), self._ask, pod, (row, node))
+
+    def reserved(self, status: str) -> None:
+        """The Reserve plugins are done with a pod."""
+        self._reached("Reserve", status)
 
     def _nominated_row(self, pod: Pod, cluster: Cluster) -> int | None:
         name = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name
@@ -173,7 +201,7 @@ class Framework:
     def _filter(self, pod: Pod, cluster: Cluster, alive: Bools) -> tuple[Bools, list[Rejected]]:
         rejected: list[Rejected] = []
         for plugin in self._filters:
-            found: Rejections = _ask(plugin, plugin.filter, pod, cluster)
+            found: Rejections = self._ask(plugin, plugin.filter, pod, cluster)
             if not found:
                 continue
             reasons = []
@@ -195,7 +223,7 @@ class Framework:
         names: frozenset[str] | None = None
         narrowed_by: tuple[str, ...] = ()
         for plugin in self._pre_filters:
-            outcome = _ask(plugin, plugin.pre_filter, pod, cluster)
+            outcome = self._ask(plugin, plugin.pre_filter, pod, cluster)
             if outcome is None:
                 continue
             if isinstance(outcome, Reject):
@@ -223,12 +251,14 @@ class Framework:
         feasible = decision.feasible
         totals = np.zeros(len(feasible), dtype=np.int64)
         for plugin, weight, normalize in self._scorers:
-            raw = _ask(plugin, plugin.score, pod, cluster, feasible)
+            raw = self._ask(plugin, plugin.score, pod, cluster, feasible)
             if raw is None:
                 continue
             if isinstance(raw, int):
                 raw = np.full(len(feasible), raw, dtype=np.int64)
-            weighted = (raw if normalize is None else _ask(plugin, normalize, raw, pod, cluster, feasible)) * weight
+            weighted = (
+                raw if normalize is None else self._ask(plugin, normalize, raw, pod, cluster, feasible)
+            ) * weight
             totals += weighted
             decision.scores.append(PluginScores(plugin.name, weight, raw, weighted))
         decision.totals = totals
@@ -242,7 +272,16 @@ def _without(rejected: Rejected, rows: Bools) -> Rejected:
     return Rejected(rejected.plugin, [(reason, where & ~rows) for reason, where in rejected.reasons])
 
 
-def _ask(plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
+def _rejection(decision: Decision) -> str:
+    resolvable = decision.verdict is None or not decision.verdict[1].unresolvable
+    return UNSCHEDULABLE if resolvable else UNRESOLVABLE
+
+
+def _unheard(point: str, status: str) -> None:
+    """Nobody listens."""
+
+
+def ask(plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
     """Whatever a plugin raises fails its pod under the plugin's name, and nothing else."""
     try:
         return point(*args)

@@ -111,7 +111,7 @@ class Elector:
     """A candidate for one Lease; `identity` must be this process' alone, also after a restart (`own_identity`).
 
     `on_problem` hears, once each, of reads and writes that failed; `last_error` keeps the latest until one succeeds.
-    `annotations` are put on the Lease with each write of ours, and others' stay (`scheduler.kube.schedulers` reads one);
+    `annotations` are put on the Lease with each write of ours, others stay (`scheduler.kube.schedulers` reads one);
     change them at any time.
     """
 

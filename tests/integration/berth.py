@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from tests.controlplane.api import Object
-from tests.controlplane.cluster import Cluster
+from tests.controlplane.cluster import Cluster, free_port
 from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
 
@@ -24,13 +24,17 @@ START = 60.0
 class Berth(Process):
     """One scheduler for one test: a schedulerName of its own, and its log as objects."""
 
-    def __init__(self, home: Path, scheduler_name: str, kubeconfig: Path, config: Object, replica: str = "") -> None:
+    def __init__(
+        self, home: Path, scheduler_name: str, kubeconfig: Path, config: Object, replica: str = "", port: int = 0
+    ) -> None:
         self.scheduler_name = scheduler_name
         name = f"{scheduler_name}{replica}"
         self.config = home / f"{name}.yaml"
         self.config.write_text(yaml.safe_dump(config))
-        argv = [*COMMAND, f"--config={self.config}", f"--kubeconfig={kubeconfig}"]
+        serving = ["--bind-address=127.0.0.1", f"--secure-port={port}"]
+        argv = [*COMMAND, f"--config={self.config}", f"--kubeconfig={kubeconfig}", *serving]
         super().__init__(f"berth {name}", argv, home / f"{name}.log", environment())
+        self.url = f"https://127.0.0.1:{port}"
 
     def wait_synced(self) -> None:
         """Return once it schedules."""
@@ -96,22 +100,23 @@ class Harbour:
         token: str | None = None,
         synced: bool = True,
         replica: str = "",
+        serving: bool = False,
         **more: object,
     ) -> Berth:
         """Start `berth run` on a cluster, as administrator or with this token, and wait until it schedules.
 
-        `replica` tells processes apart that have the same schedulerName.
+        `replica` tells processes apart that have the same schedulerName; `serving`: health and metrics, at `url`.
         """
         name = scheduler_name or f"berth-{secrets.token_hex(4)}"
         kubeconfig = cluster.kubeconfig(self.home / f"{name}.kubeconfig", token)
-        started = self.berth_at(kubeconfig, name, replica=replica, **more)
+        started = self.berth_at(kubeconfig, name, replica=replica, port=free_port() if serving else 0, **more)
         if synced:
             started.wait_synced()
         return started
 
-    def berth_at(self, kubeconfig: Path, name: str, *, replica: str = "", **more: object) -> Berth:
+    def berth_at(self, kubeconfig: Path, name: str, *, replica: str = "", port: int = 0, **more: object) -> Berth:
         """Start `berth run` with this kubeconfig, whether or not somebody answers there."""
-        started = Berth(self.home, name, kubeconfig, configuration(name, **more), replica)
+        started = Berth(self.home, name, kubeconfig, configuration(name, **more), replica, port)
         self.started.append(started)
         started.start()
         return started

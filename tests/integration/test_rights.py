@@ -15,6 +15,7 @@ from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.berth import Harbour
 from tests.integration.objects import node, pod, pods_path
+from tests.integration.test_serving import ask, wait_serving
 
 MANIFEST = Path(__file__).parents[2] / "manifests" / "scheduler-rbac.yaml"
 NAME = "berth-scheduler"
@@ -62,16 +63,20 @@ def may(api: Api, verb: str, resource: str, group: str = "", namespace: str = ""
 def test_manifest_suffices(
     control_plane: Cluster, real_namespace: str, harbour: Harbour, add_nodes: Callable[..., None], grant: Grant
 ) -> None:
-    """With the manifest's rights it binds, writes conditions and events, and is refused nothing."""
+    """With the manifest's rights it leads, binds, writes, serves metrics to whom it may, and is refused nothing."""
     api, path = control_plane.api, pods_path(real_namespace)
     add_nodes(control_plane, [node("right")])
-    berth = harbour.berth(control_plane, token=grant(set()))
+    election = {"leaderElect": True, "resourceNamespace": real_namespace}
+    token = grant(set())
+    berth = harbour.berth(control_plane, token=token, serving=True, leaderElection=election)
     api.create_many(path, [pod(f"fits-{i}", berth.scheduler_name) for i in range(5)])
     api.create(path, pod("stuck", berth.scheduler_name, cpu="99"))
     pods = [found for found in checks.wait_bound(api, real_namespace, 5) if checks.node_of(found)]
     checks.scheduled_once_each(api, real_namespace, pods, berth.scheduler_name)
     checks.wait_condition(api, real_namespace, "stuck")
     checks.wait_events(api, real_namespace, "FailedScheduling", 1)
+    wait_serving(berth)
+    assert ask(berth, "/metrics", token)[0] == 403  # both reviews were answered: its own account may not
     berth.end()
     assert [line for line in berth.lines() if line["level"] not in ("info", "debug")] == []
 

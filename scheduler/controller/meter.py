@@ -1,0 +1,286 @@
+"""The engine with a stopwatch: hands stimuli on, and counts and times what comes of them as kube-scheduler does.
+
+The engine has no clock; the extension points that it passes are heard of through `Framework.listen`. Plugins are timed
+in one attempt of ten, as upstream (pluginMetricsSamplePercent).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Mapping
+from operator import sub
+from typing import Any
+
+from scheduler.controller import families
+from scheduler.engine.changes import key_of
+from scheduler.engine.engine import Engine
+from scheduler.engine.instructions import UNSCHEDULABLE, Announce, Bind, Failed, Instruction, Preempt, Prepare
+from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus
+from scheduler.framework.decision import Decision
+from scheduler.framework.quick import SUCCESS
+from scheduler.framework.runtime import Framework, ask
+from scheduler.model.pod import Pod
+from scheduler.telemetry.instruments import Asked, Counter, Histogram, Instrument, Labels
+
+SAMPLED = 0.1
+KEEP_MOST = 4096
+"""Attempts and changes whose times are kept before they are made into numbers."""
+ATTEMPTS_TOLD = 15
+"""Attempts from which on the label only says `15+`."""
+_CAMEL = {"pre_filter": "PreFilter", "post_filter": "PostFilter", "pre_score": "PreScore", "pre_bind": "PreBind"}
+_EVALUATED = {"PreFilter": ("pre_filter",), "Filter": ("filter",), "Score": ("score",)}
+
+
+class Meter:
+    """One engine's stimuli and what comes of them. The event loop's thread only.
+
+    A pod costs a few appends to plain lists here; `fold` makes histograms of them, thousands at a time or when somebody
+    asks.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        frameworks: Mapping[str, Framework],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._rng = rng
+        self._attempts = Counter(families.ATTEMPTS)
+        self._attempt_seconds = Histogram(families.ATTEMPT_SECONDS)
+        self._algorithm_seconds = Histogram(families.ALGORITHM_SECONDS)
+        self._event_seconds = Histogram(families.EVENT_SECONDS)
+        self._sli_seconds = Histogram(families.SLI_SECONDS)
+        self._pod_attempts = Histogram(families.POD_ATTEMPTS)
+        self._point_seconds = Histogram(families.POINT_SECONDS)
+        self._plugin_seconds = Histogram(families.PLUGIN_SECONDS)
+        self._victims = Histogram(families.VICTIMS)
+        self._decisions = Counter(families.DECISIONS)
+        self._points: Tally[tuple[str, str]] = Tally()
+        """(profile, extension point) → attempts that went through it."""
+        self._marks: list[tuple[str, str]] = []
+        self._times: list[float] = []
+        self._begun: dict[str, float] = {}
+        """When the attempts began of pods that are being prepared."""
+        self._binding: dict[str, tuple[Bind, float, float]] = {}
+        """UID → the instruction, when its attempt began, when it was given."""
+        self._cycles: dict[tuple[str, tuple[tuple[str, str], ...]], list[list[float]]] = {}
+        self._bounds: dict[str, list[tuple[float, float, float, int, float]]] = {}
+        self._events: dict[str, list[float]] = {}
+        self._calls: dict[Labels, list[float]] = {}
+        self._kept = 0
+        self._cold = False
+        """The attempt under way found nothing kept for its pod's shape."""
+        self._computed: dict[str, int] = {}
+        self.follow(frameworks)
+
+    def follow(self, frameworks: Mapping[str, Framework]) -> None:
+        """Listen to these profiles from now on."""
+        self._frameworks = frameworks
+        self._computed.clear()
+        for framework in frameworks.values():
+            framework.listen(ask, self._reached)
+
+    def instruments(self) -> list[Instrument]:
+        """All that is written here."""
+        self.fold()
+        return [
+            self._attempts,
+            self._attempt_seconds,
+            self._algorithm_seconds,
+            self._event_seconds,
+            self._sli_seconds,
+            self._pod_attempts,
+            self._point_seconds,
+            self._plugin_seconds,
+            self._victims,
+            self._decisions,
+            Asked(families.EVALUATIONS, self._evaluations),
+            Asked(families.PREEMPTIONS, self._preemptions),
+        ]
+
+    def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
+        """As Engine.handle."""
+        kind = type(stimulus)
+        if kind is Cycle:
+            return self._cycle(now)
+        if isinstance(stimulus, (Put, Gone)):
+            event = self._event(stimulus)
+            began = self._clock()
+            done = self._engine.handle(stimulus, now)
+            if event:
+                self._events.setdefault(event, []).append(self._clock() - began)
+                self._count()
+        elif isinstance(stimulus, Bound):
+            self._bound(stimulus.uid)
+            return self._engine.handle(stimulus, now)
+        else:
+            began = now
+            if isinstance(stimulus, BindFailed):
+                began = self._refused(stimulus.uid, now)
+            done = self._engine.handle(stimulus, now)
+        if done:
+            self._note(done, now if kind is Put else began)
+        return done
+
+    def fold(self) -> None:
+        """Make numbers of what was kept."""
+        for (profile, marks), times in self._cycles.items():
+            columns = list(zip(*times, strict=True))
+            for (point, status), begins, ends in zip(marks, columns, columns[1:], strict=False):
+                self._point_seconds.extend(map(sub, ends, begins), point, status, profile)
+                self._points[profile, point] += len(times)
+            decided = len(marks) - (bool(marks) and marks[-1][0] == "Reserve")
+            if decided:
+                self._algorithm_seconds.extend(map(sub, columns[decided], columns[0]))
+        for profile, rows in self._bounds.items():
+            begins, sents, ends, attempts, firsts = zip(*rows, strict=True)
+            self._point_seconds.extend(map(sub, ends, sents), "Bind", SUCCESS, profile)
+            self._attempts.add(len(rows), "scheduled", profile)
+            self._attempt_seconds.extend(map(sub, ends, begins), "scheduled", profile)
+            self._pod_attempts.extend(attempts)
+            for tries in set(attempts):
+                told = str(tries) if tries < ATTEMPTS_TOLD else f"{ATTEMPTS_TOLD}+"
+                waits = [end - first for end, first, of in zip(ends, firsts, attempts, strict=True) if of == tries]
+                self._sli_seconds.extend(waits, told)
+        for event, seconds in self._events.items():
+            self._event_seconds.extend(seconds, event)
+        for call, seconds in self._calls.items():
+            self._plugin_seconds.extend(seconds, *call)
+        for kept in (self._cycles, self._bounds, self._events, self._calls):
+            kept.clear()
+        self._kept = 0
+
+    def _cycle(self, now: float) -> list[Instruction]:
+        sampled = self._rng() < SAMPLED
+        if sampled:
+            self._listen(self._timed)
+        began = self._clock()
+        self._times = [began]
+        done = self._engine.handle(Cycle(), now)
+        if sampled:
+            self._listen(ask)
+        if done:
+            profile = done[0].pod.scheduler_name
+            computed = self._frameworks[profile].computed
+            self._cold = computed != self._computed.get(profile, 0)
+            self._computed[profile] = computed
+            passed = (profile, tuple(self._marks))
+            self._cycles.setdefault(passed, []).append(self._times)
+            self._note(done, began)
+            self._cold = False
+            self._count()
+        self._marks.clear()
+        return done
+
+    def _count(self) -> None:
+        self._kept += 1
+        if self._kept >= KEEP_MOST:
+            self.fold()
+
+    def _listen(self, asked: Callable[..., Any]) -> None:
+        for framework in self._frameworks.values():
+            framework.listen(asked, self._reached)
+
+    def _reached(self, point: str, status: str) -> None:
+        """An extension point is done: the time since the one before is its."""
+        if point == "PreFilter" and self._marks:
+            # The quick way found no node: the attempt takes the plain way from the start, which is what counts.
+            self._marks.clear()
+            del self._times[1:]
+        self._marks.append((point, status))
+        self._times.append(self._clock())
+
+    def _timed(self, plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
+        began = self._clock()
+        status = "Error"
+        try:
+            answer = ask(plugin, point, *args)
+            status = SUCCESS
+        finally:
+            seconds = self._clock() - began
+            name = getattr(point, "__name__", "")
+            self._calls.setdefault((plugin.name, _CAMEL.get(name) or name.title(), status), []).append(seconds)
+        return answer
+
+    def _note(self, done: list[Instruction], began: float) -> None:
+        """`began`: when the attempt did that these come from, unless that is known better."""
+        for instruction in done:
+            kind = type(instruction)
+            if kind is Bind:
+                self._bind(instruction, began)  # type: ignore[arg-type]
+            elif kind is Prepare or kind is Announce:
+                self._begun.setdefault(instruction.pod.uid, began)
+            elif isinstance(instruction, Failed):
+                pod = instruction.pod
+                result = "unschedulable" if instruction.reason == UNSCHEDULABLE else "error"
+                self._attempts.add(1, result, pod.scheduler_name)
+                since = self._begun.pop(pod.uid, began)
+                self._attempt_seconds.observe(self._clock() - since, result, pod.scheduler_name)
+                if instruction.decision is not None:
+                    self._decisions.add(1, self._memo(instruction.decision), pod.scheduler_name)
+            elif isinstance(instruction, Preempt):
+                self._victims.observe(len(instruction.victims))
+
+    def _bind(self, bind: Bind, began: float) -> None:
+        pod, now = bind.pod, self._clock()
+        if self._begun:
+            since = self._begun.pop(pod.uid, None)
+            if since is not None:
+                self._point_seconds.observe(now - since, "PreBind", SUCCESS, pod.scheduler_name)
+                began = since
+        self._binding[pod.uid] = (bind, began, now)
+        self._decisions.add(1, self._memo(bind.decision), pod.scheduler_name)
+
+    def _memo(self, decision: Decision) -> str:
+        return "hit" if decision.quick and not self._cold else "miss"
+
+    def _bound(self, uid: str) -> None:
+        found = self._binding.pop(uid, None)
+        if found is not None:
+            bind, began, sent = found
+            row = (began, sent, self._clock(), bind.attempts, bind.first_seen)
+            self._bounds.setdefault(bind.pod.scheduler_name, []).append(row)
+
+    def _refused(self, uid: str, now: float) -> float:
+        """The Binding failed; when its attempt began."""
+        found = self._binding.pop(uid, None)
+        if found is None:
+            return now
+        bind, began, sent = found
+        self._point_seconds.observe(self._clock() - sent, "Bind", "Error", bind.pod.scheduler_name)
+        return began
+
+    def _event(self, change: Put | Gone) -> str:
+        """The label of a change, in kube-scheduler's words; empty for pods that are somebody else's business."""
+        if isinstance(change, Gone):
+            if change.kind != "Pod":
+                return f"{change.kind}Delete"
+            self._begun.pop(change.uid, None)  # no answer will end its attempt
+            return "AssignedPodDelete" if self._engine.cluster.placement(change.uid) else "UnscheduledPodDelete"
+        thing = change.thing
+        if not isinstance(thing, Pod):
+            return f"{key_of(thing)[0]}{'Add' if change.added else 'Update'}"
+        if thing.node_name:
+            placement = self._engine.cluster.placement(thing.uid)
+            return "AssignedPodAdd" if placement is None or placement.assumed else "AssignedPodUpdate"
+        if thing.scheduler_name not in self._frameworks:
+            return ""
+        return "UnscheduledPodAdd" if change.added else "UnscheduledPodUpdate"
+
+    def _evaluations(self) -> dict[Labels, float]:
+        return {
+            (plugin.name, point, profile): float(count)
+            for (profile, point), count in self._points.items()
+            if profile in self._frameworks
+            for step in _EVALUATED.get(point, ())
+            for plugin in self._frameworks[profile].profile.plugins(step)
+        }
+
+    def _preemptions(self) -> dict[Labels, float]:
+        return {(): float(sum(count for (_, point), count in self._points.items() if point == "PostFilter"))}

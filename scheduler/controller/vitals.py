@@ -1,0 +1,152 @@
+"""What `berth run` tells of itself over HTTPS: health, gauges, configuration."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from scheduler.controller import families
+from scheduler.controller.scheduler import Scheduler
+from scheduler.engine.queue import Place, Queue, QueuedPod
+from scheduler.framework.config import SchedulerConfiguration
+from scheduler.kube.client import Client
+from scheduler.kube.lease import Elector
+from scheduler.kube.reviews import Reviews
+from scheduler.telemetry.health import Checks
+from scheduler.telemetry.instruments import Asked, Instrument, Labels
+from scheduler.telemetry.serving import Endpoints
+
+Values = Mapping[Labels, float]
+
+
+def endpoints(
+    client: Client, scheduler: Scheduler, elector: Elector | None, config: SchedulerConfiguration
+) -> Endpoints:
+    """All that there is to serve about one scheduler."""
+    vitals = _Vitals(client, scheduler, elector, config)
+    return Endpoints(
+        Reviews(client).authorize,
+        live=vitals.live(),
+        ready=vitals.ready(),
+        instruments=vitals.instruments,
+        configuration=vitals.configuration,
+    )
+
+
+class _Vitals:
+    def __init__(
+        self, client: Client, scheduler: Scheduler, elector: Elector | None, config: SchedulerConfiguration
+    ) -> None:
+        self._client = client
+        self._scheduler = scheduler
+        self._elector = elector
+        self._config = config
+
+    # -- health --------------------------------------------------------------------------------------------------
+
+    def live(self) -> Checks:
+        return {} if self._elector is None else {"leaderElection": self._lost}
+
+    def ready(self) -> Checks:
+        leader: Checks = {} if self._elector is None else {"leaderElection": self._no_lease}
+        return {**leader, "informer-sync": self._awaited, "shutdown": self._stopping}
+
+    def _lost(self) -> str | None:
+        """Upstream's leader watchdog: the term is over, and the process still here."""
+        assert self._elector is not None
+        return "the Lease is lost" if self._scheduler.led and not self._elector.leading else None
+
+    def _no_lease(self) -> str | None:
+        assert self._elector is not None
+        error = self._elector.last_error
+        if error is not None and not self._elector.leading:
+            return f"does not lead, and can't reach the Lease: {error}"
+        return self._lost()
+
+    def _awaited(self) -> str | None:
+        kinds = self._scheduler.awaited()
+        return f"not listed yet: {', '.join(kinds)}" if kinds else None
+
+    def _stopping(self) -> str | None:
+        return "shutting down" if self._scheduler.stopping else None
+
+    # -- numbers -------------------------------------------------------------------------------------------------
+
+    def instruments(self) -> list[Instrument]:
+        scheduler, written = self._scheduler, self._scheduler.writer.written
+        found: list[Instrument] = [
+            *scheduler.meter.instruments(),
+            Asked(families.PENDING, self._pending),
+            Asked(families.QUEUED, lambda: {(*at, "pod"): count for at, count in self._pending().items()}),
+            Asked(families.INCOMING, self._incoming),
+            Asked(families.INCOMING_ENTITIES, lambda: {(*by, "pod"): n for by, n in self._incoming().items()}),
+            Asked(families.CACHE_SIZE, self._cache_size),
+            Asked(families.UNSCHEDULABLE_PODS, self._unschedulable),
+            Asked(families.IN_FLIGHT, lambda: {(): float(scheduler.engine.in_flight)}),
+            Asked(families.INBOX, lambda: {(): float(scheduler.inbox)}),
+            Asked(families.EVENTS_DROPPED, lambda: {(): float(written.events_dropped)}),
+            Asked(families.STALENESS, self._staleness),
+            Asked(families.WATCHED_OBJECTS, lambda: {(r.resource.kind,): float(len(r)) for r in scheduler.reflectors}),
+            Asked(families.WATCH_TROUBLE, self._trouble),
+            Asked(families.RETRIES, lambda: {(str(code),): float(n) for code, n in self._client.retries.items()}),
+        ]
+        if self._elector is not None:
+            found.append(Asked(families.LEADER, self._leader))
+        return found
+
+    def _pending(self) -> Values:
+        return {(place.value,): float(count) for place, count in self._scheduler.engine.queue.counts().items()}
+
+    def _incoming(self) -> Values:
+        incoming = self._scheduler.engine.queue.incoming
+        return {(place.value, event): float(count) for (place, event), count in incoming.items()}
+
+    def _cache_size(self) -> Values:
+        cluster = self._scheduler.engine.cluster
+        sizes = {"nodes": cluster.nodes.count, "pods": len(cluster), "assumed_pods": cluster.assumed()}
+        return {(what,): float(size) for what, size in sizes.items()}
+
+    def _unschedulable(self) -> Values:
+        queue = self._scheduler.engine.queue
+        waiting = Tally((_held_by(queue, queued), queued.pod.scheduler_name) for queued in queue)
+        found: dict[Labels, float] = {}
+        for (plugins, profile), count in waiting.items():
+            for plugin in plugins:
+                found[plugin, profile] = found.get((plugin, profile), 0.0) + count
+        return found
+
+    def _staleness(self) -> Values:
+        ages = {(r.resource.kind,): r.staleness() for r in self._scheduler.reflectors}
+        return {kind: age for kind, age in ages.items() if age is not None}
+
+    def _trouble(self) -> Values:
+        return {
+            (r.resource.kind, trouble): float(getattr(r.counts, trouble))
+            for r in self._scheduler.reflectors
+            for trouble in families.TROUBLES
+        }
+
+    def _leader(self) -> Values:
+        assert self._elector is not None
+        return {(self._config.leader_election.resource_name,): float(self._elector.leading)}
+
+    def configuration(self) -> Any:
+        """As a KubeSchedulerConfiguration, less what is secret in it."""
+        return _without_keys(msgspec.to_builtins(self._config))
+
+
+def _held_by(queue: Queue, queued: QueuedPod) -> frozenset[str]:
+    """The plugins that rejected a pod last, or the one that keeps it out of the queue."""
+    if queued.place is not Place.GATED:
+        return queued.plugins
+    held = queue.frameworks[queued.pod.scheduler_name].pre_enqueue(queued.pod)
+    return frozenset() if held is None else frozenset((held[0],))
+
+
+def _without_keys(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {k: "REDACTED" if k == "keyData" and v else _without_keys(v) for k, v in document.items()}
+    return [_without_keys(value) for value in document] if isinstance(document, list) else document

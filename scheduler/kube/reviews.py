@@ -1,0 +1,100 @@
+"""Who asks us, and may they: TokenReview and SubjectAccessReview, as the API server's own components delegate it.
+
+Answers are kept for ten seconds, as kube-scheduler keeps them (DelegatingAuthenticationOptions, -AuthorizationOptions);
+a token is remembered by its digest only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from scheduler.kube.client import Client
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.flow import REVIEW
+
+KEEP_SECONDS = 10.0
+KEEP_MOST = 1024
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class User(msgspec.Struct, frozen=True):
+    """As a TokenReview names it."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, list[str]] = msgspec.field(default_factory=dict)
+
+
+class _TokenStatus(msgspec.Struct):
+    authenticated: bool = False
+    user: User = User()
+
+
+class _AccessStatus(msgspec.Struct):
+    allowed: bool = False
+
+
+class _TokenReview(msgspec.Struct):
+    status: _TokenStatus
+
+
+class _AccessReview(msgspec.Struct):
+    status: _AccessStatus
+
+
+class Reviews:
+    """Asks one API server, and remembers its answers for a moment."""
+
+    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._kept: dict[tuple[bytes, str], tuple[float, tuple[int, str]]] = {}
+
+    async def authorize(self, authorization: str | None, path: str) -> tuple[int, str]:
+        """Whether the owner of this Authorization header may GET a path: (200, …), or the status to answer with."""
+        scheme, _, token = (authorization or "").partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return 401, "want a bearer token"
+        key = hashlib.sha256(token.encode()).digest(), path
+        now = self._clock()
+        kept = self._kept.get(key)
+        if kept is not None and now < kept[0]:
+            return kept[1]
+        try:
+            verdict = await self._ask(token, path)
+        except (ApiError, Unreachable) as error:
+            return 503, f"the API server did not review this request: {error}"
+        if len(self._kept) >= KEEP_MOST:
+            self._kept.clear()
+        self._kept[key] = (now + KEEP_SECONDS, verdict)
+        return verdict
+
+    async def _ask(self, token: str, path: str) -> tuple[int, str]:
+        answer = await self._review(TOKEN_REVIEWS, "authentication.k8s.io/v1", "TokenReview", {"token": token})
+        status = msgspec.json.decode(answer, type=_TokenReview).status
+        if not status.authenticated:
+            return 401, "the bearer token is not valid"
+        user = status.user
+        asked: dict[str, Any] = {
+            "user": user.username,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": user.extra,
+            "nonResourceAttributes": {"path": path, "verb": "get"},
+        }
+        answer = await self._review(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", asked)
+        if msgspec.json.decode(answer, type=_AccessReview).status.allowed:
+            return 200, user.username
+        return 403, f'user "{user.username}" may not get path "{path}"'
+
+    async def _review(self, path: str, version: str, kind: str, spec: dict[str, Any]) -> bytes:
+        body = msgspec.json.encode({"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec})
+        return await self._client.request("POST", path, body=body, lane=REVIEW, tries=2, timeout=5.0)

@@ -1,0 +1,48 @@
+"""What every process of ours tells of itself: its version, its CPU and memory, its event loop, its log."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from scheduler import __version__
+from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
+
+BUILD = Family("berth_build_info", "gauge", "Always 1; the version is in the label.", ("version", "python"))
+CPU = Family("process_cpu_seconds_total", "counter", "User and system time spent.")
+MEMORY = Family("process_resident_memory_bytes", "gauge", "Resident memory.")
+START = Family("process_start_time_seconds", "gauge", "When the process started, in seconds since the epoch.")
+FILES = Family("process_open_fds", "gauge", "Open file descriptors.")
+FAMILIES = (BUILD, CPU, MEMORY, START, FILES)
+
+_STARTED = time.time()
+_VERSION: Mapping[Labels, float] = {(__version__, ".".join(map(str, sys.version_info[:3]))): 1.0}
+
+
+def instruments() -> list[Instrument]:
+    """Read when somebody asks."""
+    return [
+        Asked(BUILD, lambda: _VERSION),
+        Asked(CPU, lambda: {(): time.process_time()}),
+        Asked(MEMORY, lambda: {(): _resident()}),
+        Asked(START, lambda: {(): _STARTED}),
+        Asked(FILES, lambda: {(): float(_open_files())}),
+    ]
+
+
+def _resident() -> float:
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return float(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)  # the peak, where nothing better is told
+
+
+def _open_files() -> int:
+    for place in ("/proc/self/fd", "/dev/fd"):
+        if Path(place).is_dir():
+            return sum(1 for _ in Path(place).iterdir())
+    return 0

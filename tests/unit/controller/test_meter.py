@@ -1,0 +1,177 @@
+"""What the meter makes of an engine's stimuli, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from scheduler.controller import families
+from scheduler.controller.meter import KEEP_MOST, Meter
+from scheduler.engine.engine import Engine
+from scheduler.engine.instructions import Bind
+from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put
+from scheduler.framework.config import default_configuration
+from scheduler.framework.profiles import build
+from scheduler.model import wire
+from scheduler.model.kinds import Decoder
+from scheduler.plugins.registry import registry
+from scheduler.state.validate import validate
+from scheduler.telemetry.instruments import Family, Reading, read
+from tests.builders import node, pod
+
+
+class Clock:
+    """A second passes each time somebody looks."""
+
+    def __init__(self) -> None:
+        self._ticks = count(1)
+
+    def __call__(self) -> float:
+        return float(next(self._ticks))
+
+
+class Bench:
+    """An engine with a meter on it."""
+
+    def __init__(self, chance: float) -> None:
+        frameworks = build(default_configuration(), registry())
+        self.engine = Engine(frameworks)
+        self.clock = Clock()
+        self.meter = Meter(self.engine, frameworks, clock=self.clock, rng=lambda: chance)
+        self._decoder = Decoder()
+
+    def put(self, document: dict[str, Any], *, added: bool = True) -> None:
+        """An object came, or changed."""
+        decode: Callable[[bytes], Any] = self._decoder.of_kind(document["kind"])
+        self.meter.handle(Put(decode(wire.encode(document)), added), self.clock())
+
+    def cycle(self) -> list[Any]:
+        """One attempt."""
+        return list(self.meter.handle(Cycle(), self.clock()))
+
+    def readings(self) -> dict[str, Reading]:
+        """By name."""
+        return {reading.family.name: reading for reading in read(self.meter.instruments())}
+
+    def series(self, family: Family) -> dict[tuple[str, ...], float]:
+        """Labels → value; of a histogram, how many values."""
+        reading = self.readings()[family.name]
+        return {**reading.values, **{labels: sum(found[:-1]) for labels, found in reading.distributions.items()}}
+
+
+@pytest.fixture(params=[0.0, 0.99], ids=["sampled", "not sampled"])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """With every plugin timed, and with none."""
+    made = Bench(request.param)
+    yield made
+    assert validate(made.engine.cluster) == []
+
+
+def test_scheduled(bench: Bench) -> None:
+    """From the queue to the API's answer: attempts, durations by extension point, the pod's own latency."""
+    bench.put(node("a"))
+    bench.put(node("b"))
+    bench.put(pod("web", "100m"))
+    (bind,) = bench.cycle()
+    assert isinstance(bind, Bind)
+    bench.meter.handle(Bound(bind.pod.uid), bench.clock())
+    assert bench.series(families.ATTEMPTS) == {("scheduled", "berth"): 1.0}
+    assert bench.series(families.ATTEMPT_SECONDS) == {("scheduled", "berth"): 1}
+    assert bench.series(families.ALGORITHM_SECONDS) == {(): 1}
+    assert bench.series(families.POD_ATTEMPTS) == {(): 1}
+    assert bench.series(families.SLI_SECONDS) == {("1",): 1}
+    assert bench.series(families.POINT_SECONDS) == {
+        (point, "Success", "berth"): 1 for point in ("PreFilter", "Filter", "Score", "Reserve", "Bind")
+    }
+    assert bench.series(families.EVENT_SECONDS) == {("NodeAdd",): 2, ("UnscheduledPodAdd",): 1}
+    assert bench.series(families.DECISIONS) == {("miss", "berth"): 1.0}
+    assert bench.series(families.EVALUATIONS)["TaintToleration", "Filter", "berth"] == 1.0
+
+
+def test_unschedulable(bench: Bench) -> None:
+    """No node: counted as such, with preemption tried, and no latency of a pod that was not bound."""
+    bench.put(node("a", cpu="1"))
+    for name in ("web", "twin"):
+        bench.put(pod(name, "2"))
+        bench.cycle()
+    assert bench.series(families.ATTEMPTS) == {("unschedulable", "berth"): 2.0}
+    assert bench.series(families.ATTEMPT_SECONDS) == {("unschedulable", "berth"): 2}
+    assert bench.series(families.PREEMPTIONS) == {(): 2.0}
+    # The second has a shape that was seen before: it takes the quick way, finds nothing, and is counted once.
+    assert bench.series(families.POINT_SECONDS) == {
+        ("PreFilter", "Success", "berth"): 2,
+        ("Filter", "Success", "berth"): 2,
+        ("PostFilter", "Unschedulable", "berth"): 2,
+    }
+    assert families.SLI_SECONDS.name not in bench.readings()
+
+
+def test_refused(bench: Bench) -> None:
+    """A Binding that the API refuses is an attempt that ended in an error."""
+    bench.put(node("a"))
+    bench.put(pod("web", "100m"))
+    (bind,) = bench.cycle()
+    bench.meter.handle(BindFailed(bind.pod.uid, 500, "no"), bench.clock())
+    assert bench.series(families.ATTEMPTS) == {("error", "berth"): 1.0}
+    assert bench.series(families.POINT_SECONDS)["Bind", "Error", "berth"] == 1
+
+
+def test_events(bench: Bench) -> None:
+    """Changes by kube-scheduler's labels; pods of other schedulers that wait are none of ours."""
+    bench.put(node("a"))
+    bench.put(node("a", labels={"x": "y"}), added=False)
+    bench.put(pod("web"))
+    bench.put(pod("web", labels={"x": "y"}), added=False)
+    bench.put(pod("web", on="a"), added=False)
+    bench.put(pod("web", on="a", labels={"x": "y"}), added=False)
+    bench.put(pod("foreign", scheduler="other"))
+    bench.meter.handle(Gone("Pod", "default", "web", "default/web"), bench.clock())
+    bench.meter.handle(Gone("Node", "", "a", "a"), bench.clock())
+    assert bench.series(families.EVENT_SECONDS) == {
+        ("NodeAdd",): 1,
+        ("NodeUpdate",): 1,
+        ("UnscheduledPodAdd",): 1,
+        ("UnscheduledPodUpdate",): 1,
+        ("AssignedPodAdd",): 1,
+        ("AssignedPodUpdate",): 1,
+        ("AssignedPodDelete",): 1,
+        ("NodeDelete",): 1,
+    }
+
+
+def test_memos(bench: Bench) -> None:
+    """A shape's first pods find nothing kept; later ones do."""
+    for i in range(40):
+        bench.put(node(f"n{i}"))
+    for name in ("one", "two", "three", "four"):
+        bench.put(pod(name, "100m"))
+        bench.cycle()
+    found = bench.series(families.DECISIONS)
+    assert found["miss", "berth"] + found["hit", "berth"] == 4.0
+    assert found["hit", "berth"] >= 1.0
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """Times of changes are made into numbers without anybody asking."""
+    bench = Bench(0.99)
+    for _ in range(KEEP_MOST + 1):
+        bench.put(node("a"), added=False)
+    held = [len(values) for values in bench.meter._events.values()]
+    assert sum(held) <= KEEP_MOST
+    assert bench.series(families.EVENT_SECONDS) == {("NodeUpdate",): KEEP_MOST + 1}
+
+
+@pytest.mark.parametrize(("chance", "timed"), [(0.05, True), (0.5, False)])
+def test_plugins_are_timed_in_one_attempt_of_ten(chance: float, timed: bool) -> None:
+    """By chance, a whole attempt at a time."""
+    bench = Bench(chance)
+    bench.put(node("a"))
+    bench.put(pod("web", "100m"))
+    bench.cycle()
+    found = bench.readings().get(families.PLUGIN_SECONDS.name)
+    assert (found is not None) == timed
+    if found is not None:
+        assert found.distributions.keys() >= {("NodeName", "PreFilter", "Success"), ("NodePorts", "Filter", "Success")}
