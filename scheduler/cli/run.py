@@ -29,9 +29,10 @@ def run(
 ) -> int:
     """Watch for pods that name one of our profiles as schedulerName, and bind them. Exit code 1: the Lease was lost."""
     # Heavy imports wait until the command is known, so that the others start at once.
-    from scheduler.cli.errors import about
-    from scheduler.cli.inputs import configuration, named
-    from scheduler.controller.launch import schedule
+    from scheduler.cli.errors import InputError, about
+    from scheduler.cli.inputs import STDIN, configuration, named
+    from scheduler.controller.launch import Files, schedule
+    from scheduler.controller.reload import Loaded, ReloadError
     from scheduler.framework.profiles import build
     from scheduler.kube.config import connect
     from scheduler.kube.loop import loop_factory
@@ -41,9 +42,24 @@ def run(
         raise typer.BadParameter(f"{log_level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
     listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file)
     log.configure(log_level)
-    settings = configuration(config)
-    with about(named(config) if config else "configuration"):
-        frameworks = build(settings, registry())
+
+    def load() -> Loaded:
+        settings = configuration(config)
+        with about(named(config) if config else "configuration"):
+            return settings, build(settings, registry())
+
+    def reload() -> Loaded:
+        try:
+            return load()
+        except InputError as error:
+            raise ReloadError(str(error)) from None
+
+    settings, frameworks = load()
     connection = connect(kubeconfig or settings.client_connection.kubeconfig or None, context)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return 0 if runner.run(schedule(connection, frameworks, settings, seed=seed, listen=listen)) else LOST
+    files = Files(None if config == STDIN else config, reload)
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            kept = runner.run(schedule(connection, frameworks, settings, files, seed=seed, listen=listen))
+    finally:
+        log.flush()
+    return 0 if kept else LOST

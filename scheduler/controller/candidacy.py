@@ -29,13 +29,13 @@ def candidate(client: Client, config: SchedulerConfiguration) -> Elector | None:
         duration=seconds(wanted.lease_duration) or DURATION,
         renew_deadline=seconds(wanted.renew_deadline) or RENEW_DEADLINE,
         retry=seconds(wanted.retry_period) or RETRY,
-        annotations=annotations(config),
+        annotations=lease_annotations(config),
         on_problem=problem,
     )
     client.fence = elector.left
     return elector
 
 
-def annotations(config: SchedulerConfiguration) -> dict[str, str]:
+def lease_annotations(config: SchedulerConfiguration) -> dict[str, str]:
     """What the Lease says of its holder."""
     return {SCHEDULERS: ",".join(profile.scheduler_name or "" for profile in config.profiles)}

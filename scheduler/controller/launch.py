@@ -3,86 +3,98 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import structlog
 
+from scheduler import __version__
 from scheduler.controller.candidacy import candidate
-from scheduler.controller.scheduler import Observer, Scheduler
+from scheduler.controller.comparer import Comparer
+from scheduler.controller.reload import Loaded, Reloader
+from scheduler.controller.scheduler import Scheduler
 from scheduler.controller.vitals import endpoints
 from scheduler.framework.config import SchedulerConfiguration
 from scheduler.framework.runtime import Framework
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
-from scheduler.kube.lease import Elector, LeaseLostError
+from scheduler.kube.lease import LeaseLostError
 from scheduler.telemetry.serving import Address, Serving
 
 SERVE_AFTER = 1.0
-"""Seconds that serving waits for the first lists: a start is for the first binding, probes can wait so long."""
+"""Seconds that serving waits for the first lists."""
 
 log = structlog.get_logger("launch")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where the configuration is from (None: no file), and how to read it again."""
+
+    path: str | None
+    load: Callable[[], Loaded]
 
 
 async def schedule(
     connection: Connection,
     frameworks: Mapping[str, Framework],
     config: SchedulerConfiguration,
+    files: Files,
     *,
     seed: int = 0,
-    observe: Observer | None = None,
     listen: Address | None = None,
 ) -> bool:
     """Schedule until SIGTERM or SIGINT, then finish the writes under way. False: another one leads now.
 
-    Raises ServingError.
+    SIGHUP reloads the configuration, SIGUSR2 has the cache compared. Raises ServingError.
     """
     limits = config.client_connection
     if config.extenders:
         log.warning("extenders are configured but not called yet", extenders=len(config.extenders))
     async with Client(connection, qps=limits.qps, burst=limits.burst) as client:
         elector = candidate(client, config)
-        scheduler = Scheduler(client, frameworks, config, seed=seed, observe=observe, elector=elector)
+        scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector)
+        reloader = Reloader(scheduler, elector, config, files.path, files.load)
+        comparer = Comparer(client, scheduler)
+        beside: list[Callable[[], Coroutine[Any, Any, None]]] = [reloader.run, comparer.run]
+        if listen is not None:
+            serving = Serving(listen, endpoints(client, scheduler, elector, reloader, comparer))
+            serving.listen()
+            beside.append(partial(_serve, serving, scheduler))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, scheduler.stop)
-        log.info("starting", server=connection.host, profiles=list(frameworks), seed=seed)
-        async with _served(client, scheduler, elector, config, listen):
-            try:
+        loop.add_signal_handler(signal.SIGHUP, reloader.soon)
+        loop.add_signal_handler(signal.SIGUSR2, comparer.soon)
+        log.info("starting", version=__version__, server=connection.host, profiles=list(frameworks), seed=seed)
+        kept = True
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(part()) for part in beside]
                 await scheduler.run()
-            except* LeaseLostError as lost:
-                for error in lost.exceptions:
-                    log.error("leads no longer, ends so that a new process can stand by", reason=str(error))
-                kept = False
-            else:
-                kept = True
+                for task in running:
+                    task.cancel()
+        except* LeaseLostError as lost:
+            log.error("leads no longer, ends so that a new process can stand by", reason=_first(lost))
+            kept = False
     return kept
 
 
-@contextlib.asynccontextmanager
-async def _served(
-    client: Client,
-    scheduler: Scheduler,
-    elector: Elector | None,
-    config: SchedulerConfiguration,
-    listen: Address | None,
-) -> AsyncIterator[None]:
-    """Serve health and metrics while the block runs."""
-    if listen is None:
-        yield
-        return
-    serving = Serving(listen, endpoints(client, scheduler, elector, config))
-    serving.listen()
-
-    async def serve() -> None:
+async def _serve(serving: Serving, scheduler: Scheduler) -> None:
+    """A start is for the first binding: serve once the first lists are in, or after a second."""
+    try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SERVE_AFTER):
                 await scheduler.wait_synced()
         await serving.run()
-
-    task = asyncio.create_task(serve())
-    try:
-        yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
         serving.shut()
+
+
+def _first(group: BaseExceptionGroup[LeaseLostError]) -> str:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)

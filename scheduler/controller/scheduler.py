@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from scheduler.controller.meter import Meter
-from scheduler.controller.writer import Writer
+from scheduler.controller.writer import Writer, about
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import (
     Announce,
@@ -205,6 +205,18 @@ class Scheduler:
         """Whether it was told to stop."""
         return self._stopping
 
+    def reconfigure(self, config: SchedulerConfiguration, frameworks: Mapping[str, Framework]) -> None:
+        """Decide by another configuration from the next cycle on; pods of new profiles are found by a fresh list."""
+        new = frameworks.keys() - self.engine.queue.frameworks.keys()
+        self.engine.reconfigure(
+            frameworks, config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds, time.monotonic()
+        )
+        self.meter.follow(frameworks)
+        for reflector in self.reflectors:
+            if new and reflector.resource is PODS:
+                reflector.redeliver()
+        self._awake.set()
+
     async def wait_synced(self) -> None:
         """Return once the first lists are in and scheduling has begun."""
         await self._synced.wait()
@@ -338,10 +350,10 @@ class Scheduler:
             match instruction:
                 case Bind():
                     self.writer.bind(instruction)
-                    log.debug("binding", pod=instruction.pod.key, node=instruction.node, attempts=instruction.attempts)
+                    log.debug("binding", **about(instruction.pod), node=instruction.node, attempt=instruction.attempts)
                 case Prepare():
                     self.writer.prepare(instruction)
-                    log.debug("preparing", pod=instruction.pod.key, node=instruction.node, plugin=instruction.plugin)
+                    log.debug("preparing", **about(instruction.pod), node=instruction.node, plugin=instruction.plugin)
                 case Announce():
                     self.writer.announce(instruction)
                 case PatchCondition():
@@ -351,16 +363,15 @@ class Scheduler:
                 case Preempt():
                     self.writer.preempt(instruction)
                     victims = [victim.key for victim in instruction.victims]
-                    log.info("preempting", pod=instruction.pod.key, node=instruction.node, victims=victims)
+                    log.info("preempting", **about(instruction.pod), node=instruction.node, victims=victims)
                 case ClearNomination():
                     self.writer.clear_nomination(instruction)
                 case Failed():
                     log.info(
                         "not scheduled",
-                        pod=instruction.pod.key,
-                        profile=instruction.pod.scheduler_name,
+                        **about(instruction.pod),
                         reason=instruction.reason,
-                        attempts=instruction.attempts,
+                        attempt=instruction.attempts,
                         message=instruction.message[:1024],
                     )
 

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from scheduler.controller import families
+from scheduler.controller.comparer import Comparer
+from scheduler.controller.reload import Reloader
 from scheduler.controller.scheduler import Scheduler
 from scheduler.engine.queue import Place, Queue, QueuedPod
-from scheduler.framework.config import SchedulerConfiguration
 from scheduler.kube.client import Client
 from scheduler.kube.lease import Elector
 from scheduler.kube.reviews import Reviews
@@ -23,14 +24,15 @@ Values = Mapping[Labels, float]
 
 
 def endpoints(
-    client: Client, scheduler: Scheduler, elector: Elector | None, config: SchedulerConfiguration
+    client: Client, scheduler: Scheduler, elector: Elector | None, reloader: Reloader, comparer: Comparer
 ) -> Endpoints:
     """All that there is to serve about one scheduler."""
-    vitals = _Vitals(client, scheduler, elector, config)
+    vitals = _Vitals(client, scheduler, elector, reloader, comparer)
     return Endpoints(
         Reviews(client).authorize,
         live=vitals.live(),
         ready=vitals.ready(),
+        notes=reloader.notes,
         instruments=vitals.instruments,
         configuration=vitals.configuration,
     )
@@ -38,12 +40,13 @@ def endpoints(
 
 class _Vitals:
     def __init__(
-        self, client: Client, scheduler: Scheduler, elector: Elector | None, config: SchedulerConfiguration
+        self, client: Client, scheduler: Scheduler, elector: Elector | None, reloader: Reloader, comparer: Comparer
     ) -> None:
         self._client = client
         self._scheduler = scheduler
         self._elector = elector
-        self._config = config
+        self._reloader = reloader
+        self._comparer = comparer
 
     # -- health --------------------------------------------------------------------------------------------------
 
@@ -93,6 +96,9 @@ class _Vitals:
             Asked(families.WATCH_TROUBLE, self._trouble),
             Asked(families.RETRIES, lambda: {(str(code),): float(n) for code, n in self._client.retries.items()}),
         ]
+        found += self._reloader.instruments()
+        if self._comparer.found is not None:
+            found.append(Asked(families.DIFFERENCES, lambda: {(): float(self._comparer.found or 0)}))
         if self._elector is not None:
             found.append(Asked(families.LEADER, self._leader))
         return found
@@ -131,11 +137,11 @@ class _Vitals:
 
     def _leader(self) -> Values:
         assert self._elector is not None
-        return {(self._config.leader_election.resource_name,): float(self._elector.leading)}
+        return {(self._reloader.config.leader_election.resource_name,): float(self._elector.leading)}
 
     def configuration(self) -> Any:
         """As a KubeSchedulerConfiguration, less what is secret in it."""
-        return _without_keys(msgspec.to_builtins(self._config))
+        return _without_keys(msgspec.to_builtins(self._reloader.config))
 
 
 def _held_by(queue: Queue, queued: QueuedPod) -> frozenset[str]:

@@ -145,29 +145,30 @@ class Writer:
         try:
             await bind(self._client, _ref(pod), node)
         except ApiError as error:
-            self._failed(pod, node, error.status, error.message)
+            self._failed(instruction, error.status, error.message)
             return
         except Unreachable as error:
             if not error.sent:
-                self._failed(pod, node, 0, str(error))
+                self._failed(instruction, 0, str(error))
                 return
-            if not await self._happened(pod, node, str(error)):
+            if not await self._happened(instruction, str(error)):
                 return
         self.written.bound += 1
         self._answer(Bound(pod.uid))
         note = f"Successfully assigned {pod.key} to {node}"
         self._record(pod, kind="Normal", reason="Scheduled", action="Binding", note=note)
 
-    async def _happened(self, pod: Pod, node: str, why: str) -> bool:
+    async def _happened(self, bind: Bind, why: str) -> bool:
         """The answer to a Binding was lost: ask the API until it says whether the pod is bound."""
-        pause = _ASK_AGAIN
-        log.warning("binding unanswered, asking for the pod", pod=pod.key, node=node, error=why)
+        pod, node, pause = bind.pod, bind.node, _ASK_AGAIN
+        attempt = bind.attempts
+        log.warning("binding unanswered, asking for the pod", **about(pod), node=node, attempt=attempt, error=why)
         while True:
             try:
                 live = _live_pod.decode(await self._client.get(pod_path(_ref(pod))))
             except ApiError as error:
                 if error.status == 404:
-                    self._failed(pod, node, 404, error.message)
+                    self._failed(bind, 404, error.message)
                     return False
             except Unreachable:
                 pass  # asked again below: the assumption holds until the API has spoken
@@ -175,15 +176,16 @@ class Writer:
                 if live.metadata.uid == pod.uid and live.spec.node_name == node:
                     return True
                 taken = live.metadata.uid != pod.uid or live.spec.node_name != ""
-                self._failed(pod, node, 409 if taken else 0, why)
+                self._failed(bind, 409 if taken else 0, why)
                 return False
             await asyncio.sleep(pause)
             pause = min(2 * pause, _ASK_AGAIN_MOST)
 
-    def _failed(self, pod: Pod, node: str, status: int, message: str) -> None:
+    def _failed(self, bind: Bind, status: int, message: str) -> None:
         self.written.bind_errors += 1
-        log.warning("binding failed", pod=pod.key, node=node, status=status, error=message)
-        self._answer(BindFailed(pod.uid, status, message))
+        told = {**about(bind.pod), "node": bind.node, "attempt": bind.attempts}
+        log.warning("binding failed", **told, status=status, error=message)
+        self._answer(BindFailed(bind.pod.uid, status, message))
 
     async def _patch_condition(self, instruction: PatchCondition) -> None:
         pod = instruction.pod
@@ -203,10 +205,10 @@ class Writer:
             self.written.conditions += 1
         except ApiError as error:
             if error.status not in _NOBODY_LEFT:
-                log.warning("condition not written", pod=pod.key, error=str(error))
+                log.warning("condition not written", **about(pod), error=str(error))
                 self._answer(Unwritten(pod.uid))
         except Unreachable as error:
-            log.warning("condition not written", pod=pod.key, error=str(error))
+            log.warning("condition not written", **about(pod), error=str(error))
             self._answer(Unwritten(pod.uid))
 
     async def _preempt(self, instruction: Preempt, victim: Pod) -> None:
@@ -226,11 +228,23 @@ class Writer:
         except ApiError as error:
             if error.status in _NOBODY_LEFT:
                 return
-            log.warning("victim not removed", victim=victim.key, preemptor=preemptor.key, error=str(error))
+            log.warning(
+                "victim not removed",
+                victim=victim.key,
+                preemptor=preemptor.key,
+                profile=preemptor.scheduler_name,
+                error=str(error),
+            )
             self._answer(VictimStays(victim))
             return
         except Unreachable as error:
-            log.warning("victim not removed", victim=victim.key, preemptor=preemptor.key, error=str(error))
+            log.warning(
+                "victim not removed",
+                victim=victim.key,
+                preemptor=preemptor.key,
+                profile=preemptor.scheduler_name,
+                error=str(error),
+            )
             self._answer(VictimStays(victim))
             return
         note = f"Preempted by pod {preemptor.uid} on node {instruction.node}"
@@ -248,7 +262,7 @@ class Writer:
         try:
             await patch_status(self._client, path, body)
         except (ApiError, Unreachable) as error:
-            log.warning("nomination not written", pod=pod.key, node=node, error=str(error))
+            log.warning("nomination not written", **about(pod), node=node, error=str(error))
 
     async def _prepare(self, instruction: Prepare) -> None:
         pod, written = instruction.pod, dict[ObjectKey, str]()
@@ -267,7 +281,7 @@ class Writer:
             except (ApiError, Unreachable) as error:
                 # Whether it happened after all, the watch will tell: the next attempt sees it and goes on from there.
                 status, message = (error.status, error.message) if isinstance(error, ApiError) else (0, str(error))
-                log.warning("not prepared", pod=pod.key, kind=kind, object=name, status=status, error=message)
+                log.warning("not prepared", **about(pod), kind=kind, object=name, status=status, error=message)
                 self._answer(NotPrepared(pod.uid, status, message, written))
                 return
         self._answer(Prepared(pod.uid, written))
@@ -288,9 +302,14 @@ class Writer:
             self.written.events += 1
         except (ApiError, Unreachable) as error:
             self.written.events_dropped += 1
-            log.info("event not written", pod=pod.key, error=str(error))
+            log.info("event not written", **about(pod), error=str(error))
         finally:
             self._waiting_events -= 1
+
+
+def about(pod: Pod) -> dict[str, str]:
+    """How a line of the log names a pod."""
+    return {"pod": pod.key, "profile": pod.scheduler_name}
 
 
 def _ref(pod: Pod) -> PodRef:

@@ -90,6 +90,13 @@ class Engine:
         times = (self.queue.next_tick(), self._departures.next_due())
         return min((time for time in times if time is not None), default=None)
 
+    def reconfigure(
+        self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
+    ) -> None:
+        """Decide by other profiles from the next cycle on. Pods on their way go on as they were decided."""
+        self._frameworks = frameworks
+        self.queue.reconfigure(frameworks, initial_backoff, max_backoff, now)
+
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """Apply one stimulus at engine time `now` (seconds, monotonic) and return what to do about it."""
         match stimulus:

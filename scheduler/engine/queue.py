@@ -104,7 +104,9 @@ class Queue:
         return queued
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
-        """A pod whose binding failed or whose attempt broke: wait out its backoff."""
+        """A pod whose binding failed or whose attempt broke: wait out its backoff, unless its profile has gone."""
+        if queued.pod.scheduler_name not in self.frameworks:
+            return
         queued.broken = True
         self._cause = ATTEMPT_FAILED
         self._pods[queued.pod.uid] = queued
@@ -119,6 +121,25 @@ class Queue:
         self._place(queued, Place.UNSCHEDULABLE)
         self._group(queued)[queued.pod.uid] = queued
         heapq.heappush(self._flush, (now + FLUSH_AFTER, queued.ticket, queued.pod.uid))
+
+    def reconfigure(
+        self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
+    ) -> None:
+        """Other profiles from now on: pods of those that are gone leave, all others may fit now and are tried again."""
+        self.frameworks, self.initial_backoff, self.max_backoff = frameworks, initial_backoff, max_backoff
+        self._active.clear()  # its order may be another one
+        self._cause = "ForceActivate"
+        for queued in list(self._pods.values()):
+            if queued.pod.scheduler_name not in frameworks:
+                self.remove(queued.pod.uid)
+            elif queued.place is Place.UNSCHEDULABLE:
+                self._wake(queued, now)
+            elif queued.place is Place.BACKOFF:
+                self._leave(queued)
+                self._to_backoff(queued, now)
+            else:
+                self._leave(queued)
+                self._enter(queued, now)
 
     def remove(self, uid: str) -> QueuedPod | None:
         """A pod that is gone, or placed."""

@@ -42,6 +42,10 @@ class Ledger(Generic[T]):
         self._changes = []
         return changes
 
+    def doubt(self) -> None:
+        """Take every known object for changed: the next list delivers them all again."""
+        self.known = {key: (uid, "") for key, (uid, _) in self.known.items()}
+
     # -- a list --------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:

@@ -129,6 +129,11 @@ class Reflector(Generic[T]):
         if self._stream is not None:
             self._stream.abort()
 
+    def redeliver(self) -> None:
+        """List anew now and deliver everything as updated: for a receiver that now wants what it left aside before."""
+        self._machine.ledger.doubt()
+        self.resync()
+
     # -- what it does --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:

@@ -1,28 +1,86 @@
-"""structlog set up once: lines for people on a terminal, JSON elsewhere, always to standard error."""
+"""structlog set up once: lines for people on a terminal, JSON elsewhere, always to standard error.
+
+Whatever is said in a label or a name stays within its line: JSON escapes all that is not printable ASCII, and on a
+terminal control characters are written out.
+"""
 
 import logging
+import re
 import sys
+from collections.abc import MutableMapping
+from typing import Any
 
 import structlog
 
+from scheduler.telemetry.outlet import Outlet
+
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_BEARER = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{8,}")
+_outlet: Outlet | None = None
 
 
 def configure(level: str = "info") -> None:
     """Choose renderer and level for this process. `level`: one of LEVELS."""
+    global _outlet
     on_terminal = sys.stderr.isatty()
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
     )
+    processors: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        harmless,
+        *([written_out] if on_terminal else []),
+        renderer,
+    ]
+    outlet = _outlet = Outlet(sys.stderr, lambda count: _rendered(processors, count))
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
+        processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: outlet,
         cache_logger_on_first_use=True,
     )
+
+
+def flush() -> None:
+    """Wait a moment for the lines under way, before the process ends or something else is printed."""
+    if _outlet is not None:
+        _outlet.flush()
+
+
+def dropped() -> int:
+    """Lines that could not be written since the start."""
+    return 0 if _outlet is None else _outlet.dropped
+
+
+def harmless(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Hide bearer tokens, wherever an error text may have picked one up."""
+    for key, value in line.items():
+        if isinstance(value, str) and "earer" in value:
+            line[key] = _BEARER.sub(r"\1…", value)
+    return line
+
+
+def written_out(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Control characters as `\\x1b`, but for the line breaks of a traceback."""
+    for key, value in line.items():
+        if key != "exception":
+            line[key] = _plain(value)
+    return line
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", value)
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _rendered(processors: list[structlog.typing.Processor], count: int) -> str:
+    """The line about dropped ones, made as any other."""
+    line: Any = {"event": "log lines dropped", "count": count}
+    for processor in processors:
+        line = processor(None, "warning", line)
+    return str(line)

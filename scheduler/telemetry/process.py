@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scheduler import __version__
+from scheduler.telemetry import log
 from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
 
 BUILD = Family("berth_build_info", "gauge", "Always 1; the version is in the label.", ("version", "python"))
@@ -17,7 +18,8 @@ CPU = Family("process_cpu_seconds_total", "counter", "User and system time spent
 MEMORY = Family("process_resident_memory_bytes", "gauge", "Resident memory.")
 START = Family("process_start_time_seconds", "gauge", "When the process started, in seconds since the epoch.")
 FILES = Family("process_open_fds", "gauge", "Open file descriptors.")
-FAMILIES = (BUILD, CPU, MEMORY, START, FILES)
+LOST_LINES = Family("berth_log_lines_dropped_total", "counter", "Lines of the log that could not be written.")
+FAMILIES = (BUILD, CPU, MEMORY, START, FILES, LOST_LINES)
 
 _STARTED = time.time()
 _VERSION: Mapping[Labels, float] = {(__version__, ".".join(map(str, sys.version_info[:3]))): 1.0}
@@ -31,6 +33,7 @@ def instruments() -> list[Instrument]:
         Asked(MEMORY, lambda: {(): _resident()}),
         Asked(START, lambda: {(): _STARTED}),
         Asked(FILES, lambda: {(): float(_open_files())}),
+        Asked(LOST_LINES, lambda: {(): float(log.dropped())}),
     ]
 
 

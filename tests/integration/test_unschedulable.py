@@ -166,4 +166,4 @@ def test_same_failure_is_written_once(
 
 def attempts(lines: list[Object], name: str) -> list[int]:
     """The attempt numbers logged of a pod."""
-    return [line["attempts"] for line in lines if line["pod"].endswith(f"/{name}")]
+    return [line["attempt"] for line in lines if line["pod"].endswith(f"/{name}")]

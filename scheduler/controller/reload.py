@@ -1,0 +1,145 @@
+"""Reload the configuration when its file changes or SIGHUP comes: all of it or nothing, and say what is different."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from scheduler.controller import families
+from scheduler.controller.candidacy import lease_annotations
+from scheduler.controller.scheduler import Scheduler
+from scheduler.framework.config import SchedulerConfiguration
+from scheduler.framework.runtime import Framework
+from scheduler.kube.lease import Elector
+from scheduler.telemetry.instruments import Asked, Counter, Instrument
+
+POLL_SECONDS = 2.0
+AT_START = ("leader_election", "client_connection", "extenders")
+"""What is read once: another value takes a new process."""
+
+log = structlog.get_logger("configuration")
+
+Loaded = tuple[SchedulerConfiguration, Mapping[str, Framework]]
+
+
+class ReloadError(Exception):
+    """A configuration that can't be used; each line names file, field and value."""
+
+
+class Reloader:
+    """Keeps a scheduler on the last good configuration. `load` reads and builds; it raises ReloadError."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        elector: Elector | None,
+        config: SchedulerConfiguration,
+        path: str | None,
+        load: Callable[[], Loaded],
+    ) -> None:
+        self.config = config
+        self.error = ""
+        self._scheduler = scheduler
+        self._elector = elector
+        self._path = None if path is None else Path(path)
+        self._load = load
+        self._asked = asyncio.Event()
+        self._seen = self._signature()
+        self._reloads = Counter(families.RELOADS)
+
+    def soon(self) -> None:
+        """Reload at the next occasion; may be called from a signal handler of the loop."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Follow the file until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._asked.wait()
+            except TimeoutError:
+                seen = self._signature()
+                if seen is None or seen == self._seen:
+                    continue
+            self._asked.clear()
+            self.reload()
+
+    def reload(self) -> None:
+        """Read the configuration, and decide by it from the next cycle on; with an error all stays as it is."""
+        self._seen = self._signature()
+        if self._path is None:
+            log.warning("there is no configuration file to reload")
+            return
+        try:
+            config, frameworks = self._load()
+        except ReloadError as error:
+            self.error = str(error)
+            self._reloads.add(1, "error")
+            log.error("configuration not reloaded, the one before stays", errors=str(error).splitlines()[:20])
+            return
+        fixed = {name: getattr(self.config, name) for name in AT_START}
+        later = sorted(name for name, value in fixed.items() if getattr(config, name) != value)
+        config = replace(config, **fixed)
+        changes = list(differences(self.config, config))
+        self.error = ""
+        self._reloads.add(1, "success")
+        self.config = config
+        if later:
+            log.warning("needs a restart to take effect", fields=later)
+        if changes:
+            self._scheduler.reconfigure(config, frameworks)
+            if self._elector is not None:
+                self._elector.annotations.update(lease_annotations(config))
+        log.info("configuration reloaded", changes=changes[:50])
+
+    def notes(self) -> dict[str, str]:
+        """What /readyz?verbose has to say of it."""
+        return {"configuration": f"not reloaded: {'; '.join(self.error.splitlines())}"} if self.error else {}
+
+    def instruments(self) -> list[Instrument]:
+        """How reloads went."""
+        return [self._reloads, Asked(families.RELOAD_OK, lambda: {(): float(not self.error)})]
+
+    def _signature(self) -> tuple[int, int, int] | None:
+        """What tells one state of the file from another; None while it is missing, as in the middle of a swap."""
+        if self._path is None:
+            return None
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def differences(old: SchedulerConfiguration, new: SchedulerConfiguration) -> Iterator[str]:
+    """`field: old → new` for each field that differs, by its path."""
+    return _differences("", msgspec.to_builtins(old), msgspec.to_builtins(new))
+
+
+_NOTHING = object()
+
+
+def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *(key for key in new if key not in old)]:
+            inner = f"{path}.{key}" if path else str(key)
+            yield from _differences(inner, old.get(key, _NOTHING), new.get(key, _NOTHING))
+    elif isinstance(old, list) and isinstance(new, list):
+        for i in range(max(len(old), len(new))):
+            pair = (values[i] if i < len(values) else _NOTHING for values in (old, new))
+            yield from _differences(f"{path}[{i}]", *pair)
+    elif old != new:
+        yield f"{path}: {_shown(old)} → {_shown(new)}"
+
+
+def _shown(value: Any) -> str:
+    if value is _NOTHING:
+        return "nothing"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 200 else f"{text[:199]}…"

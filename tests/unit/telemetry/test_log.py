@@ -1,0 +1,107 @@
+"""The log never blocks who logs, keeps its lines apart, and says what it lost."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from scheduler.telemetry import log
+from scheduler.telemetry.outlet import MOST_CHARACTERS, Outlet
+
+
+def told(count: int) -> str:
+    """The line about lost ones."""
+    return f"lost {count}"
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
+    """(reading end, writing end) of a pipe that nobody reads unless the test does."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        yield reading, stream
+    os.close(reading)
+
+
+def test_a_stalled_reader_holds_nobody_up(pipe: tuple[int, io.TextIOWrapper]) -> None:
+    """With a full pipe, lines beyond the bound are dropped and counted; read again, the count is told."""
+    reading, stream = pipe
+    outlet = Outlet(stream, told)
+    line = "x" * 10_000
+    for _ in range(2 * MOST_CHARACTERS // len(line)):
+        outlet.msg(line)
+    dropped = outlet.dropped
+    assert dropped > 0
+    assert not outlet.flush(0.0)
+    found = bytearray()
+    reader = threading.Thread(
+        target=lambda: [found.extend(part) for part in iter(lambda: os.read(reading, 65536), b"")]
+    )
+    reader.start()
+    assert outlet.flush(60.0)
+    outlet.msg("again")
+    assert outlet.flush(60.0)
+    stream.close()
+    reader.join(60.0)
+    lines = found.decode().splitlines()
+    assert f"lost {dropped}" in lines
+    assert lines.count(line) + dropped == 2 * MOST_CHARACTERS // len(line)
+    assert "again" in lines
+
+
+class FullDisk(io.StringIO):
+    """Refuses to write while it is full."""
+
+    full = True
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+def test_a_full_disk_is_no_error() -> None:
+    """Lines that can't be written are counted, and told of once there is room."""
+    disk = FullDisk()
+    outlet = Outlet(disk, told)
+    for i in range(3):
+        outlet.msg(f"line {i}")
+        assert outlet.flush(60.0)
+    assert outlet.dropped == 3
+    disk.full = False
+    outlet.msg("line 3")
+    assert outlet.flush(60.0)
+    assert disk.getvalue().splitlines() == ["line 3", "lost 3"]
+
+
+def test_lines_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever is in a name, a line is one JSON object on one line of printable ASCII; bearer tokens are hidden."""
+    log.configure("info")
+    try:
+        hostile = "a\nb\r\x1b[31m\u2028\u202e\x9b"
+        structlog.get_logger("test").info("x", pod=hostile, error="sent Bearer abcdefghijkl.mnop-q: refused", attempt=1)
+        log.flush()
+    finally:
+        structlog.reset_defaults()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isascii()
+    assert line.isprintable()
+    read = json.loads(line)
+    assert (read["pod"], read["error"], read["attempt"]) == (hostile, "sent Bearer …: refused", 1)
+
+
+def test_control_characters_on_a_terminal() -> None:
+    """They are written out there, also in lists; the line breaks of a traceback stay."""
+    line = {"pod": "a\x1b[31mb\n", "kinds": ["c\x07"], "exception": "one\ntwo", "count": 3}
+    assert log.written_out(None, "info", line) == {
+        "pod": "a\\x1b[31mb\\x0a",
+        "kinds": ["c\\x07"],
+        "exception": "one\ntwo",
+        "count": 3,
+    }
