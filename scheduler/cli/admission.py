@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from scheduler.cli import services
+from scheduler.cli.listening import BindAddress, CertFile, KeyFile, SecurePort, address
 from scheduler.telemetry import log
 
 app = typer.Typer(add_completion=False)
@@ -48,6 +49,10 @@ def admission(
         float, typer.Option(help="Seconds between two writes of a policy's counts to its status; 0: none.")
     ] = 15.0,
     drain: Annotated[float, typer.Option(help="Seconds to go on serving after SIGTERM, not ready any more.")] = 10.0,
+    secure_port: SecurePort = 0,
+    bind_address: BindAddress = "",
+    tls_cert_file: CertFile = None,
+    tls_private_key_file: KeyFile = None,
     kubeconfig: services.Kubeconfig = None,
     context: services.Context = None,
     log_level: services.LogLevel = "info",
@@ -58,8 +63,10 @@ def admission(
     from scheduler.kube.loop import loop_factory
     from scheduler.policy.admission.launch import admit
     from scheduler.policy.admission.settings import Settings, SettingsError
+    from scheduler.policy.admission.vitals import serving
 
     services.checked_level(log_level)
+    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file)
     connection = connect(kubeconfig, context)
     try:
         settings = Settings(
@@ -89,4 +96,4 @@ def admission(
         raise typer.BadParameter(str(error)) from None
     log.configure(log_level)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(admit(connection, settings))
+        runner.run(admit(connection, settings, serving(listen)))

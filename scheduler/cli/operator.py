@@ -9,6 +9,7 @@ import typer
 
 from scheduler.cli import services
 from scheduler.cli.errors import FOUND
+from scheduler.cli.listening import BindAddress, CertFile, KeyFile, SecurePort, address
 from scheduler.telemetry import log
 
 app = typer.Typer(add_completion=False)
@@ -45,6 +46,10 @@ def operator(
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the report.")] = Output.TABLE,
     host: services.Host = "",
     port: Annotated[int, typer.Option(help="Port of the probes; 0 lets the system choose.")] = 8081,
+    secure_port: SecurePort = 0,
+    bind_address: BindAddress = "",
+    tls_cert_file: CertFile = None,
+    tls_private_key_file: KeyFile = None,
     kubeconfig: services.Kubeconfig = None,
     context: services.Context = None,
     log_level: services.LogLevel = "info",
@@ -57,8 +62,10 @@ def operator(
     from scheduler.policy.operator.launch import audit_once as audit
     from scheduler.policy.operator.launch import operate
     from scheduler.policy.operator.settings import Settings, SettingsError
+    from scheduler.policy.operator.vitals import serving
 
     services.checked_level(log_level)
+    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file)
     connection = connect(kubeconfig, context)
     try:
         settings = Settings(
@@ -83,7 +90,7 @@ def operator(
     log.configure("warning" if audit_once else log_level)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         if not audit_once:
-            runner.run(operate(connection, settings))
+            runner.run(operate(connection, settings, serving(listen, lease)))
             return 0
         found = runner.run(audit(connection, settings))
     _print(found, output)

@@ -5,5 +5,5 @@ watch into batches of changes, and `writes` builds the few requests a scheduler 
 they decode into is the caller's (model's) business, so this room imports nothing of ours. The next stage of every
 change is the controller, which feeds it to the engine.
 
-`lease` (leader election) will live here too.
+`lease` is leader election, `reviews` asks the API server who asks us.
 """

@@ -3,7 +3,8 @@
 The rules and figures are client-go's (tools/leaderelection/leaderelection.go): a lease is good for 15 s from its last
 renewal, its holder renews every 2 s and gives up when none succeeded for 10 s, and everybody else measures from the
 moment when *they* saw the record change, on their own monotonic clock, so that wrong wall clocks do no harm. Unlike
-there, a holder whose Lease was deleted or taken stops at once instead of taking it back.
+there, a holder whose Lease was deleted or taken stops at once instead of taking it back, and candidates look twice as
+often, and at the moment when a lease ends: so one takes over within 17 s of a crash, where it may take 24 there.
 
 `Term` is what decides, without a clock or a network; `Elector` reads, writes and sleeps. Long work asks `leading`
 before each act: it looks at the clock, so that a process that was stopped for a while does nothing as ex-leader.
@@ -32,7 +33,8 @@ from scheduler.kube.writes import micro_time
 DURATION = 15.0
 RENEW_DEADLINE = 10.0
 RETRY = 2.0
-JITTER = 1.2  # candidates wait up to this much more, so that they do not come as one
+JITTER = 1.2  # after an error candidates wait up to this much more, so that they do not come as one
+LOOK = 0.5  # of the retry period: how long a candidate waits between looks, and up to half of that more
 RELEASE_SECONDS = 3.0
 
 Record = dict[str, Any]
@@ -78,6 +80,10 @@ class Term:
         Held in our name it is ours to take: the answer to our claim was lost, or we had given up too early.
         """
         return self.holder in ("", self.identity) or now >= self._seen_at + self._good_for
+
+    def until_vacant(self, now: float) -> float:
+        """Seconds until the Lease as last observed is ours to take."""
+        return 0.0 if self.vacant(now) else self._seen_at + self._good_for - now
 
     def renewed(self, sent_at: float) -> None:
         """A write of ours, begun at `sent_at`, was accepted."""
@@ -175,7 +181,16 @@ class Elector:
     async def acquire(self) -> None:
         """Return once we lead."""
         while not await self._try(self._acquire):
-            await self._sleep(self._retry * (1 + JITTER * self._rng()))
+            await self._sleep(self._pause())
+
+    def _pause(self) -> float:
+        """Seconds until a candidate looks again."""
+        chance = self._rng()
+        if self.last_error is not None:
+            return self._retry * (1 + JITTER * chance)
+        look, end = self._retry * LOOK, self.term.until_vacant(self._clock())
+        spread = look / 2 * chance
+        return look + spread if end <= 0 else min(look, end) + spread * min(1.0, end / look)
 
     async def keep(self) -> None:
         """Renew until it fails for good; only ever ends by raising LeaseLostError."""

@@ -1,1 +1,1 @@
-"""Logs, and later metrics and health."""
+"""What a process tells of itself: its log, its numbers, its health."""

@@ -31,6 +31,7 @@ class Source(Protocol):
     def stalled(self) -> str | None: ...
     async def authorize(self, authorization: str | None, path: str) -> tuple[int, str]: ...
     async def readings(self) -> list[Reading]: ...
+    async def pages(self) -> bytes: ...
     async def configuration(self) -> Any: ...
 
 
@@ -82,7 +83,7 @@ class _Pages:
         if status != 200:
             return _text(status, said)
         if path == "/metrics":
-            body = page(await self._on_main(source.readings()))
+            body = page(await self._on_main(source.readings())) + await self._on_main(source.pages())
             return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
         if path == "/configz":
             settings = msgspec.json.encode({"componentconfig": await self._on_main(source.configuration())})

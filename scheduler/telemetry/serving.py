@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +54,22 @@ class Endpoints:
     notes: Callable[[], Mapping[str, str]] = dict
     """What does not work as it should, and is no reason to be unready."""
     instruments: Callable[[], list[Instrument]] = list
+    pages: Callable[[], bytes] = bytes
+    """Further metrics, in Prometheus' text format already."""
     configuration: Callable[[], Any] = dict
+
+
+@asynccontextmanager
+async def beside(address: Address, endpoints: Endpoints) -> AsyncIterator[None]:
+    """Serve while the block runs. Raises ServingError."""
+    serving = Serving(address, endpoints)
+    serving.listen()
+    running = asyncio.create_task(serving.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 class Serving:
@@ -164,6 +180,10 @@ class Serving:
     async def readings(self) -> list[Reading]:
         """Every metric there is, now."""
         return read([*self._endpoints.instruments(), self._heartbeat.lag, *process.instruments()])
+
+    async def pages(self) -> bytes:
+        """As in Endpoints."""
+        return self._endpoints.pages()
 
     async def configuration(self) -> Any:
         """What /configz shows."""

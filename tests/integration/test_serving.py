@@ -7,12 +7,16 @@ import ssl
 import urllib.error
 import urllib.request
 from itertools import count
+from pathlib import Path
+
+import pytest
 
 from tests.controlplane.api import Object
-from tests.controlplane.cluster import Cluster, ControlPlane
+from tests.controlplane.cluster import Cluster, ControlPlane, free_port
+from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
 from tests.integration import checks, metric_families
-from tests.integration.berth import START, Berth, Harbour
+from tests.integration.berth import COMMAND, START, Berth, Harbour, environment
 from tests.integration.metric_families import LIST, families
 
 NOT_OURS = {
@@ -29,11 +33,11 @@ NOT_OURS = {
 """What kube-scheduler has and we do not, and why."""
 
 
-def ask(berth: Berth, path: str, token: str | None = None) -> tuple[int, str]:
+def ask(server: Process, path: str, token: str | None = None) -> tuple[int, str]:
     """GET; the status and the text. The certificate is its own, and nobody's secret goes there."""
     context = ssl._create_unverified_context()
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    request = urllib.request.Request(f"{berth.url}{path}", headers=headers)
+    request = urllib.request.Request(f"{server.url}{path}", headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=30, context=context) as answer:
             return answer.status, answer.read().decode()
@@ -183,3 +187,53 @@ def test_port_in_use(control_plane: Cluster, harbour: Harbour) -> None:
     assert second.stop() == 2
     assert second.lines()[-1]["event"] == f"berth: 127.0.0.1:{port}: can't listen there: address already in use"
     first.end()
+
+
+COMPONENTS = {
+    "operator": ([], "watch", {"leader_election_master_status", "berth_operator_watch_age_seconds"}),
+    "admission": (["--no-register", "--host=127.0.0.1", "--drain=0"], "policies", {"berth_admission_policies"}),
+}
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_other_components(
+    control_plane: Cluster, real_namespace: str, tmp_path: Path, harbour: Harbour, component: str
+) -> None:
+    """Operator and admission server serve the same way: not ready without the CRD, and saying so; metrics by token."""
+    options, check, names = COMPONENTS[component]
+    port = free_port()
+    argv = [
+        str(Path(COMMAND[0])),
+        component,
+        f"--kubeconfig={control_plane.kubeconfig(tmp_path / 'kubeconfig')}",
+        f"--namespace={real_namespace}",
+        f"--port={free_port()}",
+        f"--secure-port={port}",
+        "--bind-address=127.0.0.1",
+        *options,
+    ]
+    process = Process(component, argv, tmp_path / "log", environment())
+    process.url = f"https://127.0.0.1:{port}"
+    harbour.started.append(process)
+    process.start()
+    wait_for("it to serve", lambda: '"event": "serving"' in process.tail(), START)
+    status, text = ask(process, "/readyz")
+    assert (status, f"[-]{check} failed: " in text) == (503, True)
+    assert ask(process, "/livez?verbose")[0] == 200
+    assert ask(process, "/metrics")[0] == 401
+    token = control_plane.service_account_token(real_namespace, "root")
+    binding = f"berth-test-{real_namespace}-{component}"
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    subject = {"kind": "ServiceAccount", "name": "root", "namespace": real_namespace}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    body = {"metadata": {"name": binding}, "roleRef": reference, "subjects": [subject]}
+    control_plane.api.create(bindings, body)
+    try:
+        # A refusal is remembered for ten seconds.
+        text = wait_for(
+            "the page", lambda: got[1] if (got := ask(process, "/metrics", token))[0] == 200 else None, START
+        )
+    finally:
+        control_plane.api.delete(f"{bindings}/{binding}")
+    assert names <= {**families(text, "berth_"), **families(text, "leader_")}.keys()
+    assert process.stop(START) == 0

@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import signal
 import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
 import structlog
@@ -34,18 +36,26 @@ from scheduler.policy.admission.tls import ServingTls
 QPS, BURST = 200.0, 400
 """For lookups of owners, mostly; all else is a few requests a minute."""
 
+Served = Callable[[Client, "Replica"], AbstractAsyncContextManager[object]]
+
 log = structlog.get_logger("admission")
 
 
-async def admit(connection: Connection, settings: Settings) -> None:
-    """Serve reviews until SIGTERM or SIGINT."""
+def nowhere(_client: Client, _replica: Replica) -> AbstractAsyncContextManager[object]:
+    """Tell nobody."""
+    return contextlib.nullcontext()
+
+
+async def admit(connection: Connection, settings: Settings, served: Served = nowhere) -> None:
+    """Serve reviews until SIGTERM or SIGINT; `served` runs around it, and tells of it."""
     async with Client(connection, qps=QPS, burst=BURST) as client:
         replica = Replica(client, settings)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, replica.end)
         log.info("starting", server=connection.host, namespace=settings.namespace, exempt=settings.exempt)
-        await replica.run()
+        async with served(client, replica):
+            await replica.run()
 
 
 class Replica:

@@ -77,6 +77,10 @@ class AdmissionServer:
             await self._runner.cleanup()
             self._runner = None
 
+    def page(self) -> bytes:
+        """What was counted, as Prometheus reads it."""
+        return self._metrics.text()
+
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request, whatever it is."""
         path = request.path

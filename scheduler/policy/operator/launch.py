@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 import structlog
 
@@ -25,18 +27,26 @@ from scheduler.policy.operator.settings import Settings
 from scheduler.policy.operator.watch import Watch
 from scheduler.policy.spec import Policies
 
+Served = Callable[[Client, "Operator"], AbstractAsyncContextManager[object]]
+
 log = structlog.get_logger("operator")
 
 
-async def operate(connection: Connection, settings: Settings) -> None:
-    """Reconcile until SIGTERM or SIGINT."""
+def nowhere(_client: Client, _operator: Operator) -> AbstractAsyncContextManager[object]:
+    """Tell nobody."""
+    return nullcontext()
+
+
+async def operate(connection: Connection, settings: Settings, served: Served = nowhere) -> None:
+    """Reconcile until SIGTERM or SIGINT; `served` runs around it, and tells of it."""
     async with Client(connection) as client, Client(connection, qps=QPS, burst=BURST) as slow:
         operator = Operator(client, slow, settings)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, operator.end)
         log.info("starting", server=connection.host, namespace=settings.namespace, watched=settings.watched or "all")
-        await operator.run()
+        async with served(client, operator):
+            await operator.run()
         log.info("stopped")
 
 

@@ -137,6 +137,19 @@ async def test_waits_for_the_holder_by_its_own_clock(store: Store) -> None:
     assert (store.spec["holderIdentity"], store.spec["leaseTransitions"]) == ("me", 5)
 
 
+@pytest.mark.parametrize("chance", [0.0, 0.5, 0.999])
+@pytest.mark.parametrize("phase", [0.1, 0.7, 1.3, 1.9])
+async def test_takes_over_within_17_seconds(store: Store, chance: float, phase: float) -> None:
+    """Whenever the holder dies, and however the dice fall; and never before its lease has ended."""
+    store.held_by("other")
+    for i in range(8):
+        store.plan(phase + 2.0 * i, lambda: store.put(store.record))
+    died = store.now + phase + 14.0
+    elector = Elector(store, "ns", "berth", "me", rng=lambda: chance, clock=store.clock, sleep=store.sleep)  # type: ignore[arg-type]
+    await elector.acquire()
+    assert 15.0 <= store.now - died <= 17.0
+
+
 async def test_released_lease_is_taken_at_once(store: Store) -> None:
     """A Lease without a holder is waited for by nobody."""
     store.held_by("")

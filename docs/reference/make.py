@@ -1,0 +1,54 @@
+"""Write docs/metrics.md from the families that the code declares. `make reference` runs this; a test holds it equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from scheduler.controller import families
+from scheduler.policy.operator import vitals as operator
+from scheduler.telemetry import heartbeat, process
+from scheduler.telemetry.instruments import Family
+
+PAGE = Path(__file__).parents[1] / "metrics.md"
+HEAD = """\
+# Metrics
+
+Made by `make reference` from the code. `berth run` serves them at `https://…:10259/metrics`, to whoever the API server
+allows to get the path ([operations](operations.md)). A family appears with its first value. kube-scheduler's names,
+types, labels and buckets are kept, so that its dashboards and alerts work; times are of our clock, counts since start.
+"""
+
+
+def scheduler() -> list[Family]:
+    """Those of `berth run`, in the order of their declaration."""
+    return [value for value in vars(families).values() if isinstance(value, Family)]
+
+
+def page() -> str:
+    """The whole page."""
+    own = scheduler()
+    theirs = [family for family in own if not family.name.startswith("berth_")]
+    parts = [
+        HEAD,
+        *_section("As kube-scheduler has them", theirs),
+        *_section("Berth's own", [family for family in own if family not in theirs]),
+        *_section("The operator's", operator.FAMILIES),
+        *_section("Every process'", (heartbeat.LAG, *process.FAMILIES)),
+        "\nThose of the admission server are in [admission](admission.md).\n",
+    ]
+    return "".join(parts)
+
+
+def _section(title: str, found: Iterable[Family]) -> list[str]:
+    lines = [f"\n## {title}\n\n", "| name | type | labels | what it is |\n", "| --- | --- | --- | --- |\n"]
+    for family in found:
+        kind = family.kind
+        if family.buckets:
+            kind += f", {family.buckets[0]:g} to {family.buckets[-1]:.4g} in {len(family.buckets)} buckets"
+        lines.append(f"| `{family.name}` | {kind} | {', '.join(family.labels)} | {family.about} |\n")
+    return lines
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
