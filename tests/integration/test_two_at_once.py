@@ -14,10 +14,13 @@ from tests.integration import checks
 from tests.integration.berth import START, Harbour
 from tests.integration.objects import node, nodes, plain, pod, pods_path
 
-PODS = 200
-SECONDS = {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
-SLOW = {"qps": 30, "burst": 10}
-"""About six seconds for the backlog, so that its middle can be met."""
+PODS = 160
+SECONDS = {"leaseDuration": "9s", "renewDeadline": "7s", "retryPeriod": "1s"}
+"""Short, and yet long enough for a leader on a busy machine not to lose its Lease by itself."""
+CUT_OFF = 48
+"""Bindings that SIGKILL may cut off: granted, and no answer of 201 in the audit, for nobody was there to get it."""
+SLOW = {"qps": 40, "burst": 10}
+"""About four seconds for the backlog, so that its middle can be met."""
 TAKEOVER = 60.0
 """A generous bound on a busy machine; what it took is printed."""
 
@@ -64,15 +67,26 @@ def pair(audited: ControlPlane, audited_namespace: str, harbour: Harbour, add_no
     return made
 
 
+def recorded(cluster: ControlPlane, namespace: str, count: int, cut_off: int = 0) -> list[Object]:
+    """All pods are bound, and the audit has it: once each, as asked for. Every Binding that was asked for."""
+    pods = [pod for pod in checks.wait_bound(cluster.api, namespace, count) if checks.node_of(pod)]
+
+    def granted() -> bool:
+        """A pod is bound a moment before the line is written."""
+        codes = [entry["responseStatus"]["code"] for entry in checks.bindings(cluster, namespace)]
+        return codes.count(201) >= count - cut_off
+
+    wait_for("the audit", granted, START)
+    return checks.bound_once_each(cluster, namespace, pods, unrecorded=cut_off)
+
+
 def test_leader_is_killed(audited: ControlPlane, audited_namespace: str, pair: Pair) -> None:
     """After kill -9 the standby binds the rest, and nothing twice."""
     assert not pair.second.lines("leads")
     assert pair.lease()["metadata"]["annotations"]["podberth.dev/schedulers"] == pair.name
     pair.first.kill()
-    began = time.monotonic()
-    pair.wait_taken_over(began)
-    pods = checks.wait_bound(audited.api, audited_namespace, PODS)
-    checks.bound_once_each(audited, audited_namespace, pods)
+    pair.wait_taken_over(time.monotonic())
+    recorded(audited, audited_namespace, PODS, CUT_OFF)
     assert checks.overfull(audited.api) == []
     pair.second.end()
     assert pair.holder() == ""
@@ -82,29 +96,16 @@ def test_leader_is_frozen(audited: ControlPlane, audited_namespace: str, pair: P
     """After SIGSTOP the standby takes over; after SIGCONT the first ends with 1 and has bound nothing more."""
     pair.first.pause()
     pair.wait_taken_over(time.monotonic())
-    pods = checks.wait_bound(audited.api, audited_namespace, PODS)
-    asked = checks.bound_once_each(audited, audited_namespace, pods)
+    recorded(audited, audited_namespace, PODS)
     # When it goes on it has bindings of its own under way, and reads of new pods before it reads that they are bound.
     audited.api.create_many(pods_path(audited_namespace), [pod(f"late-{i}", pair.name) for i in range(20)])
-    checks.wait_bound(audited.api, audited_namespace, PODS + 20)
-    before = len(checks.bindings(audited, audited_namespace))
-    assert before >= len(asked) + 20
+    before = len(recorded(audited, audited_namespace, PODS + 20))
     pair.first.resume()
     wait_for("the ex-leader to end", lambda: not pair.first.running, START)
     assert pair.first.stop() == 1
     assert len(checks.bindings(audited, audited_namespace)) == before
     checks.bound_once_each(audited, audited_namespace, audited.api.list(pods_path(audited_namespace)))
     assert pair.first.lines("leads no longer, ends so that a new process can stand by")
-    pair.second.end()
-
-
-def test_leader_resigns(audited: ControlPlane, audited_namespace: str, pair: Pair) -> None:
-    """SIGTERM hands the Lease over: no Binding is cut off, and the standby needs not wait for the Lease to end."""
-    began = time.monotonic()
-    pair.first.end()
-    pair.wait_taken_over(began)
-    pods = checks.wait_bound(audited.api, audited_namespace, PODS)
-    checks.bound_once_each(audited, audited_namespace, pods)
     pair.second.end()
 
 
@@ -132,17 +133,17 @@ def test_lease_is_lost(audited: ControlPlane, audited_namespace: str, harbour: H
 def test_caches_are_warm(
     audited: ControlPlane, audited_namespace: str, harbour: Harbour, add_nodes: Callable[..., None]
 ) -> None:
-    """What happens while it stands by is known to a standby: it binds to a node that came after it."""
+    """SIGTERM hands the Lease over, and the standby knows what happened meanwhile: a node that came, room that went."""
     pair = Pair(harbour, audited, audited_namespace)
     add_nodes(audited, [node("warm")])
     path = pods_path(audited_namespace)
     audited.api.create(path, pod("web", pair.name, cpu="3"))
     checks.wait_bound(audited.api, audited_namespace, 1)
-    pair.first.kill()
+    pair.first.end()
     audited.api.create(path, pod("fits-not", pair.name, cpu="3"))
     audited.api.create(path, pod("fits", pair.name))
     pair.wait_taken_over(time.monotonic())
-    checks.wait_bound(audited.api, audited_namespace, 2)
+    recorded(audited, audited_namespace, 2)
     checks.wait_condition(audited.api, audited_namespace, "fits-not", "Insufficient cpu")
     synced = pair.second.lines("synced")
     assert len(synced) == 1
