@@ -134,9 +134,15 @@ def bound_once_each(cluster: ControlPlane, namespace: str, pods: Iterable[Object
     `unrecorded`: how many Bindings may be missing in the audit log, because SIGKILL met the API server between storing
     one and writing its line. A line too many is never in order.
     """
-    asked = bindings(cluster, namespace)
-    granted = [entry for entry in asked if entry["responseStatus"]["code"] == 201]
     targets = {pod["metadata"]["uid"]: node_of(pod) for pod in pods}
+
+    def recorded() -> tuple[list[Object], list[Object]] | None:
+        """A pod is seen bound a moment before the line of its Binding is written."""
+        asked = bindings(cluster, namespace)
+        granted = [entry for entry in asked if entry["responseStatus"]["code"] == 201]
+        return (asked, granted) if len(granted) >= len(targets) - unrecorded else None
+
+    asked, granted = wait_for("the audit of the Bindings", recorded, BOUND, 0.2)
     times = Counter(entry["requestObject"]["metadata"]["uid"] for entry in granted)
     assert {uid: count for uid, count in times.items() if count > 1 or uid not in targets} == {}
     missing = targets.keys() - times.keys()
