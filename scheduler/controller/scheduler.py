@@ -15,18 +15,24 @@ from typing import Any
 
 import structlog
 
+from scheduler.controller.calls import Calls
+from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import (
     Announce,
     Bind,
+    BoundByPlugin,
+    CancelCall,
     ClearNomination,
     Failed,
     Instruction,
+    Misbehaved,
     PatchCondition,
     Preempt,
     Prepare,
     RecordFailure,
+    RunCall,
 )
 from scheduler.engine.stimuli import Cycle, Gone, Put, Stimulus, Tick
 from scheduler.framework.config import SchedulerConfiguration
@@ -116,6 +122,8 @@ class Scheduler:
         self._told: dict[str, tuple[str, ...]] = {}
         self._decoder = Decoder(annotated(frameworks))
         self.writer = Writer(client, self._receive, instance=f"berth-{socket.gethostname()}-{os.getpid()}")
+        self.calls = Calls(self._receive)
+        self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         self.reflectors = [self._reflector(client, resource) for resource in WATCHED]
         self._synced = asyncio.Event()
 
@@ -131,7 +139,9 @@ class Scheduler:
             following.append(tasks.create_task(self._tell_troubles()))
             try:
                 await self._sync()
-                await self._loop()
+                with self.watchdog:
+                    await self._loop()
+                await self.calls.close()
                 late = await self.writer.drain(drain_seconds)
                 log.info("stopped", **self._totals(), writes_cut_off=late)
             finally:
@@ -287,6 +297,14 @@ class Scheduler:
                     log.info("preempting", pod=instruction.pod.key, node=instruction.node, victims=victims)
                 case ClearNomination():
                     self.writer.clear_nomination(instruction)
+                case RunCall(call):
+                    self.calls.start(call)
+                case CancelCall(call):
+                    self.calls.cancel(call)
+                case BoundByPlugin():
+                    self.writer.bound_by_plugin(instruction)
+                case Misbehaved(pod, error):
+                    log.error("plugin failed", plugin=error.plugin, point=error.point, pod=pod.key, error=error.text)
                 case Failed():
                     log.info(
                         "not scheduled",

@@ -26,14 +26,17 @@ from scheduler.engine.instructions import (
     ClearNomination,
     Failed,
     Instruction,
+    Misbehaved,
     Preempt,
 )
 from scheduler.engine.queue import Queue, QueuedPod
 from scheduler.engine.stimuli import (
+    Answered,
     BindFailed,
     Bound,
     Cycle,
     Gone,
+    NotAnswered,
     NotPrepared,
     Prepared,
     Put,
@@ -73,7 +76,8 @@ class Engine:
         self._frameworks = frameworks
         self._seed = seed
         self._in_full = in_full
-        self._departures = Departures(self.cluster, self.queue)
+        self._aside: list[Instruction] = []
+        self._departures = Departures(self.cluster, self.queue, self._aside)
 
     @property
     def in_flight(self) -> int:
@@ -92,6 +96,16 @@ class Engine:
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """Apply one stimulus at engine time `now` (seconds, monotonic) and return what to do about it."""
+        done = self._apply(stimulus, now)
+        done += self._departures.settle(now)
+        if self.queue.broken or self.queue.misled:
+            done += self._troubles()
+        if self._aside:
+            done += self._aside
+            self._aside.clear()
+        return done
+
+    def _apply(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         match stimulus:
             case Cycle():
                 return self._cycle(now)
@@ -106,13 +120,17 @@ class Engine:
                 self.cluster.replace(victim)
                 self._room_was_made(victim, now)
             case Bound(uid):
-                self._departures.bound(uid)
+                return self._departures.bound(uid)
             case BindFailed():
                 return self._departures.bind_failed(stimulus, now)
             case Prepared():
                 return self._departures.prepared(stimulus, now)
             case NotPrepared():
                 return self._departures.not_prepared(stimulus, now)
+            case Answered():
+                return self._departures.answered(stimulus, now)
+            case NotAnswered():
+                return self._departures.not_answered(stimulus, now)
             case Unwritten(uid):
                 queued = self.queue.get(uid)
                 if queued is not None:
@@ -226,10 +244,17 @@ class Engine:
                 framework.decide(pod, self.cluster) if self._in_full else framework.decide_quickly(pod, self.cluster)
             )
             if not len(decision.feasible):
-                return self._no_fit(queued, decision, framework.post_filter_result(pod, self.cluster, decision), now)
+                return self._no_fit(queued, decision, self._post_filter(framework, decision), now)
             return self._departures.set_out(queued, framework, decision, self._choose(decision), now)
         except PluginError as error:
             return self._broken(queued, str(error), frozenset((error.plugin,)), now)
+
+    def _post_filter(self, framework: Framework, decision: Decision) -> PostFilterResult:
+        """What PostFilter plugins make of it; one that fails is named, and the pod stays unschedulable."""
+        try:
+            return framework.post_filter_result(decision.pod, self.cluster, decision)
+        except PluginError as error:
+            return PostFilterResult(str(error))
 
     def _choose(self, decision: Decision) -> int:
         """One of the best rows; which one depends on the seed and the pod only, so a run can be repeated."""
@@ -245,20 +270,35 @@ class Engine:
         done: list[Instruction] = [Failed(pod, UNSCHEDULABLE, message, plugins, queued.attempts, decision)]
         done += tell(queued, UNSCHEDULABLE, message, result.node)
         if result.node:
-            done += self._preempt(pod, result.node, result.victims)
+            done += self._preempt(pod, result.node, result.victims, now)
         elif result.node is not None:
             self.cluster.nominations.drop(pod.uid)
         return done
 
-    def _preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...]) -> list[Instruction]:
+    def _preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> list[Instruction]:
         """Keep the node for the pod and have its victims removed; from now on they count as leaving."""
         nominations = self.cluster.nominations
         nominations.put(pod, node)
-        going = tuple(victim for victim in victims if not victim.terminating)
+        there = [victim for victim in victims if not victim.terminating]
+        # Who is not bound yet need not be deleted.
+        turned = tuple(victim for victim in there if self._departures.preempt(victim.uid, now))
+        going = tuple(victim for victim in there if victim not in turned)
         for victim in going:
             self.cluster.replace(replace(victim, terminating=True, preempted=True))
         ended = self._end_nominations([other for other in nominations.on(node) if other.priority < pod.priority])
-        return [Preempt(pod, node, going), *ended] if going else ended
+        return [Preempt(pod, node, going, turned), *ended] if there else ended
+
+    def _troubles(self) -> list[Instruction]:
+        """What is to be said of plugins that failed while the queue asked them."""
+        done: list[Instruction] = []
+        for queued, error in self.queue.broken:
+            plugins = frozenset((error.plugin,))
+            done.append(Failed(queued.pod, SCHEDULER_ERROR, str(error), plugins, queued.attempts, None))
+            done += tell(queued, SCHEDULER_ERROR, str(error))
+        done += (Misbehaved(pod, error) for pod, error in self.queue.misled)
+        self.queue.broken.clear()
+        self.queue.misled.clear()
+        return done
 
     def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> list[Instruction]:
         self.queue.put_back(queued, now)

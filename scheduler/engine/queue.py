@@ -13,6 +13,7 @@ from typing import Any
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
+from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 
 FLUSH_AFTER = 300.0
@@ -48,7 +49,7 @@ class QueuedPod:
     """Tells a live heap entry from a stale one."""
 
 
-Hint = Callable[[Plugin, Pod], bool]
+Hint = Callable[[Framework, Plugin, Pod], bool]
 _Bucket = tuple[str, frozenset[str]]
 
 
@@ -67,6 +68,11 @@ class Queue:
         """Pods in `_backoff`, which are taken early when nothing else is active."""
         self._flush: list[tuple[float, int, str]] = []
         self._unschedulable: dict[_Bucket, dict[Any, dict[str, QueuedPod]]] = {}
+        self.broken: list[tuple[QueuedPod, PluginError]] = []
+        """Pods that a PreEnqueue or QueueSort plugin failed for since the list was last emptied; they back off."""
+        self.misled: list[tuple[Pod, PluginError]] = []
+        """Hints that failed since the list was last emptied; their pods were woken to be on the safe side."""
+        self._key_form: list[bool] | None = None
         self._ticket = 0
         self._counts = dict.fromkeys(Place, 0)
 
@@ -88,7 +94,7 @@ class Queue:
         return dict(self._counts)
 
     def add(self, pod: Pod, now: float) -> QueuedPod:
-        """A pod to schedule: active, or gated when a PreEnqueue plugin holds it back."""
+        """A pod to schedule: active, gated when a PreEnqueue plugin holds it back, backing off if that one breaks."""
         queued = QueuedPod(pod, now)
         if pod.condition is not None and pod.condition[0] == "False":
             # What the API already says of the pod need not be written again.
@@ -129,18 +135,21 @@ class Queue:
             if event and self._helps(queued, event, _always):
                 self._wake(queued, now)
         elif queued.place is Place.GATED:
-            queued.pod = pod
             self._leave(queued)
+            queued.pod = pod
             self._enter(queued, now)
         else:
             resort = queued.pod.priority != pod.priority and queued.place is Place.ACTIVE
             queued.pod = pod
             if resort:
                 self._leave(queued)
-                self._to_active(queued, queued.queued_at)
+                self._to_active(queued, queued.queued_at, now)
 
     def wake(self, event: ClusterEvent, hint: Hint, now: float) -> int:
-        """Move pods that an event may help to the active queue, or to backoff while that lasts. Returns how many."""
+        """Move pods that an event may help to the active queue, or to backoff while that lasts. Returns how many.
+
+        Gated pods are among them, if their PreEnqueue plugin names such events: it is asked again.
+        """
         woken: list[QueuedPod] = []
         for (profile, plugins), groups in self._unschedulable.items():
             framework = self.frameworks[profile]
@@ -149,7 +158,7 @@ class Queue:
                 continue
             for group in groups.values():
                 pod = next(iter(group.values())).pod
-                if not plugins or any(plugin is None or hint(plugin, pod) for plugin in asked):
+                if not plugins or any(self._says(hint, framework, plugin, pod) for plugin in asked):
                     woken.extend(group.values())
         for queued in woken:
             self._wake(queued, now)
@@ -193,7 +202,7 @@ class Queue:
                 queued = self._live(heapq.heappop(heap))
                 if queued is not None:
                     self._leave(queued)
-                    self._to_active(queued, now)
+                    self._enter(queued, now)
         while self._flush and self._flush[0][0] <= now:
             queued = self._live(heapq.heappop(self._flush))
             if queued is not None:
@@ -215,30 +224,72 @@ class Queue:
     def _helps(self, queued: QueuedPod, event: ClusterEvent, hint: Hint) -> bool:
         framework = self.frameworks[queued.pod.scheduler_name]
         for name in queued.plugins:
-            plugin = framework.plugin(name)
-            if framework.wakes(name) & event and (plugin is None or hint(plugin, queued.pod)):
+            if framework.wakes(name) & event and self._says(hint, framework, framework.plugin(name), queued.pod):
                 return True
         return not queued.plugins
 
+    def _says(self, hint: Hint, framework: Framework, plugin: Plugin | None, pod: Pod) -> bool:
+        """Whether a plugin thinks that the pod may fit now. One that can't say must not keep the pod waiting."""
+        if plugin is None:
+            return True
+        try:
+            return hint(framework, plugin, pod)
+        except PluginError as error:
+            self.misled.append((pod, error))
+            return True
+
     def _wake(self, queued: QueuedPod, now: float) -> None:
         self._leave(queued)
-        if queued.last_attempt + self.backoff(queued) > now:
-            self._to_backoff(queued, now)
-        else:
-            self._enter(queued, now)
+        self._enter(queued, now)
 
     def _enter(self, queued: QueuedPod, now: float) -> None:
+        """To the active queue, if PreEnqueue plugins let the pod and its backoff is over."""
         framework = self.frameworks[queued.pod.scheduler_name]
-        if framework.pre_enqueue(queued.pod) is not None:
+        try:
+            held = framework.pre_enqueue(queued.pod)
+        except PluginError as error:
+            self._break(queued, error, now)
+            return
+        if held is not None:
+            queued.plugins = frozenset((held[0],))
             self._place(queued, Place.GATED)
+            self._group(queued)[queued.pod.uid] = queued
+        elif queued.attempts and queued.last_attempt + self.backoff(queued) > now:
+            self._to_backoff(queued, now)
         else:
-            self._to_active(queued, now)
+            self._to_active(queued, now, now)
 
-    def _to_active(self, queued: QueuedPod, now: float) -> None:
-        queued.queued_at = now
+    def _to_active(self, queued: QueuedPod, queued_at: float, now: float) -> None:
+        framework = self.frameworks[queued.pod.scheduler_name]
+        try:
+            key = framework.sort_key(queued.pod, queued_at)
+            self._check_key(framework, key)
+        except PluginError as error:
+            self._break(queued, error, now)
+            return
+        queued.queued_at = queued_at
         self._place(queued, Place.ACTIVE)
-        key = self.frameworks[queued.pod.scheduler_name].sort_key(queued.pod, now)
         heapq.heappush(self._active, (key, queued.ticket, queued.pod.uid))
+
+    def _check_key(self, framework: Framework, key: tuple[Any, ...]) -> None:
+        """All keys must be alike: one that can't be compared would lose another pod its place.
+
+        Raises PluginError.
+        """
+        form = [isinstance(part, str) for part in key]
+        if self._key_form is None:
+            self._key_form = form
+        elif form != self._key_form:
+            plugin = framework.profile.plugins("queue_sort")[0].name
+            raise PluginError(plugin, f"the sort key {key!r} can't be compared with those before it", "QueueSort")
+
+    def _break(self, queued: QueuedPod, error: PluginError, now: float) -> None:
+        """A plugin failed before the pod was even tried: that counts as an attempt, so that its backoff grows."""
+        queued.broken = True
+        queued.attempts += 1
+        queued.last_attempt = now
+        self.broken.append((queued, error))
+        self._to_backoff(queued, now)
 
     def _to_backoff(self, queued: QueuedPod, now: float) -> None:
         self._place(queued, Place.BACKOFF)
@@ -255,7 +306,7 @@ class Queue:
     def _leave(self, queued: QueuedPod) -> None:
         """Take a pod out of where it waits; its heap entries become stale."""
         self._counts[queued.place] -= 1
-        if queued.place is Place.UNSCHEDULABLE:
+        if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             self._leave_group(queued)
         elif queued.place is Place.BACKOFF:
             self._patient -= not queued.broken
@@ -285,5 +336,5 @@ def _alike(pod: Pod) -> tuple[Any, ...]:
     return pod.shape, pod.namespace, frozenset(pod.labels.items()), own
 
 
-def _always(plugin: Plugin, pod: Pod) -> bool:
+def _always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
     return True

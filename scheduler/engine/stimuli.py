@@ -1,8 +1,9 @@
 """What can happen to the engine."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from scheduler.framework.reservation import Versions
+from scheduler.framework.reservation import Call, Versions
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 
@@ -59,6 +60,22 @@ class NotPrepared:
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """A plugin's coroutine has ended."""
+
+    call: Call
+    answer: Any
+
+
+@dataclass(frozen=True, slots=True)
+class NotAnswered:
+    """A plugin's coroutine raised, or did not end in time."""
+
+    call: Call
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unwritten:
     """The condition of a failed attempt could not be written; it has to be said again next time."""
 
@@ -82,4 +99,17 @@ class Tick:
     """Time has passed: end backoffs, flush pods that waited too long."""
 
 
-Stimulus = Put | Gone | Bound | BindFailed | Prepared | NotPrepared | Unwritten | VictimStays | Cycle | Tick
+Stimulus = (
+    Put
+    | Gone
+    | Bound
+    | BindFailed
+    | Prepared
+    | NotPrepared
+    | Answered
+    | NotAnswered
+    | Unwritten
+    | VictimStays
+    | Cycle
+    | Tick
+)

@@ -4,7 +4,7 @@ Mirrors kube-scheduler `schedule_one.go` (schedulePod, findNodesThatFitPod, prio
 `framework/runtime/framework.go`, with every node scored.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,13 @@ import numpy as np
 
 from scheduler.framework.decision import Decision, PluginScores, Rejected, Rows
 from scheduler.framework.events import ANY, ClusterEvent
+from scheduler.framework.guard import Guard
 from scheduler.framework.memo import Memos
+from scheduler.framework.permit import WaitingPods
 from scheduler.framework.plugin import Plugin, PostFilterResult
 from scheduler.framework.quick import decide_by
 from scheduler.framework.reservation import Reservation
-from scheduler.framework.status import PluginError, Reason, Reject, Rejections
+from scheduler.framework.status import Reason, Reject, Rejections
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
@@ -40,13 +42,14 @@ class Framework:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
+        self.guard = Guard()
         self._pre_filters: tuple[Any, ...] = profile.plugins("pre_filter")
         self._filters: tuple[Any, ...] = profile.plugins("filter")
         self._scorers = [
             (plugin, profile.weights.get(plugin.name, 1), getattr(plugin, "normalize", None))
             for plugin in profile.plugins("score")
         ]
-        self._memos = Memos(self._pre_filters, self._filters, self._scorers, _ask)
+        self._memos = Memos(self._pre_filters, self._filters, self._scorers, self.guard)
         self._by_name = {plugin.name: plugin for plugins in profile.points.values() for plugin in plugins}
         self._wakes = {name: getattr(plugin, "wakes_on", ANY) for name, plugin in self._by_name.items()}
 
@@ -61,7 +64,7 @@ class Framework:
     def pre_enqueue(self, pod: Pod) -> tuple[str, Reason] | None:
         """(plugin, reason) of the first plugin that holds the pod out of the queue."""
         for plugin in self.profile.plugins("pre_enqueue"):
-            reason = _ask(plugin, plugin.pre_enqueue, pod)
+            reason = self.guard(plugin, plugin.pre_enqueue, pod)
             if reason is not None:
                 return plugin.name, reason
         return None
@@ -69,7 +72,7 @@ class Framework:
     def sort_key(self, pod: Pod, queued_at: float) -> tuple[Any, ...]:
         """The place of a pod in the active queue, smallest first."""
         plugin = self.profile.plugins("queue_sort")[0]
-        key: tuple[Any, ...] = _ask(plugin, plugin.queue_sort, pod, queued_at)
+        key: tuple[Any, ...] = self.guard(plugin, plugin.queue_sort, pod, queued_at)
         return key
 
     def decide_quickly(self, pod: Pod, cluster: Cluster) -> Decision:
@@ -78,7 +81,7 @@ class Framework:
         A pod that finds no node is decided the plain way, for its message. Raises PluginError when a plugin fails.
         """
         if not pod.node_name and not cluster.nominations and pod.shape.preferred_error is None and cluster.nodes.count:
-            decision = decide_by(self._memos.get(pod, cluster), self._memos, pod, cluster, _ask)
+            decision = decide_by(self._memos.get(pod, cluster), self._memos, pod, cluster, self.guard)
             if decision is not None:
                 return decision
         return self.decide(pod, cluster)
@@ -136,7 +139,7 @@ class Framework:
         others = list(others)
         for plugin in self._filters:
             asks = getattr(plugin, "reads_other_rows", None)
-            if asks is None or _ask(plugin, asks, pod, cluster, others):
+            if asks is None or self.guard(plugin, asks, pod, cluster, others):
                 return True
         return False
 
@@ -144,7 +147,7 @@ class Framework:
         """What the PostFilter plugins make of a pod that found no node: the first that offers a node wins."""
         texts = []
         for plugin in self.profile.plugins("post_filter"):
-            result: PostFilterResult = _ask(plugin, plugin.post_filter, pod, cluster, decision, self)
+            result: PostFilterResult = self.guard(plugin, plugin.post_filter, pod, cluster, decision, self)
             if result.node is not None:
                 return result
             texts.append(result.text)
@@ -154,10 +157,9 @@ class Framework:
         """The end of the FailedScheduling message."""
         return self.post_filter_result(pod, cluster, decision).text
 
-    def reservation(self, pod: Pod, row: int, node: str) -> Reservation:
-        """The Reserve and PreBind plugins, for a pod that was decided to go to a node."""
-        points = self.profile.plugins
-        return Reservation(points("reserve"), points("pre_bind"), _ask, pod, (row, node))
+    def reservation(self, pod: Pod, row: int, node: str, waiting: WaitingPods) -> Reservation:
+        """The plugins' part from Reserve on, for a pod that was decided to go to a node."""
+        return Reservation(self.profile.points, self.guard, pod, (row, node), waiting)
 
     def _nominated_row(self, pod: Pod, cluster: Cluster) -> int | None:
         name = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name
@@ -173,7 +175,7 @@ class Framework:
     def _filter(self, pod: Pod, cluster: Cluster, alive: Bools) -> tuple[Bools, list[Rejected]]:
         rejected: list[Rejected] = []
         for plugin in self._filters:
-            found: Rejections = _ask(plugin, plugin.filter, pod, cluster)
+            found: Rejections = self.guard(plugin, plugin.filter, pod, cluster)
             if not found:
                 continue
             reasons = []
@@ -195,7 +197,7 @@ class Framework:
         names: frozenset[str] | None = None
         narrowed_by: tuple[str, ...] = ()
         for plugin in self._pre_filters:
-            outcome = _ask(plugin, plugin.pre_filter, pod, cluster)
+            outcome = self.guard(plugin, plugin.pre_filter, pod, cluster)
             if outcome is None:
                 continue
             if isinstance(outcome, Reject):
@@ -223,12 +225,14 @@ class Framework:
         feasible = decision.feasible
         totals = np.zeros(len(feasible), dtype=np.int64)
         for plugin, weight, normalize in self._scorers:
-            raw = _ask(plugin, plugin.score, pod, cluster, feasible)
+            raw = self.guard(plugin, plugin.score, pod, cluster, feasible)
             if raw is None:
                 continue
             if isinstance(raw, int):
                 raw = np.full(len(feasible), raw, dtype=np.int64)
-            weighted = (raw if normalize is None else _ask(plugin, normalize, raw, pod, cluster, feasible)) * weight
+            weighted = (
+                raw if normalize is None else self.guard(plugin, normalize, raw, pod, cluster, feasible)
+            ) * weight
             totals += weighted
             decision.scores.append(PluginScores(plugin.name, weight, raw, weighted))
         decision.totals = totals
@@ -240,13 +244,3 @@ _NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
 def _without(rejected: Rejected, rows: Bools) -> Rejected:
     """The same rejections, less those of some rows."""
     return Rejected(rejected.plugin, [(reason, where & ~rows) for reason, where in rejected.reasons])
-
-
-def _ask(plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
-    """Whatever a plugin raises fails its pod under the plugin's name, and nothing else."""
-    try:
-        return point(*args)
-    except PluginError:
-        raise
-    except Exception as error:
-        raise PluginError(plugin.name, f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,62 @@
+"""How plugins are asked: whatever one raises fails its pod under the plugin's name, and who is being asked can be seen.
+
+A pure room has no clock, so nothing here ends a plugin that does not come back. A shell can: its watchdog looks at
+`Guard.running` from another thread and raises `Overdue` in the thread that is held.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from scheduler.framework.status import PluginError
+
+
+class Overdue(BaseException):
+    """Raised by a shell inside a plugin that holds the loop too long; no `except Exception` in there stops it."""
+
+
+class Question:
+    """One call of a plugin, as long as it lasts."""
+
+    __slots__ = ("plugin", "point")
+
+    def __init__(self, plugin: Any, point: Callable[..., Any]) -> None:
+        self.plugin = plugin
+        self.point = point
+
+    @property
+    def point_name(self) -> str:
+        """The extension point as kube-scheduler spells it: PreBind."""
+        return spelled(getattr(self.point, "__name__", ""))
+
+
+class Guard:
+    """Asks the plugins of one profile, one at a time; a plugin may ask others in turn (preemption the filters)."""
+
+    __slots__ = ("running",)
+
+    def __init__(self) -> None:
+        self.running: Question | None = None
+        """What is being asked at this moment."""
+
+    def __call__(self, plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
+        """The plugin's answer.
+
+        Raises PluginError for whatever the plugin raises.
+        """
+        before = self.running
+        asked = self.running = Question(plugin, point)
+        try:
+            return point(*args)
+        except PluginError:
+            raise
+        except Overdue as error:
+            raise PluginError(plugin.name, str(error), asked.point_name) from None
+        except Exception as error:
+            raise PluginError(plugin.name, f"{type(error).__name__}: {error}", asked.point_name) from error
+        finally:
+            self.running = before
+
+
+def spelled(point: str) -> str:
+    """A method's name as kube-scheduler spells the extension point: pre_bind → PreBind."""
+    return "".join(word.capitalize() for word in point.split("_"))
