@@ -262,6 +262,8 @@ class Writer:
         try:
             await patch_status(self._client, path, body)
         except (ApiError, Unreachable) as error:
+            if isinstance(error, ApiError) and error.status in _NOBODY_LEFT:
+                return  # gone, or bound before it could be said where it would be
             log.warning("nomination not written", pod=pod.key, node=node, error=str(error))
 
     async def _prepare(self, instruction: Prepare) -> None:
