@@ -49,6 +49,7 @@ from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runtime import Framework
+from scheduler.framework.sampling import Rotation
 from scheduler.framework.status import PluginError
 from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, Selecting
@@ -76,6 +77,7 @@ class Engine:
         self._frameworks = frameworks
         self._seed = seed
         self._in_full = in_full
+        self._rotation = Rotation()
         self._aside: list[Instruction] = []
         self._departures = Departures(self.cluster, self.queue, self._aside)
 
@@ -240,9 +242,8 @@ class Engine:
         pod = queued.pod
         framework = self._frameworks[pod.scheduler_name]
         try:
-            decision = (
-                framework.decide(pod, self.cluster) if self._in_full else framework.decide_quickly(pod, self.cluster)
-            )
+            decide = framework.decide if self._in_full else framework.decide_quickly
+            decision = decide(pod, self.cluster, self._rotation)
             if not len(decision.feasible):
                 return self._no_fit(queued, decision, self._post_filter(framework, decision), now)
             return self._departures.set_out(queued, framework, decision, self._choose(decision), now)

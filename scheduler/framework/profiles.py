@@ -5,12 +5,14 @@ Mirrors kube-scheduler `apis/config/v1/default_plugins.go` (mergePlugins) and
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from scheduler.framework.config import ConfigError, PluginRef, PluginSet, ProfileConfig, SchedulerConfiguration, convert
 from scheduler.framework.foreign import Foreign, is_foreign
 from scheduler.framework.plugin import POINTS, NoArgs, implements
 from scheduler.framework.runtime import Framework, Profile
+from scheduler.framework.sampling import ALL_NODES
 from scheduler.model.fields import nearest
 
 DEFAULT_MULTI_POINT = (
@@ -74,7 +76,12 @@ def build(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[s
         except ConfigError as error:
             errors.append(str(error))
         else:
-            frameworks[built.name] = Framework(built)
+            percentage = profile.percentage_of_nodes_to_score
+            if percentage is None:
+                percentage = config.percentage_of_nodes_to_score
+            if percentage in (None, 100):
+                percentage = ALL_NODES
+            frameworks[built.name] = Framework(replace(built, percentage=percentage))
     if errors:
         raise ConfigError("\n".join(errors))
     return frameworks

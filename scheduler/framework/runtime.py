@@ -18,6 +18,7 @@ from scheduler.framework.permit import WaitingPods
 from scheduler.framework.plugin import Plugin, PostFilterResult
 from scheduler.framework.quick import decide_by
 from scheduler.framework.reservation import Reservation
+from scheduler.framework.sampling import ALL_NODES, Rotation, nodes_to_find, sample
 from scheduler.framework.status import Reason, Reject, Rejections
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
@@ -31,6 +32,8 @@ class Profile:
     name: str
     points: dict[str, tuple[Plugin, ...]]
     weights: dict[str, int]
+    percentage: int = ALL_NODES
+    """Of the nodes, how many feasible ones are enough (percentageOfNodesToScore)."""
 
     def plugins(self, point: str) -> tuple[Any, ...]:
         """The plugins of one point."""
@@ -75,20 +78,25 @@ class Framework:
         key: tuple[Any, ...] = self.guard(plugin, plugin.queue_sort, pod, queued_at)
         return key
 
-    def decide_quickly(self, pod: Pod, cluster: Cluster) -> Decision:
+    def decide_quickly(self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None) -> Decision:
         """As `decide`, by way of what is known of the pod's shape; without the parts that only an explanation needs.
 
         A pod that finds no node is decided the plain way, for its message. Raises PluginError when a plugin fails.
         """
-        if not pod.node_name and not cluster.nominations and pod.shape.preferred_error is None and cluster.nodes.count:
+        sampled = rotation is not None and self.profile.percentage
+        plain = pod.node_name or cluster.nominations or pod.shape.preferred_error is not None or sampled
+        if not plain and cluster.nodes.count:
             decision = decide_by(self._memos.get(pod, cluster), self._memos, pod, cluster, self.guard)
             if decision is not None:
                 return decision
-        return self.decide(pod, cluster)
+        return self.decide(pod, cluster, rotation)
 
-    def decide(self, pod: Pod, cluster: Cluster, *, score_always: bool = False) -> Decision:
+    def decide(
+        self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, *, score_always: bool = False
+    ) -> Decision:
         """Filter and score all nodes for one pod. A single feasible node is not scored unless asked for.
 
+        `rotation`: with it, no more nodes are scored than the profile's percentage asks for.
         Raises PluginError when a plugin fails.
         """
         nodes = cluster.nodes
@@ -98,6 +106,7 @@ class Framework:
         alive: Bools = nodes.alive[: nodes.rows].copy()
         if not self._pre_filter(pod, cluster, decision, alive):
             return decision
+        candidates = alive
         alive, decision.rejected = self.passing(pod, cluster, alive)
         nominated = self._nominated_row(pod, cluster)
         if nominated is not None and alive[nominated] and not score_always:
@@ -105,9 +114,15 @@ class Framework:
             decision.feasible = np.array([nominated], dtype=np.intp)
             return decision
         decision.feasible = np.flatnonzero(alive)
+        if rotation is not None and self.profile.percentage and candidates.any():
+            decision.feasible = self._sampled(decision.feasible, candidates, cluster, rotation)
         if len(decision.feasible) > 1 or (score_always and len(decision.feasible)):
             self._score(pod, cluster, decision)
         return decision
+
+    def _sampled(self, feasible: Rows, candidates: Bools, cluster: Cluster, rotation: Rotation) -> Rows:
+        wanted = nodes_to_find(self.profile.percentage, int(np.count_nonzero(candidates))) if self._scorers else 1
+        return sample(feasible, candidates, wanted, cluster.nodes.count, rotation)
 
     def passing(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
         """(nodes of `among` that pass all filters, who rejected the rest), yielding to nominated pods.
