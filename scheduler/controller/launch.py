@@ -27,8 +27,6 @@ async def schedule(
     limits = config.client_connection
     if config.leader_election.leader_elect:
         log.warning("leaderElection.leaderElect is true, but leader election does not exist yet: run one replica")
-    if config.extenders:
-        log.warning("extenders are configured but not called yet", extenders=len(config.extenders))
     async with Client(connection, qps=limits.qps, burst=limits.burst) as client:
         scheduler = Scheduler(client, frameworks, config, seed=seed, observe=observe)
         loop = asyncio.get_running_loop()

@@ -10,17 +10,20 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
 
 from scheduler.controller.calls import Calls
+from scheduler.controller.extenders import ExtenderBinder, Extenders
+from scheduler.controller.originals import Originals
 from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import (
     Announce,
+    AskExtenders,
     Bind,
     BoundByPlugin,
     CancelCall,
@@ -35,7 +38,8 @@ from scheduler.engine.instructions import (
     RunCall,
 )
 from scheduler.engine.stimuli import Cycle, Gone, Put, Stimulus, Tick
-from scheduler.framework.config import SchedulerConfiguration
+from scheduler.framework.config import Extender, SchedulerConfiguration
+from scheduler.framework.extenders import in_order
 from scheduler.framework.runtime import Framework
 from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
@@ -96,6 +100,12 @@ _TROUBLE_SECONDS = 1.0
 Observer = Callable[[Instruction], None]
 
 
+def _shown_whole(extenders: Iterable[Extender]) -> list[str]:
+    """The kinds of which extenders see whole objects; the nodes not, if all of them know the nodes themselves."""
+    kinds = ["Pod"] if extenders else []
+    return [*kinds, "Node"] if any(not extender.node_cache_capable for extender in extenders) else kinds
+
+
 class Scheduler:
     """Runs one engine against one cluster until stopped."""
 
@@ -108,12 +118,17 @@ class Scheduler:
         seed: int = 0,
         observe: Observer | None = None,
     ) -> None:
+        self.originals = Originals(_shown_whole(config.extenders))
+        self.extenders = Extenders(config.extenders, self.originals, self._receive)
+        binders = [ExtenderBinder(one, self.extenders) for one in in_order(config.extenders) if one.bind_verb]
         self.engine = Engine(
             frameworks,
             seed=seed,
             initial_backoff=config.pod_initial_backoff_seconds,
             max_backoff=config.pod_max_backoff_seconds,
             in_full=observe is not None,
+            extenders=config.extenders,
+            binders=binders,
         )
         self._inbox: deque[Stimulus] = deque()
         self._awake = asyncio.Event()
@@ -142,6 +157,7 @@ class Scheduler:
                 with self.watchdog:
                     await self._loop()
                 await self.calls.close()
+                await self.extenders.close()
                 late = await self.writer.drain(drain_seconds)
                 log.info("stopped", **self._totals(), writes_cut_off=late)
             finally:
@@ -153,7 +169,7 @@ class Scheduler:
         await self._synced.wait()
 
     def _reflector(self, client: Client, resource: Resource) -> Reflector[Any]:
-        decode = self._decoder.of_kind(resource.kind)
+        decode = self.originals.keeping(resource.kind, self._decoder.of_kind(resource.kind))
         return Reflector(
             client,
             resource,
@@ -168,6 +184,7 @@ class Scheduler:
         for change in changes:
             if isinstance(change, Deleted):
                 self._inbox.append(Gone(kind, change.namespace, change.name, change.uid))
+                self.originals.drop(kind, change.namespace, change.name)
                 self._told.pop(change.uid, None)
             else:
                 self._warn_of_problems(change.object)
@@ -297,6 +314,8 @@ class Scheduler:
                     log.info("preempting", pod=instruction.pod.key, node=instruction.node, victims=victims)
                 case ClearNomination():
                     self.writer.clear_nomination(instruction)
+                case AskExtenders(question):
+                    self.extenders.ask(question)
                 case RunCall(call):
                     self.calls.start(call)
                 case CancelCall(call):

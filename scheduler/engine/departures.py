@@ -3,6 +3,8 @@
 Mirrors kube-scheduler `schedule_one.go` (assumeAndReserve, bindingCycle, handleBindingCycleError).
 """
 
+from typing import Any
+
 from scheduler.engine import wakes
 from scheduler.engine.failures import tell
 from scheduler.engine.in_flight import Flight, InFlight, Stage
@@ -55,16 +57,22 @@ class Departures:
         return self._flights.next_due()
 
     def set_out(
-        self, queued: QueuedPod, framework: Framework, decision: Decision, row: int, now: float
+        self,
+        queued: QueuedPod,
+        framework: Framework,
+        decision: Decision,
+        row: int,
+        now: float,
+        binders: tuple[Any, ...] = (),
     ) -> list[Instruction]:
-        """Place the pod on its row at once and begin to bind it.
+        """Place the pod on its row at once and begin to bind it. `binders` come before the profile's own.
 
         Raises PluginError when a Reserve plugin fails; then nothing has happened.
         """
         pod, node = queued.pod, self._cluster.nodes.names[row] or ""
         self._cluster.nominations.drop(pod.uid)
         self._cluster.assume(pod, row)
-        reservation = framework.reservation(pod, row, node, self._waiting)
+        reservation = framework.reservation(pod, row, node, self._waiting, binders)
         flight = Flight(queued, node, decision, reservation, queued.first_attempt or now)
         try:
             refused = reservation.take(self._cluster)

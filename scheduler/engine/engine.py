@@ -6,7 +6,8 @@ It never reads a clock, never logs and never waits. Mirrors kube-scheduler `even
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ from scheduler.engine.changes import (
     storage_changes,
     waiting_pod_changes,
 )
+from scheduler.engine.consultations import Consultation, Consultations, names, preempting
 from scheduler.engine.departures import Departures
 from scheduler.engine.failures import tell
 from scheduler.engine.instructions import (
@@ -34,9 +36,11 @@ from scheduler.engine.stimuli import (
     Answered,
     BindFailed,
     Bound,
+    Consulted,
     Cycle,
     Gone,
     NotAnswered,
+    NotConsulted,
     NotPrepared,
     Prepared,
     Put,
@@ -45,8 +49,19 @@ from scheduler.engine.stimuli import (
     Unwritten,
     VictimStays,
 )
+from scheduler.framework.config import Extender
 from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.extenders import (
+    EXTENDER,
+    NodesQuestion,
+    Verdict,
+    VictimsQuestion,
+    add_scores,
+    heed,
+    in_order,
+    interested,
+)
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
@@ -70,21 +85,28 @@ class Engine:
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
         in_full: bool = False,
+        extenders: Iterable[Extender] = (),
+        binders: Iterable[Any] = (),
     ) -> None:
-        """`in_full`: keep in each decision who rejected what and how every plugin scored, at the cost of speed."""
+        """`in_full`: keep in each decision who rejected what and how every plugin scored, at the cost of speed.
+
+        `binders`: Bind plugins for the extenders that bind; each has its `extender`.
+        """
         self.cluster = Cluster()
         self.queue = Queue(frameworks, initial_backoff, max_backoff)
         self._frameworks = frameworks
         self._seed = seed
         self._in_full = in_full
         self._rotation = Rotation()
+        self._consultations = Consultations(in_order(extenders))
+        self._binders = tuple(binders)
         self._aside: list[Instruction] = []
         self._departures = Departures(self.cluster, self.queue, self._aside)
 
     @property
     def in_flight(self) -> int:
-        """Writes for pods on their way to a node that have no answer yet."""
-        return self._departures.writing
+        """Writes for pods on their way to a node, and questions to extenders, that have no answer yet."""
+        return self._departures.writing + len(self._consultations)
 
     @property
     def has_work(self) -> bool:
@@ -133,6 +155,10 @@ class Engine:
                 return self._departures.answered(stimulus, now)
             case NotAnswered():
                 return self._departures.not_answered(stimulus, now)
+            case Consulted():
+                return self._consulted(stimulus, now)
+            case NotConsulted():
+                return self._not_consulted(stimulus, now)
             case Unwritten(uid):
                 queued = self.queue.get(uid)
                 if queued is not None:
@@ -162,7 +188,7 @@ class Engine:
     def _gone(self, gone: Gone, now: float) -> list[Instruction]:
         match gone.kind:
             case "Pod":
-                waiting = self.queue.remove(gone.uid)
+                waiting = self._consultations.drop(gone.uid) or self.queue.remove(gone.uid)
                 self._departures.drop(gone.uid, now)
                 placement = self.cluster.drop_pod(gone.uid)
                 if placement is not None:
@@ -201,6 +227,7 @@ class Engine:
 
     def _put_placed(self, pod: Pod, now: float) -> None:
         self.queue.remove(pod.uid)
+        self._consultations.drop(pod.uid)
         self.cluster.nominations.drop(pod.uid)
         self._departures.bound_by_others(pod.uid, now)
         before = self.cluster.put_pod(pod)
@@ -211,7 +238,7 @@ class Engine:
 
     def _put_waiting(self, pod: Pod, now: float) -> None:
         queued = self.queue.get(pod.uid)
-        if self._departures.update(pod, now):
+        if self._departures.update(pod, now) or (self._consultations.update(pod) and not pod.terminating):
             return
         if pod.terminating:
             self.queue.remove(pod.uid)
@@ -242,13 +269,90 @@ class Engine:
         pod = queued.pod
         framework = self._frameworks[pod.scheduler_name]
         try:
+            extenders = self._consultations.on_nodes(pod)
+            if extenders:
+                return self._ask_about_nodes(queued, extenders, now)
             decide = framework.decide if self._in_full else framework.decide_quickly
             decision = decide(pod, self.cluster, self._rotation)
-            if not len(decision.feasible):
-                return self._no_fit(queued, decision, self._post_filter(framework, decision), now)
-            return self._departures.set_out(queued, framework, decision, self._choose(decision), now)
+            return self._go(queued, decision, now)
         except PluginError as error:
             return self._broken(queued, str(error), frozenset((error.plugin,)), now)
+
+    def _go(self, queued: QueuedPod, decision: Decision, now: float) -> list[Instruction]:
+        """Send the pod to its node, or find out what may be done for one that has none.
+
+        Raises PluginError.
+        """
+        framework = self._frameworks[queued.pod.scheduler_name]
+        if not len(decision.feasible):
+            return self._hopeless(queued, framework, decision, now)
+        binders = tuple(b for b in self._binders if interested(b.extender, queued.pod))
+        return self._departures.set_out(queued, framework, decision, self._choose(decision), now, binders)
+
+    def _ask_about_nodes(
+        self, queued: QueuedPod, extenders: tuple[Extender, ...], now: float, *, nominated: bool = True
+    ) -> list[Instruction]:
+        """Let extenders choose among the nodes that the filters leave.
+
+        Raises PluginError.
+        """
+        pod = queued.pod
+        decision = self._frameworks[pod.scheduler_name].find(pod, self.cluster, self._rotation, nominated=nominated)
+        if not len(decision.feasible):
+            return self._go(queued, decision, now)
+        question = NodesQuestion(pod, extenders, names(decision, self.cluster))
+        only = nominated and len(decision.feasible) == 1
+        return [self._consultations.ask(Consultation(queued, question, decision, only))]
+
+    def _consulted(self, answer: Consulted, now: float) -> list[Instruction]:
+        """Go on with a pod that waited for extenders, on the cluster as it is now."""
+        consultation = self._consultations.take(answer.question)
+        if consultation is None:
+            return []
+        queued, question, verdict = consultation.queued, consultation.question, answer.verdict
+        try:
+            if isinstance(question, NodesQuestion) and isinstance(verdict, Verdict):
+                return self._heed(consultation, question, verdict, now)
+            if not isinstance(verdict, Verdict):
+                return self._no_fit(queued, consultation.decision, preempting(verdict, self.cluster), now)
+        except PluginError as error:
+            return self._broken(queued, str(error), frozenset((error.plugin,)), now)
+        return []
+
+    def _heed(
+        self, consultation: Consultation, question: NodesQuestion, verdict: Verdict, now: float
+    ) -> list[Instruction]:
+        queued = consultation.queued
+        if consultation.nominated and not verdict.kept:
+            return self._ask_about_nodes(queued, question.extenders, now, nominated=False)
+        framework = self._frameworks[queued.pod.scheduler_name]
+        decision = framework.find(queued.pod, self.cluster, nominated=False)
+        if not heed(decision, verdict, question.nodes, self.cluster):
+            return self._ask_about_nodes(queued, question.extenders, now, nominated=False)
+        if len(decision.feasible) > 1:
+            framework.rank(decision, self.cluster)
+            add_scores(decision, verdict, self.cluster)
+        return self._go(queued, decision, now)
+
+    def _not_consulted(self, failure: NotConsulted, now: float) -> list[Instruction]:
+        """An extender that must not fail did: the pod is tried again; with preemption, it stays unschedulable."""
+        consultation = self._consultations.take(failure.question)
+        if consultation is None:
+            return []
+        queued = consultation.queued
+        if isinstance(consultation.question, NodesQuestion):
+            return self._broken(queued, failure.message, frozenset((EXTENDER,)), now)
+        result = PostFilterResult(f"preemption: {failure.message}")
+        return self._no_fit(queued, consultation.decision, result, now)
+
+    def _hopeless(self, queued: QueuedPod, framework: Framework, decision: Decision, now: float) -> list[Instruction]:
+        """No node takes the pod: PostFilter plugins may help, and extenders have a say in whom to preempt."""
+        result = self._post_filter(framework, decision)
+        extenders = self._consultations.on_victims(queued.pod) if result.candidates else ()
+        if not extenders:
+            return self._no_fit(queued, decision, result, now)
+        question = VictimsQuestion(queued.pod, extenders, result.candidates)
+        return [self._consultations.ask(Consultation(queued, question, decision))]
 
     def _post_filter(self, framework: Framework, decision: Decision) -> PostFilterResult:
         """What PostFilter plugins make of it; one that fails is named, and the pod stays unschedulable."""

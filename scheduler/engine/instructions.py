@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from scheduler.framework.decision import Decision
+from scheduler.framework.extenders import Question
 from scheduler.framework.reservation import Call, Patch
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
@@ -97,6 +98,13 @@ class RunCall:
 
 
 @dataclass(frozen=True, slots=True)
+class AskExtenders:
+    """Put a question to HTTP extenders. Answer with Consulted or NotConsulted."""
+
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
 class CancelCall:
     """Nobody waits for this coroutine any more: the pod is gone or has turned back."""
 
@@ -135,5 +143,6 @@ Instruction = (
     | RunCall
     | CancelCall
     | BoundByPlugin
+    | AskExtenders
     | Misbehaved
 )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from scheduler.framework.extenders import Question, Verdict, VictimsVerdict
 from scheduler.framework.reservation import Call, Versions
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
@@ -76,6 +77,22 @@ class NotAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class Consulted:
+    """What extenders said."""
+
+    question: Question
+    verdict: Verdict | VictimsVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class NotConsulted:
+    """An extender that must not fail did."""
+
+    question: Question
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unwritten:
     """The condition of a failed attempt could not be written; it has to be said again next time."""
 
@@ -108,6 +125,8 @@ Stimulus = (
     | NotPrepared
     | Answered
     | NotAnswered
+    | Consulted
+    | NotConsulted
     | Unwritten
     | VictimStays
     | Cycle

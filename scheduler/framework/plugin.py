@@ -5,8 +5,8 @@ At `permit`, `pre_bind`, `bind` and `post_bind` a plugin may be a coroutine func
 gets `held` alone, since the cluster moves on while it waits, and answers what the plain method would.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -115,6 +115,8 @@ class PostFilterResult:
     text: str
     node: str | None = None
     victims: tuple[Pod, ...] = ()
+    candidates: Mapping[str, tuple[tuple[Pod, ...], int]] = field(default_factory=dict)
+    """All nodes that would have done: their victims, and how many of them overdraw a disruption budget."""
 
 
 @runtime_checkable

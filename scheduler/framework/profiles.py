@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler.framework.config import ConfigError, PluginRef, PluginSet, ProfileConfig, SchedulerConfiguration, convert
+from scheduler.framework.extenders import without_ignored
 from scheduler.framework.foreign import Foreign, is_foreign
 from scheduler.framework.plugin import POINTS, NoArgs, implements
 from scheduler.framework.runtime import Framework, Profile
@@ -68,6 +69,7 @@ def build(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[s
 
     Raises ConfigError with a line for each thing that is wrong.
     """
+    config = without_ignored(config)
     frameworks: dict[str, Framework] = {}
     errors: list[str] = []
     for i, profile in enumerate(config.profiles):

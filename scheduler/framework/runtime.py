@@ -99,6 +99,17 @@ class Framework:
         `rotation`: with it, no more nodes are scored than the profile's percentage asks for.
         Raises PluginError when a plugin fails.
         """
+        decision = self.find(pod, cluster, rotation, nominated=not score_always)
+        if len(decision.feasible) > 1 or (score_always and len(decision.feasible)):
+            self.rank(decision, cluster)
+        return decision
+
+    def find(self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, *, nominated: bool = True) -> Decision:
+        """Filter all nodes for one pod; the feasible ones are not scored yet.
+
+        `nominated`: a node that was kept for the pod is the only feasible one if it fits.
+        Raises PluginError when a plugin fails.
+        """
         nodes = cluster.nodes
         decision = Decision(pod, nodes.count, _NO_ROWS)
         if not nodes.count:
@@ -108,16 +119,14 @@ class Framework:
             return decision
         candidates = alive
         alive, decision.rejected = self.passing(pod, cluster, alive)
-        nominated = self._nominated_row(pod, cluster)
-        if nominated is not None and alive[nominated] and not score_always:
+        kept = self._nominated_row(pod, cluster) if nominated else None
+        if kept is not None and alive[kept]:
             # Room was made for the pod there: it takes the node if it fits (evaluateNominatedNode).
-            decision.feasible = np.array([nominated], dtype=np.intp)
+            decision.feasible = np.array([kept], dtype=np.intp)
             return decision
         decision.feasible = np.flatnonzero(alive)
         if rotation is not None and self.profile.percentage and candidates.any():
             decision.feasible = self._sampled(decision.feasible, candidates, cluster, rotation)
-        if len(decision.feasible) > 1 or (score_always and len(decision.feasible)):
-            self._score(pod, cluster, decision)
         return decision
 
     def _sampled(self, feasible: Rows, candidates: Bools, cluster: Cluster, rotation: Rotation) -> Rows:
@@ -172,9 +181,17 @@ class Framework:
         """The end of the FailedScheduling message."""
         return self.post_filter_result(pod, cluster, decision).text
 
-    def reservation(self, pod: Pod, row: int, node: str, waiting: WaitingPods) -> Reservation:
-        """The plugins' part from Reserve on, for a pod that was decided to go to a node."""
-        return Reservation(self.profile.points, self.guard, pod, (row, node), waiting)
+    def reservation(
+        self, pod: Pod, row: int, node: str, waiting: WaitingPods, binders: tuple[Any, ...] = ()
+    ) -> Reservation:
+        """The plugins' part from Reserve on, for a pod that was decided to go to a node.
+
+        `binders`: who is asked to bind it before the Bind plugins are.
+        """
+        points = self.profile.points
+        if binders:
+            points = {**points, "bind": (*binders, *self.profile.plugins("bind"))}
+        return Reservation(points, self.guard, pod, (row, node), waiting)
 
     def _nominated_row(self, pod: Pod, cluster: Cluster) -> int | None:
         name = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name
@@ -236,8 +253,12 @@ class Framework:
         alive &= only
         return True
 
-    def _score(self, pod: Pod, cluster: Cluster, decision: Decision) -> None:
-        feasible = decision.feasible
+    def rank(self, decision: Decision, cluster: Cluster) -> None:
+        """Score the feasible nodes.
+
+        Raises PluginError when a plugin fails.
+        """
+        pod, feasible = decision.pod, decision.feasible
         totals = np.zeros(len(feasible), dtype=np.int64)
         for plugin, weight, normalize in self._scorers:
             raw = self.guard(plugin, plugin.score, pod, cluster, feasible)
