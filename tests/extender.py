@@ -1,6 +1,7 @@
 """A small HTTP extender: rules by verb, over real HTTP, in a thread of its own. It notes what it is asked."""
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,6 +10,15 @@ from typing import Any
 Object = dict[str, Any]
 Rule = Callable[[Object], Any]
 """What is asked → the answer; a number is an HTTP status without one."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has gone away is no error; what a rule raises is shown."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class ExtenderServer:
@@ -35,8 +45,7 @@ class ExtenderServer:
                 """Tests look at `asked` instead."""
 
         self.asked = asked
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 

@@ -37,7 +37,7 @@ from scheduler.engine.instructions import (
     RecordFailure,
     RunCall,
 )
-from scheduler.engine.stimuli import Cycle, Gone, Put, Stimulus, Tick
+from scheduler.engine.stimuli import Broke, Cycle, Gone, Put, Stimulus, Tick
 from scheduler.framework.config import Extender, SchedulerConfiguration
 from scheduler.framework.extenders import in_order
 from scheduler.framework.runtime import Framework
@@ -274,11 +274,19 @@ class Scheduler:
                 for _ in range(min(len(inbox), 32)):
                     self._carry_out(engine.handle(inbox.popleft(), now))
             elif cycles and engine.has_work and engine.in_flight < MAX_IN_FLIGHT:
-                self._carry_out(engine.handle(Cycle(), now))
+                self._carry_out(self._cycle(now))
             else:
                 return False
             now = time.monotonic()
         return True
+
+    def _cycle(self, now: float) -> list[Instruction]:
+        """Schedule one pod. The one catch there is: a fault of ours costs a pod its attempt, not all pods the loop."""
+        try:
+            return self.engine.handle(Cycle(), now)
+        except Exception as error:
+            log.exception("a cycle broke")
+            return self.engine.handle(Broke(f"{type(error).__name__}: {error}"), now)
 
     async def _wait(self, seconds: float) -> None:
         """Sleep until something arrives or the time is over."""

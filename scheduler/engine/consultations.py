@@ -5,14 +5,26 @@ Mirrors kube-scheduler `schedule_one.go` (findNodesThatPassExtenders) and `frame
 the scheduling cycle waits for each answer.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.engine.instructions import AskExtenders
 from scheduler.engine.queue import QueuedPod
 from scheduler.framework.config import Extender
 from scheduler.framework.decision import Decision
-from scheduler.framework.extenders import Question, VictimsVerdict, interested
+from scheduler.framework.extenders import (
+    NodesQuestion,
+    Question,
+    Verdict,
+    VictimsQuestion,
+    VictimsVerdict,
+    add_scores,
+    heed,
+    interested,
+)
 from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.runtime import Framework
+from scheduler.framework.sampling import Rotation
 from scheduler.model.pod import Pod
 from scheduler.plugins.victims import Candidate, pick
 from scheduler.state.cluster import Cluster
@@ -32,7 +44,16 @@ class Consultation:
 class Consultations:
     """All of them, by UID."""
 
-    def __init__(self, extenders: tuple[Extender, ...]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        frameworks: Mapping[str, Framework],
+        rotation: Rotation,
+        extenders: tuple[Extender, ...],
+    ) -> None:
+        self._cluster = cluster
+        self._frameworks = frameworks
+        self._rotation = rotation
         self._extenders = extenders
         self._pods: dict[str, Consultation] = {}
 
@@ -47,8 +68,50 @@ class Consultations:
         """Who wants to be asked about the victims of a pod."""
         return tuple(e for e in self._extenders if e.preempt_verb and interested(e, pod))
 
-    def ask(self, consultation: Consultation) -> AskExtenders:
-        """A pod begins to wait."""
+    def ask_about_nodes(
+        self, queued: QueuedPod, extenders: tuple[Extender, ...], *, nominated: bool = True
+    ) -> Decision | AskExtenders:
+        """Let extenders choose among the nodes that the filters leave; the decision, if they leave none.
+
+        Raises PluginError.
+        """
+        pod, cluster = queued.pod, self._cluster
+        decision = self._frameworks[pod.scheduler_name].find(pod, cluster, self._rotation, nominated=nominated)
+        if not len(decision.feasible):
+            return decision
+        names = tuple([cluster.nodes.names[row] or "" for row in decision.feasible])
+        only = nominated and len(names) == 1
+        return self._ask(Consultation(queued, NodesQuestion(pod, extenders, names), decision, only))
+
+    def ask_about_victims(
+        self, queued: QueuedPod, extenders: tuple[Extender, ...], decision: Decision, result: PostFilterResult
+    ) -> AskExtenders:
+        """Let extenders choose among the nodes where preemption would help."""
+        return self._ask(Consultation(queued, VictimsQuestion(queued.pod, extenders, result.candidates), decision))
+
+    def heed(
+        self, consultation: Consultation, verdict: Verdict | VictimsVerdict
+    ) -> Decision | AskExtenders | PostFilterResult:
+        """What follows from an answer: a decision, another question, or whom to preempt.
+
+        Raises PluginError.
+        """
+        if not isinstance(verdict, Verdict):
+            return preempting(verdict, self._cluster)
+        queued, question = consultation.queued, consultation.question
+        if consultation.nominated and not verdict.kept:
+            return self.ask_about_nodes(queued, question.extenders, nominated=False)
+        framework = self._frameworks[queued.pod.scheduler_name]
+        decision = framework.find(queued.pod, self._cluster, nominated=False)
+        asked = question.nodes if isinstance(question, NodesQuestion) else ()
+        if not heed(decision, verdict, asked, self._cluster):
+            return self.ask_about_nodes(queued, question.extenders, nominated=False)
+        if len(decision.feasible) > 1:
+            framework.rank(decision, self._cluster)
+            add_scores(decision, verdict, self._cluster)
+        return decision
+
+    def _ask(self, consultation: Consultation) -> AskExtenders:
         self._pods[consultation.queued.pod.uid] = consultation
         return AskExtenders(consultation.question)
 
@@ -71,11 +134,6 @@ class Consultations:
         """The pod is gone, or placed."""
         found = self._pods.pop(uid, None)
         return found.queued if found is not None else None
-
-
-def names(decision: Decision, cluster: Cluster) -> tuple[str, ...]:
-    """The feasible nodes by name."""
-    return tuple([cluster.nodes.names[row] or "" for row in decision.feasible])
 
 
 def preempting(verdict: VictimsVerdict, cluster: Cluster) -> PostFilterResult:

@@ -19,12 +19,13 @@ from scheduler.engine.changes import (
     storage_changes,
     waiting_pod_changes,
 )
-from scheduler.engine.consultations import Consultation, Consultations, names, preempting
+from scheduler.engine.consultations import Consultations
 from scheduler.engine.departures import Departures
 from scheduler.engine.failures import tell
 from scheduler.engine.instructions import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
+    AskExtenders,
     ClearNomination,
     Failed,
     Instruction,
@@ -36,6 +37,7 @@ from scheduler.engine.stimuli import (
     Answered,
     BindFailed,
     Bound,
+    Broke,
     Consulted,
     Cycle,
     Gone,
@@ -52,16 +54,7 @@ from scheduler.engine.stimuli import (
 from scheduler.framework.config import Extender
 from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.extenders import (
-    EXTENDER,
-    NodesQuestion,
-    Verdict,
-    VictimsQuestion,
-    add_scores,
-    heed,
-    in_order,
-    interested,
-)
+from scheduler.framework.extenders import EXTENDER, NodesQuestion, in_order, interested
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
@@ -97,8 +90,9 @@ class Engine:
         self._frameworks = frameworks
         self._seed = seed
         self._in_full = in_full
+        self._at_hand: QueuedPod | None = None
         self._rotation = Rotation()
-        self._consultations = Consultations(in_order(extenders))
+        self._consultations = Consultations(self.cluster, frameworks, self._rotation, in_order(extenders))
         self._binders = tuple(binders)
         self._aside: list[Instruction] = []
         self._departures = Departures(self.cluster, self.queue, self._aside)
@@ -163,6 +157,8 @@ class Engine:
                 queued = self.queue.get(uid)
                 if queued is not None:
                     queued.written = None
+            case Broke(message):
+                return self._broke(message, now)
             case Tick():
                 self.queue.tick(now)
                 return self._departures.give_up(now)
@@ -263,7 +259,7 @@ class Engine:
                 nominations.put(new, ours)
 
     def _cycle(self, now: float) -> list[Instruction]:
-        queued = self.queue.pop(now)
+        queued = self._at_hand = self.queue.pop(now)
         if queued is None:
             return []
         pod = queued.pod
@@ -271,7 +267,7 @@ class Engine:
         try:
             extenders = self._consultations.on_nodes(pod)
             if extenders:
-                return self._ask_about_nodes(queued, extenders, now)
+                return self._follow(queued, self._consultations.ask_about_nodes(queued, extenders), now)
             decide = framework.decide if self._in_full else framework.decide_quickly
             decision = decide(pod, self.cluster, self._rotation)
             return self._go(queued, decision, now)
@@ -289,61 +285,32 @@ class Engine:
         binders = tuple(b for b in self._binders if interested(b.extender, queued.pod))
         return self._departures.set_out(queued, framework, decision, self._choose(decision), now, binders)
 
-    def _ask_about_nodes(
-        self, queued: QueuedPod, extenders: tuple[Extender, ...], now: float, *, nominated: bool = True
-    ) -> list[Instruction]:
-        """Let extenders choose among the nodes that the filters leave.
-
-        Raises PluginError.
-        """
-        pod = queued.pod
-        decision = self._frameworks[pod.scheduler_name].find(pod, self.cluster, self._rotation, nominated=nominated)
-        if not len(decision.feasible):
-            return self._go(queued, decision, now)
-        question = NodesQuestion(pod, extenders, names(decision, self.cluster))
-        only = nominated and len(decision.feasible) == 1
-        return [self._consultations.ask(Consultation(queued, question, decision, only))]
+    def _follow(self, queued: QueuedPod, step: Decision | AskExtenders, now: float) -> list[Instruction]:
+        return [step] if isinstance(step, AskExtenders) else self._go(queued, step, now)
 
     def _consulted(self, answer: Consulted, now: float) -> list[Instruction]:
         """Go on with a pod that waited for extenders, on the cluster as it is now."""
         consultation = self._consultations.take(answer.question)
         if consultation is None:
             return []
-        queued, question, verdict = consultation.queued, consultation.question, answer.verdict
+        queued = consultation.queued
         try:
-            if isinstance(question, NodesQuestion) and isinstance(verdict, Verdict):
-                return self._heed(consultation, question, verdict, now)
-            if not isinstance(verdict, Verdict):
-                return self._no_fit(queued, consultation.decision, preempting(verdict, self.cluster), now)
+            step = self._consultations.heed(consultation, answer.verdict)
+            if isinstance(step, PostFilterResult):
+                return self._no_fit(queued, consultation.decision, step, now)
+            return self._follow(queued, step, now)
         except PluginError as error:
             return self._broken(queued, str(error), frozenset((error.plugin,)), now)
-        return []
-
-    def _heed(
-        self, consultation: Consultation, question: NodesQuestion, verdict: Verdict, now: float
-    ) -> list[Instruction]:
-        queued = consultation.queued
-        if consultation.nominated and not verdict.kept:
-            return self._ask_about_nodes(queued, question.extenders, now, nominated=False)
-        framework = self._frameworks[queued.pod.scheduler_name]
-        decision = framework.find(queued.pod, self.cluster, nominated=False)
-        if not heed(decision, verdict, question.nodes, self.cluster):
-            return self._ask_about_nodes(queued, question.extenders, now, nominated=False)
-        if len(decision.feasible) > 1:
-            framework.rank(decision, self.cluster)
-            add_scores(decision, verdict, self.cluster)
-        return self._go(queued, decision, now)
 
     def _not_consulted(self, failure: NotConsulted, now: float) -> list[Instruction]:
         """An extender that must not fail did: the pod is tried again; with preemption, it stays unschedulable."""
         consultation = self._consultations.take(failure.question)
         if consultation is None:
             return []
-        queued = consultation.queued
         if isinstance(consultation.question, NodesQuestion):
-            return self._broken(queued, failure.message, frozenset((EXTENDER,)), now)
+            return self._broken(consultation.queued, failure.message, frozenset((EXTENDER,)), now)
         result = PostFilterResult(f"preemption: {failure.message}")
-        return self._no_fit(queued, consultation.decision, result, now)
+        return self._no_fit(consultation.queued, consultation.decision, result, now)
 
     def _hopeless(self, queued: QueuedPod, framework: Framework, decision: Decision, now: float) -> list[Instruction]:
         """No node takes the pod: PostFilter plugins may help, and extenders have a say in whom to preempt."""
@@ -351,8 +318,7 @@ class Engine:
         extenders = self._consultations.on_victims(queued.pod) if result.candidates else ()
         if not extenders:
             return self._no_fit(queued, decision, result, now)
-        question = VictimsQuestion(queued.pod, extenders, result.candidates)
-        return [self._consultations.ask(Consultation(queued, question, decision))]
+        return [self._consultations.ask_about_victims(queued, extenders, decision, result)]
 
     def _post_filter(self, framework: Framework, decision: Decision) -> PostFilterResult:
         """What PostFilter plugins make of it; one that fails is named, and the pod stays unschedulable."""
@@ -409,6 +375,16 @@ class Engine:
         self.queue.put_back(queued, now)
         failed = Failed(queued.pod, SCHEDULER_ERROR, message, plugins, queued.attempts, None)
         return [failed, *tell(queued, SCHEDULER_ERROR, message)]
+
+    def _broke(self, message: str, now: float) -> list[Instruction]:
+        """Take back what the cycle that raised may have begun."""
+        queued, self._at_hand = self._at_hand, None
+        if queued is None or queued.pod.uid in self.queue:
+            return []
+        self._departures.drop(queued.pod.uid, now)
+        self._consultations.drop(queued.pod.uid)
+        self.cluster.forget(queued.pod.uid)
+        return self._broken(queued, message, frozenset(), now)
 
     def _room_was_made(self, pod: Pod, now: float) -> None:
         wakes.for_pod(self.queue, ClusterEvent.POD_GONE, pod, now)

@@ -112,6 +112,13 @@ class Cycle:
 
 
 @dataclass(frozen=True, slots=True)
+class Broke:
+    """The last Cycle raised: a fault of ours. Its pod is tried again later, and the loop goes on."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: end backoffs, flush pods that waited too long."""
 
@@ -130,5 +137,6 @@ Stimulus = (
     | Unwritten
     | VictimStays
     | Cycle
+    | Broke
     | Tick
 )
