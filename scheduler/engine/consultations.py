@@ -80,7 +80,7 @@ class Consultations:
         if not len(decision.feasible):
             return decision
         names = tuple([cluster.nodes.names[row] or "" for row in decision.feasible])
-        only = nominated and len(names) == 1
+        only = nominated and names == (cluster.nominations.node_of(pod.uid) or pod.nominated_node_name,)
         return self._ask(Consultation(queued, NodesQuestion(pod, extenders, names), decision, only))
 
     def ask_about_victims(

@@ -83,7 +83,7 @@ class Departures:
         if refused is not None:
             self._release(flight, now)
             self._forget(pod.uid, now)
-            return self._park(queued, *refused, now)
+            return self._park(queued, Refused(*refused), now)
         self._flights.add(flight)
         return self._advance(flight, now)
 
@@ -285,17 +285,19 @@ class Departures:
         """A Permit plugin keeps the pod from its node: it waits for what may change that plugin's mind."""
         queued = flight.queued
         uid = queued.pod.uid
+        # That its own room is free again is no reason to try at once: what it gives back comes after the question.
+        missed = self._queue.missed(queued, frozenset((refused.plugin,)))
         self.drop(uid, now)
         self._forget(uid, now)
         if self._cluster.placement(uid) is not None or queued.pod.terminating:
             return []
-        return self._park(queued, refused.plugin, refused.reason, now)
+        return self._park(queued, refused, now, missed=missed)
 
-    def _park(self, queued: QueuedPod, plugin: str, reason: Reason, now: float) -> list[Instruction]:
+    def _park(self, queued: QueuedPod, refused: Refused, now: float, *, missed: bool = False) -> list[Instruction]:
         """A plugin keeps the pod from the node it was decided for (Reserve, Permit)."""
-        message = f"0/1 nodes are available: 1 {reason.text}."
-        plugins = frozenset((plugin,))
-        self._queue.park(queued, plugins, now)
+        message = f"0/1 nodes are available: 1 {refused.reason.text}."
+        plugins = frozenset((refused.plugin,))
+        self._queue.park(queued, plugins, now, missed=missed)
         failed = Failed(queued.pod, UNSCHEDULABLE, message, plugins, queued.attempts, None)
         return [failed, *tell(queued, UNSCHEDULABLE, message, "")]
 

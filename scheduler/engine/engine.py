@@ -337,7 +337,7 @@ class Engine:
     def _no_fit(self, queued: QueuedPod, decision: Decision, result: PostFilterResult, now: float) -> list[Instruction]:
         pod, plugins = queued.pod, decision.unschedulable_plugins()
         message = fit_error(decision, result.text)
-        self.queue.park(queued, plugins, now)
+        self.queue.park(queued, plugins, now, missed=self.queue.missed(queued, plugins))
         done: list[Instruction] = [Failed(pod, UNSCHEDULABLE, message, plugins, queued.attempts, decision)]
         done += tell(queued, UNSCHEDULABLE, message, result.node)
         if result.node:

@@ -37,14 +37,19 @@ class QueuedPod:
     queued_at: float
     place: Place = Place.ACTIVE
     attempts: int = 0
+    rejections: int = 0
+    """Attempts that ended without a node."""
+    errors: int = 0
+    """Attempts in a row that ended with an error; while there are any, its backoff goes by them."""
     first_attempt: float | None = None
-    last_attempt: float = 0.0
+    returned_at: float = 0.0
+    """When its last attempt came to nothing; backoff runs from then on."""
+    left_at: int = 0
+    """The number of the last event before its last attempt began."""
     plugins: frozenset[str] = frozenset()
     """Who rejected it last."""
     written: tuple[str, str, str] | None = None
     """(reason, message, nominated node) that the API has of it from us."""
-    broken: bool = False
-    """Its last attempt or binding failed with an error: its backoff is always waited out."""
     ticket: int = 0
     """Tells a live heap entry from a stale one."""
 
@@ -73,6 +78,9 @@ class Queue:
         self.misled: list[tuple[Pod, PluginError]] = []
         """Hints that failed since the list was last emptied; their pods were woken to be on the safe side."""
         self._key_form: list[bool] | None = None
+        self._events = 0
+        self._latest: dict[ClusterEvent, int] = {}
+        """The number of the latest event of each kind (inFlightEvents): somebody may be away who waits for it."""
         self._ticket = 0
         self._counts = dict.fromkeys(Place, 0)
 
@@ -105,18 +113,35 @@ class Queue:
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
         """A pod whose binding failed or whose attempt broke: wait out its backoff."""
-        queued.broken = True
+        queued.errors += 1
+        queued.returned_at = now
         self._pods[queued.pod.uid] = queued
         self._to_backoff(queued, now)
 
-    def park(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
-        """A pod that no node takes: wait for an event that can help."""
+    def park(self, queued: QueuedPod, plugins: frozenset[str], now: float, *, missed: bool = False) -> None:
+        """A pod that no node takes: wait for an event that can help. `missed`: there was one already."""
         queued.plugins = plugins
-        queued.broken = False
+        queued.rejections += 1
+        queued.errors = 0
+        queued.returned_at = now
         self._pods[queued.pod.uid] = queued
-        self._place(queued, Place.UNSCHEDULABLE)
-        self._group(queued)[queued.pod.uid] = queued
-        heapq.heappush(self._flush, (now + FLUSH_AFTER, queued.ticket, queued.pod.uid))
+        if missed:
+            self._enter(queued, now)
+        else:
+            self._shelve(queued, Place.UNSCHEDULABLE, now)
+
+    def missed(self, queued: QueuedPod, plugins: frozenset[str]) -> bool:
+        """Whether something has happened since the pod's attempt began that may make these plugins think again.
+
+        The pod was away meanwhile: it waited for a Permit plugin, or for extenders.
+        """
+        if queued.left_at == self._events:
+            return False
+        framework = self.frameworks[queued.pod.scheduler_name]
+        wakes = ClusterEvent.NOTHING
+        for name in plugins:
+            wakes |= framework.wakes(name)
+        return any(number > queued.left_at and event & wakes for event, number in self._latest.items())
 
     def remove(self, uid: str) -> QueuedPod | None:
         """A pod that is gone, or placed."""
@@ -150,6 +175,8 @@ class Queue:
 
         Gated pods are among them, if their PreEnqueue plugin names such events: it is asked again.
         """
+        self._events += 1
+        self._latest[event] = self._events
         woken: list[QueuedPod] = []
         for (profile, plugins), groups in self._unschedulable.items():
             framework = self.frameworks[profile]
@@ -185,7 +212,7 @@ class Queue:
         del self._pods[queued.pod.uid]
         self._leave(queued)
         queued.attempts += 1
-        queued.last_attempt = now
+        queued.left_at = self._events
         if queued.first_attempt is None:
             queued.first_attempt = now
         return queued
@@ -215,7 +242,8 @@ class Queue:
 
     def backoff(self, queued: QueuedPod) -> float:
         """Seconds to wait after an attempt: doubling from the initial to the maximal."""
-        return float(min(self.initial_backoff * 2 ** min(max(queued.attempts - 1, 0), 32), self.max_backoff))
+        count = queued.errors or queued.rejections
+        return float(min(self.initial_backoff * 2 ** min(max(count - 1, 0), 32), self.max_backoff))
 
     def _live(self, entry: tuple[float, int, str]) -> QueuedPod | None:
         queued = self._pods.get(entry[2])
@@ -252,9 +280,8 @@ class Queue:
             return
         if held is not None:
             queued.plugins = frozenset((held[0],))
-            self._place(queued, Place.GATED)
-            self._group(queued)[queued.pod.uid] = queued
-        elif queued.attempts and queued.last_attempt + self.backoff(queued) > now:
+            self._shelve(queued, Place.GATED, now)
+        elif queued.attempts and queued.returned_at + self.backoff(queued) > now:
             self._to_backoff(queued, now)
         else:
             self._to_active(queued, now, now)
@@ -285,17 +312,23 @@ class Queue:
 
     def _break(self, queued: QueuedPod, error: PluginError, now: float) -> None:
         """A plugin failed before the pod was even tried: that counts as an attempt, so that its backoff grows."""
-        queued.broken = True
         queued.attempts += 1
-        queued.last_attempt = now
+        queued.errors += 1
+        queued.returned_at = now
         self.broken.append((queued, error))
         self._to_backoff(queued, now)
 
     def _to_backoff(self, queued: QueuedPod, now: float) -> None:
         self._place(queued, Place.BACKOFF)
-        until = max(queued.last_attempt + self.backoff(queued), now)
-        self._patient += not queued.broken
-        heapq.heappush(self._error_backoff if queued.broken else self._backoff, (until, queued.ticket, queued.pod.uid))
+        until = max(queued.returned_at + self.backoff(queued), now)
+        self._patient += not queued.errors
+        heapq.heappush(self._error_backoff if queued.errors else self._backoff, (until, queued.ticket, queued.pod.uid))
+
+    def _shelve(self, queued: QueuedPod, place: Place, now: float) -> None:
+        """Keep a pod until an event wakes it, or for five minutes."""
+        self._place(queued, place)
+        self._group(queued)[queued.pod.uid] = queued
+        heapq.heappush(self._flush, (now + FLUSH_AFTER, queued.ticket, queued.pod.uid))
 
     def _place(self, queued: QueuedPod, place: Place) -> None:
         self._ticket += 1
@@ -309,7 +342,7 @@ class Queue:
         if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             self._leave_group(queued)
         elif queued.place is Place.BACKOFF:
-            self._patient -= not queued.broken
+            self._patient -= not queued.errors
         queued.ticket = 0
 
     def _group(self, queued: QueuedPod) -> dict[str, QueuedPod]:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import MAX_SCORE, POINTS, PostFilterResult
 from scheduler.framework.reservation import ASYNC_POINTS, is_async
-from scheduler.framework.status import Narrow, Reason, Reject
+from scheduler.framework.status import Narrow, PluginError, Reason, Reject
 
 LONGEST_LIMIT = 900.0
 """Seconds that a plugin may give its coroutines at most."""
@@ -32,9 +32,18 @@ class Foreign:
             method = getattr(plugin, point, None)
             if method is not None:
                 setattr(self, point, _checked(point, method, check))
+        if hasattr(plugin, "concerns"):
+            self.concerns = self._concerns
         if hasattr(plugin, "score"):
             check = _raw if hasattr(plugin, "normalize") else _scores
             self.score = _checked("score", plugin.score, check)
+
+    def _concerns(self, shape: Any) -> bool:
+        """Asked without a guard, since in-tree plugins answer it at once."""
+        try:
+            return bool(self._plugin.concerns(shape))
+        except Exception as error:
+            raise PluginError(self.name, f"{type(error).__name__}: {error}", "Concerns") from error
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self._plugin, attribute)
@@ -121,7 +130,7 @@ def _rejections(answer: Any, args: tuple[Any, ...]) -> str:
 
 
 def _raw(answer: Any, args: tuple[Any, ...]) -> str:
-    if answer is None:
+    if answer is None or (isinstance(answer, int) and not isinstance(answer, bool)):
         return ""
     wanted = len(args[2])
     if not isinstance(answer, np.ndarray) or answer.dtype != np.int64 or answer.shape != (wanted,):
@@ -130,7 +139,7 @@ def _raw(answer: Any, args: tuple[Any, ...]) -> str:
 
 
 def _scores(answer: Any, args: tuple[Any, ...]) -> str:
-    return _raw(answer, args) or _in_range(answer)
+    return _raw(answer, args) or _in_range(np.array([answer]) if isinstance(answer, int) else answer)
 
 
 def _normalized(answer: Any, args: tuple[Any, ...]) -> str:
@@ -160,5 +169,7 @@ _CHECKS: dict[str, Check] = {
     "filter": _rejections,
     "post_filter": _one_of(PostFilterResult),
     "normalize": _normalized,
+    "passes_on": _one_of(bool, np.bool_),
+    "score_on": _one_of(int, np.integer),
 }
 """What the points after the decision answer is checked where it is used (`Reservation`)."""
