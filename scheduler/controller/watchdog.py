@@ -17,7 +17,7 @@ import structlog
 
 from scheduler.framework.durations import text
 from scheduler.framework.foreign import Foreign
-from scheduler.framework.guard import Guard, Overdue, Question
+from scheduler.framework.guard import Guard, Overdue, Question, point_name
 
 log = structlog.get_logger("watchdog")
 
@@ -74,8 +74,8 @@ class Watchdog:
             self.held_seconds = now - since
             if self.held_seconds >= SLOW_SECONDS and not told:
                 told = True
-                log.warning("a plugin holds the loop", plugin=question.plugin.name, point=question.point_name)
-            if self._armed and self.held_seconds >= self._limit and isinstance(question.plugin, Foreign):
+                log.warning("a plugin holds the loop", plugin=question[0].name, point=point_name(question))
+            if self._armed and self.held_seconds >= self._limit and isinstance(question[0], Foreign):
                 self._overdue = question
                 signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
 

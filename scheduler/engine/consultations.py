@@ -62,6 +62,8 @@ class Consultations:
 
     def on_nodes(self, pod: Pod) -> tuple[Extender, ...]:
         """Who wants to be asked about the nodes for a pod."""
+        if not self._extenders:
+            return ()
         return tuple(e for e in self._extenders if (e.filter_verb or e.prioritize_verb) and interested(e, pod))
 
     def on_victims(self, pod: Pod) -> tuple[Extender, ...]:

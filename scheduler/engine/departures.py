@@ -155,6 +155,8 @@ class Departures:
     def settle(self, now: float) -> list[Instruction]:
         """Go on with pods that a plugin has allowed or rejected while they waited for a Permit."""
         done: list[Instruction] = []
+        if not self._waiting:
+            return done
         for waiting in self._waiting.settled():
             uid = waiting.pod.uid
             flight = self._flights.get(uid)
@@ -224,14 +226,11 @@ class Departures:
             step = flight.reservation.advance(self._cluster)
         except PluginError as error:
             return self._turn_back(flight, str(error), now)
+        if step is Binding.POST:
+            self._flights.bind(flight)
+            return [Bind(queued.pod, flight.node, queued.attempts, flight.first_seen, flight.decision)]
         plugin = flight.reservation.plugin
         match step:
-            case Binding.DONE:
-                self._flights.pop(queued.pod.uid)
-                done = BoundByPlugin(
-                    queued.pod, flight.node, plugin, queued.attempts, flight.first_seen, flight.decision
-                )
-                return [done, *self._arrived(flight)]
             case Refused():
                 return self._refused(flight, step, now)
             case Holds(seconds):
@@ -247,12 +246,15 @@ class Departures:
             case Wait(writes=writes):
                 self._flights.write(flight)
                 return [*self._announce(flight), Prepare(queued.pod, flight.node, plugin, writes)]
-        self._flights.bind(flight)
-        return [Bind(queued.pod, flight.node, queued.attempts, flight.first_seen, flight.decision)]
+        self._flights.pop(queued.pod.uid)
+        done = BoundByPlugin(queued.pod, flight.node, plugin, queued.attempts, flight.first_seen, flight.decision)
+        return [done, *self._arrived(flight)]
 
     def _arrived(self, flight: Flight) -> list[Instruction]:
         """The pod is bound."""
         calls, errors = flight.reservation.arrived(self._cluster)
+        if not calls and not errors:
+            return []
         pod = flight.queued.pod
         return [*(RunCall(call) for call in calls), *(Misbehaved(pod, error) for error in errors)]
 

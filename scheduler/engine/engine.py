@@ -282,7 +282,9 @@ class Engine:
         framework = self._frameworks[queued.pod.scheduler_name]
         if not len(decision.feasible):
             return self._hopeless(queued, framework, decision, now)
-        binders = tuple(b for b in self._binders if interested(b.extender, queued.pod))
+        binders = self._binders
+        if binders:
+            binders = tuple(binder for binder in binders if interested(binder.extender, queued.pod))
         return self._departures.set_out(queued, framework, decision, self._choose(decision), now, binders)
 
     def _follow(self, queued: QueuedPod, step: Decision | AskExtenders, now: float) -> list[Instruction]:

@@ -79,8 +79,11 @@ class Queue:
         """Hints that failed since the list was last emptied; their pods were woken to be on the safe side."""
         self._key_form: list[bool] | None = None
         self._events = 0
-        self._latest: dict[ClusterEvent, int] = {}
-        """The number of the latest event of each kind (inFlightEvents): somebody may be away who waits for it."""
+        self._latest: dict[int, tuple[ClusterEvent, int]] = {}
+        """The latest event of each kind and its number, by the kind's identity (inFlightEvents).
+
+        Somebody who is away may wait for it. Hashing a Flag takes longer than all else that happens here.
+        """
         self._ticket = 0
         self._counts = dict.fromkeys(Place, 0)
 
@@ -141,7 +144,7 @@ class Queue:
         wakes = ClusterEvent.NOTHING
         for name in plugins:
             wakes |= framework.wakes(name)
-        return any(number > queued.left_at and event & wakes for event, number in self._latest.items())
+        return any(number > queued.left_at and event & wakes for event, number in self._latest.values())
 
     def remove(self, uid: str) -> QueuedPod | None:
         """A pod that is gone, or placed."""
@@ -176,7 +179,7 @@ class Queue:
         Gated pods are among them, if their PreEnqueue plugin names such events: it is asked again.
         """
         self._events += 1
-        self._latest[event] = self._events
+        self._latest[id(event)] = (event, self._events)
         woken: list[QueuedPod] = []
         for (profile, plugins), groups in self._unschedulable.items():
             framework = self.frameworks[profile]

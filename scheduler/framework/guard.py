@@ -14,19 +14,13 @@ class Overdue(BaseException):
     """Raised by a shell inside a plugin that holds the loop too long; no `except Exception` in there stops it."""
 
 
-class Question:
-    """One call of a plugin, as long as it lasts."""
+Question = tuple[Any, Callable[..., Any]]
+"""(plugin, point): one call of a plugin, told apart by identity. A tuple, since one is made for every call."""
 
-    __slots__ = ("plugin", "point")
 
-    def __init__(self, plugin: Any, point: Callable[..., Any]) -> None:
-        self.plugin = plugin
-        self.point = point
-
-    @property
-    def point_name(self) -> str:
-        """The extension point as kube-scheduler spells it: PreBind."""
-        return spelled(getattr(self.point, "__name__", ""))
+def point_name(question: Question) -> str:
+    """The extension point as kube-scheduler spells it: PreBind."""
+    return spelled(getattr(question[1], "__name__", ""))
 
 
 class Guard:
@@ -44,15 +38,15 @@ class Guard:
         Raises PluginError for whatever the plugin raises.
         """
         before = self.running
-        asked = self.running = Question(plugin, point)
+        asked = self.running = (plugin, point)
         try:
             return point(*args)
         except PluginError:
             raise
         except Overdue as error:
-            raise PluginError(plugin.name, str(error), asked.point_name) from None
+            raise PluginError(plugin.name, str(error), point_name(asked)) from None
         except Exception as error:
-            raise PluginError(plugin.name, f"{type(error).__name__}: {error}", asked.point_name) from error
+            raise PluginError(plugin.name, f"{type(error).__name__}: {error}", point_name(asked)) from error
         finally:
             self.running = before
 

@@ -118,16 +118,42 @@ class Holds:
 Step = Wait | Call | Refused | Holds | Binding
 """What a pod's way needs next; a Binding (POST or DONE) is its end."""
 
-Points = Mapping[str, Iterable[Any]]
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One plugin at one point on the way."""
+
+    point: str
+    plugin: Any
+    method: Callable[..., Any]
+    asynchronous: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What lies on the way of all pods of a profile."""
+
+    reservers: tuple[Any, ...]
+    stops: tuple[Stop, ...]
+    after: tuple[Stop, ...]
+
+
+def way(points: Mapping[str, Iterable[Any]]) -> Way:
+    """The way that these plugins make, by point."""
+
+    def stops(*names: str) -> tuple[Stop, ...]:
+        found = ((name, plugin, getattr(plugin, name)) for name in names for plugin in points.get(name, ()))
+        return tuple(Stop(name, plugin, method, is_async(method)) for name, plugin, method in found)
+
+    return Way(tuple(points.get("reserve", ())), stops("permit", "pre_bind", "bind"), stops("post_bind"))
 
 
 class Reservation:
     """The plugins' part in one pod's way: Reserve at once, then Permit, PreBind and Bind step by step."""
 
-    def __init__(self, points: Points, guard: Guard, pod: Pod, node: tuple[int, str], waiting: WaitingPods) -> None:
-        self._reservers = tuple(points.get("reserve", ()))
-        self._todo = [(point, plugin) for point in ("permit", "pre_bind", "bind") for plugin in points.get(point, ())]
-        self._after = tuple(points.get("post_bind", ()))
+    def __init__(self, way: Way, guard: Guard, pod: Pod, node: tuple[int, str], waiting: WaitingPods) -> None:
+        self._way = way
+        self._next = 0
         self._guard = guard
         self._pod = pod
         self._row, self._node = node
@@ -139,21 +165,20 @@ class Reservation:
 
     @property
     def plugin(self) -> str:
-        """Who is being asked; empty: all are done."""
-        name: str = self._todo[0][1].name if self._todo else ""
+        """Who is being asked, or was asked last."""
+        name: str = self._stop.plugin.name
         return name
 
     @property
-    def point(self) -> str:
-        """At which point."""
-        return self._todo[0][0] if self._todo else ""
+    def _stop(self) -> Stop:
+        return self._way.stops[min(self._next, len(self._way.stops) - 1)]
 
     def take(self, cluster: Cluster) -> tuple[str, Reason] | None:
         """Run Reserve; (plugin, reason) if one refuses, and then it holds nothing.
 
         Raises PluginError. In both cases the caller has to `release` what the others hold.
         """
-        for plugin in self._reservers:
+        for plugin in self._way.reservers:
             memory = self._guard(plugin, plugin.reserve, self._pod, cluster, self._row)
             if isinstance(memory, Reject):
                 return plugin.name, memory.reason
@@ -166,21 +191,20 @@ class Reservation:
 
         Raises PluginError.
         """
-        last = ""
-        while self._todo:
-            point, plugin = self._todo[0]
-            last = plugin.name
-            if point != "permit" and self._holds:
+        stops = self._way.stops
+        while self._next < len(stops):
+            stop = stops[self._next]
+            if self._holds and stop.point != "permit":
                 holds, self._holds = Holds(self._holds), {}
                 return holds
-            answer = self._ask(point, plugin, cluster)
+            answer = self._ask(stop, cluster)
             if isinstance(answer, Call):
                 return answer
-            step = _STEPS[point](self, plugin, answer)
+            step = _STEPS[stop.point](self, stop.plugin, answer)
             if step is not None:
                 return step
-            del self._todo[0]
-        raise PluginError(last, "skips the pod, and no other Bind plugin is left", "Bind")
+            self._next += 1
+        raise self.error("skips the pod, and no other Bind plugin is left")
 
     def heard(self, answer: Any) -> None:
         """The `Call` under way gave this answer."""
@@ -188,12 +212,11 @@ class Reservation:
 
     def note(self, written: Versions) -> None:
         """What the plugin under way asked for was written."""
-        if self._todo:
-            self._of(self._todo[0][1]).written.update(written)
+        self._of(self._stop.plugin).written.update(written)
 
     def error(self, message: str) -> PluginError:
         """What is said when the plugin under way comes to nothing."""
-        return PluginError(self.plugin, message, spelled(self.point))
+        return PluginError(self.plugin, message, spelled(self._stop.point))
 
     def release(self, cluster: Cluster) -> list[PluginError]:
         """Let go of all that is held, the last first; what went wrong with it."""
@@ -210,9 +233,9 @@ class Reservation:
     def arrived(self, cluster: Cluster) -> tuple[list[Call], list[PluginError]]:
         """The pod is bound: run PostBind. What is to be run by the shell, and what went wrong."""
         calls, errors = [], []
-        for plugin in self._after:
+        for stop in self._way.after:
             try:
-                answer = self._ask("post_bind", plugin, cluster)
+                answer = self._ask(stop, cluster)
             except PluginError as error:
                 errors.append(error)
             else:
@@ -220,15 +243,15 @@ class Reservation:
                     calls.append(answer)
         return calls, errors
 
-    def _ask(self, point: str, plugin: Any, cluster: Cluster) -> Any:
+    def _ask(self, stop: Stop, cluster: Cluster) -> Any:
         """The plugin's answer, or the Call that will bring it."""
-        method, held = getattr(plugin, point), self._of(plugin)
-        if not is_async(method):
-            return self._guard(plugin, method, held, cluster)
+        plugin, held = stop.plugin, self._of(stop.plugin)
+        if not stop.asynchronous:
+            return self._guard(plugin, stop.method, held, cluster)
         if self._answers:
             return self._answers.pop()
         seconds = float(getattr(plugin, "time_limit", TIME_LIMIT))
-        return Call(self._pod, self._node, plugin, point, seconds, lambda: method(held), self._guard)
+        return Call(self._pod, self._node, plugin, stop.point, seconds, lambda: stop.method(held), self._guard)
 
     def _permit(self, plugin: Any, answer: Any) -> Step | None:
         match answer:

@@ -17,7 +17,7 @@ from scheduler.framework.memo import Memos
 from scheduler.framework.permit import WaitingPods
 from scheduler.framework.plugin import Plugin, PostFilterResult
 from scheduler.framework.quick import decide_by
-from scheduler.framework.reservation import Reservation
+from scheduler.framework.reservation import Reservation, way
 from scheduler.framework.sampling import ALL_NODES, Rotation, nodes_to_find, sample
 from scheduler.framework.status import Reason, Reject, Rejections
 from scheduler.model.pod import Pod
@@ -53,6 +53,7 @@ class Framework:
             for plugin in profile.plugins("score")
         ]
         self._memos = Memos(self._pre_filters, self._filters, self._scorers, self.guard)
+        self._way = way(profile.points)
         self._by_name = {plugin.name: plugin for plugins in profile.points.values() for plugin in plugins}
         self._wakes = {name: getattr(plugin, "wakes_on", ANY) for name, plugin in self._by_name.items()}
 
@@ -188,10 +189,10 @@ class Framework:
 
         `binders`: who is asked to bind it before the Bind plugins are.
         """
-        points = self.profile.points
+        ahead = self._way
         if binders:
-            points = {**points, "bind": (*binders, *self.profile.plugins("bind"))}
-        return Reservation(points, self.guard, pod, (row, node), waiting)
+            ahead = way({**self.profile.points, "bind": (*binders, *self.profile.plugins("bind"))})
+        return Reservation(ahead, self.guard, pod, (row, node), waiting)
 
     def _nominated_row(self, pod: Pod, cluster: Cluster) -> int | None:
         name = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name

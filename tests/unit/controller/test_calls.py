@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.controller.calls import Calls
 from scheduler.engine.stimuli import Answered, NotAnswered, Stimulus
-from scheduler.framework.guard import Guard
+from scheduler.framework.guard import Guard, point_name
 from scheduler.framework.reservation import Call
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
@@ -105,10 +105,10 @@ async def test_each_step_is_guarded() -> None:
 
     async def work() -> None:
         assert asked.guard.running is not None
-        seen.append((asked.guard.running.plugin.name, asked.guard.running.point_name))
+        seen.append((asked.guard.running[0].name, point_name(asked.guard.running)))
         await asyncio.sleep(0)
         assert asked.guard.running is not None
-        seen.append((asked.guard.running.plugin.name, asked.guard.running.point_name))
+        seen.append((asked.guard.running[0].name, point_name(asked.guard.running)))
 
     asked = call(work)
     assert await answer_of(asked) == Answered(asked, None)

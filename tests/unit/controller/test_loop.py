@@ -24,7 +24,7 @@ class Idle:
     """A client that nobody calls."""
 
 
-@pytest.mark.parametrize("where", ["find", "reservation"])
+@pytest.mark.parametrize("where", ["decide_quickly", "reservation"])
 async def test_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Its pod waits out a backoff, holds no room, and is told; the log has the traceback; the next pod is bound."""
     method: Any = getattr(Framework, where)

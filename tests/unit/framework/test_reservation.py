@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.framework.guard import Guard
 from scheduler.framework.permit import WaitingPods
-from scheduler.framework.reservation import Binding, Held, Patch, Reservation, Wait
+from scheduler.framework.reservation import Binding, Held, Patch, Reservation, Wait, way
 from scheduler.framework.status import PluginError, Reject, Unschedulable
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
@@ -52,7 +52,7 @@ class Binder:
 
 def reservation(*plugins: Holder) -> Reservation:
     points = {"reserve": plugins, "pre_bind": plugins, "bind": (Binder(),)}
-    return Reservation(points, Guard(), POD, (3, "n"), WaitingPods())
+    return Reservation(way(points), Guard(), POD, (3, "n"), WaitingPods())
 
 
 def test_in_order_and_back() -> None:
