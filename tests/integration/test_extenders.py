@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tests.controlplane.api import Api, Object
-from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.cluster import Cluster, ControlPlane
+from tests.controlplane.wait import wait_for
 from tests.extender import ExtenderServer, keep, rate
 from tests.integration import checks
 from tests.integration.berth import Harbour
-from tests.integration.objects import nodes, pod, pods_path
+from tests.integration.objects import node, nodes, pod, pods_path
 
 WHY = {"quay-0": "the crane is out of order", "quay-1": "too shallow", "quay-2": "too shallow"}
 
@@ -82,3 +83,57 @@ def test_side_by_side(
     assert [verb for verb, _ in asked["ours"]] == [verb for verb, _ in asked["theirs"]] == ["filter", "rank", "bind"]
     for (verb, ours), (_, theirs) in zip(asked["ours"], asked["theirs"], strict=True):
         assert set(ours) == set(theirs), verb
+
+
+def test_preemption_side_by_side(
+    control_plane: Cluster, real_namespace: str, harbour: Harbour, add_nodes: Callable[..., None], urgent: str
+) -> None:
+    """Both schedulers could preempt on two nodes each; the extender leaves one, and they say the same of it."""
+    api, path = control_plane.api, pods_path(real_namespace)
+
+    def choose(asked: Object) -> Object:
+        found = asked["NodeNameToMetaVictims"]
+        return {"NodeNameToMetaVictims": {name: victims for name, victims in found.items() if name.endswith("-b")}}
+
+    with ExtenderServer({"preempt": choose}) as server:
+        extender = {"urlPrefix": server.url, "preemptVerb": "preempt", "nodeCacheCapable": True, "httpTimeout": "30s"}
+        berth = harbour.berth(control_plane, extenders=[extender])
+        kube_name = f"kube-{berth.scheduler_name}"
+        kube = control_plane.start_kube_scheduler({"extenders": [extender]}, kube_name)
+        harbour.started.append(kube)
+        names = {"ours": berth.scheduler_name, "theirs": kube_name}
+        for whose in names:
+            add_nodes(control_plane, [node(f"{whose}-{i}", cpu="1", labels={"owner": whose}) for i in "ab"])
+            for i in "ab":
+                victim = pod(f"{whose}-victim-{i}", "nobody", cpu="800m", terminationGracePeriodSeconds=300)
+                victim["spec"]["nodeName"] = f"{whose}-{i}"
+                api.create(path, victim)
+        for whose, name in names.items():
+            how = {"nodeSelector": {"owner": whose}, "priorityClassName": urgent}
+            api.create(path, pod(f"{whose}-urgent", name, cpu="500m", **how))
+
+        def nominated(whose: str) -> Object | None:
+            found = api.get(f"{path}/{whose}-urgent")
+            return found if found["status"].get("nominatedNodeName") else None
+
+        said = {
+            whose: wait_for(f"the nomination of {whose}", lambda w=whose: nominated(w), checks.BOUND) for whose in names
+        }
+        berth.end()
+        kube.stop()
+    assert {whose: found["status"]["nominatedNodeName"] for whose, found in said.items()} == {
+        "ours": "ours-b",
+        "theirs": "theirs-b",
+    }
+    messages = [checks.condition(found)["message"].replace(whose, "…") for whose, found in said.items()]
+    assert messages[0] == messages[1]
+    going = {found["metadata"]["name"] for found in api.list(path) if "deletionTimestamp" in found["metadata"]}
+    assert going == {"ours-victim-b", "theirs-victim-b"}
+    asked = {body["Pod"]["metadata"]["name"]: body for _, body in server.asked}
+    shapes = []
+    for whose in names:
+        victims = asked[f"{whose}-urgent"]["NodeNameToMetaVictims"]
+        shapes.append(
+            {name.replace(whose, "…"): (len(v["Pods"]), v["NumPDBViolations"]) for name, v in victims.items()}
+        )
+    assert shapes[0] == shapes[1] == {"…-a": (1, 0), "…-b": (1, 0)}
