@@ -350,7 +350,10 @@ def _tls_context(extender: Extender, index: int) -> ssl.SSLContext | None:
         if given.cert_file or given.cert_data:
             _load_pair(context, given)
     except (OSError, ValueError) as error:  # ssl.SSLError and binascii.Error are such
-        raise ConfigError(f"{path}: Invalid value: {error}") from error
+        files = ", ".join(name for name in (given.ca_file, given.cert_file, given.key_file) if name) or "inline data"
+        raise ConfigError(
+            f'{path}: Invalid value: "{files}": want certificates and a key in PEM form: {error}'
+        ) from error
     return context
 
 

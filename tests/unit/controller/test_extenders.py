@@ -224,8 +224,8 @@ async def test_bind(id: str, rule: BindRule, ignorable: bool, outcome: Any) -> N
 @pytest.mark.parametrize(
     ("tls", "says"),
     [
-        ({"caData": "!!"}, "extenders[0].tlsConfig: Invalid value: "),
-        ({"caFile": "/no/such/file"}, "extenders[0].tlsConfig: Invalid value: "),
+        ({"caData": "!!"}, 'extenders[0].tlsConfig: Invalid value: "inline data": want certificates'),
+        ({"caFile": "/no/such/file"}, 'extenders[0].tlsConfig: Invalid value: "/no/such/file": want certificates'),
         ({"certData": "bm90IFBFTQ==", "keyData": "bm90IFBFTQ=="}, "extenders[0].tlsConfig: Invalid value: "),
     ],
     ids=["no base64", "no such file", "no certificate"],
