@@ -1,6 +1,7 @@
 """A small HTTP extender: rules by verb, over real HTTP, in a thread of its own. It notes what it is asked."""
 
 import json
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -17,14 +18,14 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that has gone away is no error; what a rule raises is shown."""
-        if not isinstance(sys.exception(), ConnectionError):
+        if not isinstance(sys.exception(), ConnectionError | ssl.SSLError):
             super().handle_error(request, client_address)
 
 
 class ExtenderServer:
     """`with ExtenderServer({"filter": rule}) as extender:` serves at `extender.url`."""
 
-    def __init__(self, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, rules: Mapping[str, Rule], tls: ssl.SSLContext | None = None) -> None:
         asked: list[tuple[str, Object]] = []
 
         class Handler(BaseHTTPRequestHandler):
@@ -46,7 +47,9 @@ class ExtenderServer:
 
         self.asked = asked
         self._server = _Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"http{'' if tls is None else 's'}://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 
     def __enter__(self) -> "ExtenderServer":

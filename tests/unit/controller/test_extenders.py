@@ -1,8 +1,12 @@
 """Extenders over real HTTP: what is sent, in which order, and what comes of answers good and bad."""
 
 import asyncio
+import base64
+import json
+import ssl
 import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +22,7 @@ from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from tests.builders import Object, configuration, node, pod
 from tests.extender import ExtenderServer, keep, names, rate
+from tests.unit.kube.kubeconfigs import Authority
 
 DECODER = Decoder()
 ORIGINALS = Originals(["Pod", "Node"])
@@ -235,3 +240,35 @@ async def test_certificates_that_are_none(tls: Object, says: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Extenders(configured({"urlPrefix": "https://e", "tlsConfig": tls}), ORIGINALS, lambda _: None)
     assert str(refused.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("id", "fields", "message"),
+    [
+        ("unchecked", {"enableHTTPS": True}, ""),
+        ("checked", {"enableHTTPS": True, "tlsConfig": {"caFile": "{ca}"}}, ""),
+        ("inline", {"tlsConfig": {"caData": "{ca_data}", "certData": "{cert_data}", "keyData": "{key_data}"}}, ""),
+        ("insecure", {"tlsConfig": {"insecure": True}}, ""),
+        ("another name", {"tlsConfig": {"caFile": "{ca}", "serverName": "crane.test"}}, "certificate verify failed"),
+        ("nothing said", {}, "certificate verify failed"),
+    ],
+)
+async def test_https(id: str, fields: Object, message: str, tmp_path: Path) -> None:
+    """Certificates are checked as kube-scheduler checks them: not at all with enableHTTPS and no CA."""
+    authority = Authority(tmp_path, "ca")
+    certificate, key = authority.issue("server")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    values = {"{ca}": str(authority.cert)}
+    for name, path in (("{ca_data}", authority.cert), ("{cert_data}", certificate), ("{key_data}", key)):
+        values[name] = base64.b64encode(path.read_bytes()).decode()
+    filled = json.loads(json.dumps(fields))
+    for name, value in filled.get("tlsConfig", {}).items():
+        filled["tlsConfig"][name] = values.get(value, value) if isinstance(value, str) else value
+    with ExtenderServer({"filter": keep("n1")}, tls) as server:
+        answer = await about_nodes({"urlPrefix": server.url, "filterVerb": "filter", **filled})
+    if message:
+        assert isinstance(answer, NotConsulted)
+        assert message in answer.message
+    else:
+        assert answer == Verdict(frozenset(["n1"]), {}, {}, [])
