@@ -46,6 +46,8 @@ class Departures:
         self._aside = aside
         self._flights = InFlight()
         self._waiting = WaitingPods()
+        self.holding = self._waiting.pods
+        """Pods that wait for a Permit, by UID."""
 
     @property
     def writing(self) -> int:
@@ -155,8 +157,6 @@ class Departures:
     def settle(self, now: float) -> list[Instruction]:
         """Go on with pods that a plugin has allowed or rejected while they waited for a Permit."""
         done: list[Instruction] = []
-        if not self._waiting:
-            return done
         for waiting in self._waiting.settled():
             uid = waiting.pod.uid
             flight = self._flights.get(uid)

@@ -115,7 +115,8 @@ class Engine:
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """Apply one stimulus at engine time `now` (seconds, monotonic) and return what to do about it."""
         done = self._apply(stimulus, now)
-        done += self._departures.settle(now)
+        if self._departures.holding:
+            done += self._departures.settle(now)
         if self.queue.broken or self.queue.misled:
             done += self._troubles()
         if self._aside:

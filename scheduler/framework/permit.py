@@ -57,32 +57,33 @@ class WaitingPods:
     """All of them, of all profiles, in the order in which they began to wait."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, WaitingPod] = {}
+        self.pods: dict[str, WaitingPod] = {}
+        """By UID."""
         self._settled: list[WaitingPod] = []
 
     def __iter__(self) -> Iterator[WaitingPod]:
-        return iter(tuple(self._pods.values()))
+        return iter(tuple(self.pods.values()))
 
     def __len__(self) -> int:
-        return len(self._pods)
+        return len(self.pods)
 
     def get(self, uid: str) -> WaitingPod | None:
         """A waiting pod by UID."""
-        return self._pods.get(uid)
+        return self.pods.get(uid)
 
     def add(self, pod: Pod, node: str, holds: dict[str, float], now: float) -> WaitingPod:
         """A pod begins to wait for these plugins, for so many seconds each."""
         pending = {plugin: (now + seconds, seconds) for plugin, seconds in holds.items()}
-        waiting = self._pods[pod.uid] = WaitingPod(pod, node, pending, self._settled)
+        waiting = self.pods[pod.uid] = WaitingPod(pod, node, pending, self._settled)
         return waiting
 
     def remove(self, uid: str) -> None:
         """The pod waits no longer, whatever the reason."""
-        self._pods.pop(uid, None)
+        self.pods.pop(uid, None)
 
     def settled(self) -> Iterator[WaitingPod]:
         """Pods for which a plugin has spoken since they were last asked for; those that are gone are left out."""
         while self._settled:
             waiting = self._settled.pop(0)
-            if self._pods.get(waiting.pod.uid) is waiting:
+            if self.pods.get(waiting.pod.uid) is waiting:
                 yield waiting

@@ -165,7 +165,7 @@ class Concerned(Protocol):
     """Knows the pods that it has nothing to say about (upstream: Skip of PreFilter and PreScore)."""
 
     def concerns(self, shape: PodShape) -> bool:
-        """False: for pods of this shape, it neither rejects nor scores nor reserves anything, whatever the cluster."""
+        """False: for pods of this shape, it neither rejects, scores, reserves nor prepares anything, in no cluster."""
 
 
 @runtime_checkable

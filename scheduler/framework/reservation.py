@@ -15,6 +15,7 @@ from scheduler.framework.guard import Guard, spelled
 from scheduler.framework.permit import LONGEST_HOLD, Hold, WaitingPods
 from scheduler.framework.status import PluginError, Reason, Reject
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 
 ObjectKey = tuple[str, str, str]
@@ -127,13 +128,15 @@ class Stop:
     plugin: Any
     method: Callable[..., Any]
     asynchronous: bool
+    concerns: Callable[[PodShape], bool] | None
+    """Whether pods of a shape are its business (`Concerned`), as far as it is asked before binding; None: all are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
     """What lies on the way of all pods of a profile."""
 
-    reservers: tuple[Any, ...]
+    reservers: tuple[Stop, ...]
     stops: tuple[Stop, ...]
     after: tuple[Stop, ...]
 
@@ -142,10 +145,15 @@ def way(points: Mapping[str, Iterable[Any]]) -> Way:
     """The way that these plugins make, by point."""
 
     def stops(*names: str) -> tuple[Stop, ...]:
-        found = ((name, plugin, getattr(plugin, name)) for name in names for plugin in points.get(name, ()))
-        return tuple(Stop(name, plugin, method, is_async(method)) for name, plugin, method in found)
+        return tuple(_stop(name, plugin) for name in names for plugin in points.get(name, ()))
 
-    return Way(tuple(points.get("reserve", ())), stops("permit", "pre_bind", "bind"), stops("post_bind"))
+    return Way(stops("reserve"), stops("permit", "pre_bind", "bind"), stops("post_bind"))
+
+
+def _stop(point: str, plugin: Any) -> Stop:
+    method = getattr(plugin, point)
+    concerns = getattr(plugin, "concerns", None) if point in ("reserve", "pre_bind") else None
+    return Stop(point, plugin, method, is_async(method), concerns)
 
 
 class Reservation:
@@ -178,8 +186,11 @@ class Reservation:
 
         Raises PluginError. In both cases the caller has to `release` what the others hold.
         """
-        for plugin in self._way.reservers:
-            memory = self._guard(plugin, plugin.reserve, self._pod, cluster, self._row)
+        for stop in self._way.reservers:
+            if stop.concerns is not None and not stop.concerns(self._pod.shape):
+                continue
+            plugin = stop.plugin
+            memory = self._guard(plugin, stop.method, self._pod, cluster, self._row)
             if isinstance(memory, Reject):
                 return plugin.name, memory.reason
             self._of(plugin).memory = memory
@@ -194,6 +205,9 @@ class Reservation:
         stops = self._way.stops
         while self._next < len(stops):
             stop = stops[self._next]
+            if stop.concerns is not None and not stop.concerns(self._pod.shape):
+                self._next += 1
+                continue
             if self._holds and stop.point != "permit":
                 holds, self._holds = Holds(self._holds), {}
                 return holds
