@@ -63,19 +63,21 @@ class Watchdog:
 
     def _watch(self) -> None:
         seen: Question | None = None
-        since = 0.0
+        since = due = 0.0
         told = False
         while not self._over.wait(_SAMPLE_SECONDS):
             now, question = time.monotonic(), self._running()
             if question is None or question is not seen:
-                seen, since, told = question, now, False
+                seen, since, due, told = question, now, self._limit, False
                 self.held_seconds = 0.0
                 continue
             self.held_seconds = now - since
             if self.held_seconds >= SLOW_SECONDS and not told:
                 told = True
                 log.warning("a plugin holds the loop", plugin=question[0].name, point=point_name(question))
-            if self._armed and self.held_seconds >= self._limit and isinstance(question[0], Foreign):
+            if self._armed and self.held_seconds >= due and isinstance(question[0], Foreign):
+                # Not again before long: one that is on its way out must not be hit twice.
+                due += self._limit
                 self._overdue = question
                 signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
 

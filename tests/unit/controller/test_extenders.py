@@ -35,7 +35,7 @@ for _name in ("n1", "n2", "n3"):
 
 
 def configured(*extenders: Object) -> Any:
-    return decode(configuration(extenders=list(extenders))).extenders
+    return decode(configuration(extenders=[{"httpTimeout": "60s", **one} for one in extenders])).extenders
 
 
 async def ask(make: Callable[[Any], Any], *extenders: Object) -> Stimulus:
