@@ -66,6 +66,11 @@ def explain(
         frameworks = build(settings, registry())
     notes: list[str] = []
     decoder = Decoder(annotated(frameworks))
+    if settings.extenders:
+        addresses = ", ".join(extender.url_prefix for extender in settings.extenders)
+        notes.append(f"HTTP extenders are not asked here, and may reject nodes or change scores: {addresses}")
+    if settings.percentage_of_nodes_to_score or any(p.percentage_of_nodes_to_score for p in settings.profiles):
+        notes.append("percentageOfNodesToScore is set: the scheduler may score fewer nodes than are shown here")
     if cluster:
         there, where, usual = world(cluster, decoder), ", ".join(map(named, cluster)), "default"
     else:

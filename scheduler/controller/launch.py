@@ -51,8 +51,6 @@ async def schedule(
     SIGHUP reloads the configuration, SIGUSR2 has the cache compared. Raises ServingError.
     """
     limits = config.client_connection
-    if config.extenders:
-        log.warning("extenders are configured but not called yet", extenders=len(config.extenders))
     async with Client(connection, qps=limits.qps, burst=limits.burst) as client:
         elector = candidate(client, config)
         scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector)

@@ -16,11 +16,23 @@ from typing import Any
 from scheduler.controller import families
 from scheduler.engine.changes import key_of
 from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import UNSCHEDULABLE, Announce, Bind, Failed, Instruction, Preempt, Prepare
+from scheduler.engine.instructions import (
+    UNSCHEDULABLE,
+    Announce,
+    AskExtenders,
+    Bind,
+    BoundByPlugin,
+    CancelCall,
+    Failed,
+    Instruction,
+    Preempt,
+    Prepare,
+    RunCall,
+)
 from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus
 from scheduler.framework.decision import Decision
 from scheduler.framework.quick import SUCCESS
-from scheduler.framework.runtime import Framework, ask
+from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.telemetry.instruments import Asked, Counter, Histogram, Instrument, Labels
 
@@ -67,7 +79,7 @@ class Meter:
         self._times: list[float] = []
         self._begun: dict[str, float] = {}
         """When the attempts began of pods that are being prepared."""
-        self._binding: dict[str, tuple[Bind, float, float]] = {}
+        self._binding: dict[str, tuple[Bind | BoundByPlugin, float, float]] = {}
         """UID → the instruction, when its attempt began, when it was given."""
         self._cycles: dict[tuple[str, tuple[tuple[str, str], ...]], list[list[float]]] = {}
         self._bounds: dict[str, list[tuple[float, float, float, int, float]]] = {}
@@ -84,7 +96,7 @@ class Meter:
         self._frameworks = frameworks
         self._computed.clear()
         for framework in frameworks.values():
-            framework.listen(ask, self._reached)
+            framework.listen(None, self._reached)
 
     def instruments(self) -> list[Instrument]:
         """All that is written here."""
@@ -162,11 +174,16 @@ class Meter:
             self._listen(self._timed)
         began = self._clock()
         self._times = [began]
-        done = self._engine.handle(Cycle(), now)
-        if sampled:
-            self._listen(ask)
+        try:
+            done = self._engine.handle(Cycle(), now)
+        except BaseException:
+            self._marks.clear()
+            raise
+        finally:
+            if sampled:
+                self._listen(None)
         if done:
-            profile = done[0].pod.scheduler_name
+            profile = _pod_of(done[0]).scheduler_name
             computed = self._frameworks[profile].computed
             self._cold = computed != self._computed.get(profile, 0)
             self._computed[profile] = computed
@@ -183,9 +200,9 @@ class Meter:
         if self._kept >= KEEP_MOST:
             self.fold()
 
-    def _listen(self, asked: Callable[..., Any]) -> None:
+    def _listen(self, timed: Callable[..., Any] | None) -> None:
         for framework in self._frameworks.values():
-            framework.listen(asked, self._reached)
+            framework.listen(timed, self._reached)
 
     def _reached(self, point: str, status: str) -> None:
         """An extension point is done: the time since the one before is its."""
@@ -200,7 +217,7 @@ class Meter:
         began = self._clock()
         status = "Error"
         try:
-            answer = ask(plugin, point, *args)
+            answer = point(*args)
             status = SUCCESS
         finally:
             seconds = self._clock() - began
@@ -214,7 +231,10 @@ class Meter:
             kind = type(instruction)
             if kind is Bind:
                 self._bind(instruction, began)  # type: ignore[arg-type]
-            elif kind is Prepare or kind is Announce:
+            elif isinstance(instruction, BoundByPlugin):
+                self._bind(instruction, began)
+                self._bound(instruction.pod.uid)
+            elif isinstance(instruction, (Prepare, Announce)):
                 self._begun.setdefault(instruction.pod.uid, began)
             elif isinstance(instruction, Failed):
                 pod = instruction.pod
@@ -227,7 +247,7 @@ class Meter:
             elif isinstance(instruction, Preempt):
                 self._victims.observe(len(instruction.victims))
 
-    def _bind(self, bind: Bind, began: float) -> None:
+    def _bind(self, bind: Bind | BoundByPlugin, began: float) -> None:
         pod, now = bind.pod, self._clock()
         if self._begun:
             since = self._begun.pop(pod.uid, None)
@@ -284,3 +304,13 @@ class Meter:
 
     def _preemptions(self) -> dict[Labels, float]:
         return {(): float(sum(count for (_, point), count in self._points.items() if point == "PostFilter"))}
+
+
+def _pod_of(instruction: Instruction) -> Pod:
+    match instruction:
+        case AskExtenders(question):
+            return question.pod
+        case RunCall(call) | CancelCall(call):
+            return call.pod
+        case _:
+            return instruction.pod

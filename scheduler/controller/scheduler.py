@@ -10,27 +10,37 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
 
+from scheduler.controller.calls import Calls
+from scheduler.controller.extenders import ExtenderBinder, Extenders
 from scheduler.controller.meter import Meter
+from scheduler.controller.originals import Originals
+from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer, about
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import (
     Announce,
+    AskExtenders,
     Bind,
+    BoundByPlugin,
+    CancelCall,
     ClearNomination,
     Failed,
     Instruction,
+    Misbehaved,
     PatchCondition,
     Preempt,
     Prepare,
     RecordFailure,
+    RunCall,
 )
-from scheduler.engine.stimuli import Cycle, Gone, Put, Stimulus, Tick
-from scheduler.framework.config import SchedulerConfiguration
+from scheduler.engine.stimuli import Broke, Cycle, Gone, Put, Stimulus, Tick
+from scheduler.framework.config import Extender, SchedulerConfiguration
+from scheduler.framework.extenders import in_order
 from scheduler.framework.runtime import Framework
 from scheduler.kube.changes import Added, Change, Deleted
 from scheduler.kube.client import Client
@@ -92,6 +102,12 @@ _TROUBLE_SECONDS = 1.0
 Observer = Callable[[Instruction], None]
 
 
+def _shown_whole(extenders: Iterable[Extender]) -> list[str]:
+    """The kinds of which extenders see whole objects; the nodes not, if all of them know the nodes themselves."""
+    kinds = ["Pod"] if extenders else []
+    return [*kinds, "Node"] if any(not extender.node_cache_capable for extender in extenders) else kinds
+
+
 class Scheduler:
     """Runs one engine against one cluster until stopped.
 
@@ -108,12 +124,17 @@ class Scheduler:
         observe: Observer | None = None,
         elector: Elector | None = None,
     ) -> None:
+        self.originals = Originals(_shown_whole(config.extenders))
+        self.extenders = Extenders(config.extenders, self.originals, self._receive)
+        binders = [ExtenderBinder(one, self.extenders) for one in in_order(config.extenders) if one.bind_verb]
         self.engine = Engine(
             frameworks,
             seed=seed,
             initial_backoff=config.pod_initial_backoff_seconds,
             max_backoff=config.pod_max_backoff_seconds,
             in_full=observe is not None,
+            extenders=config.extenders,
+            binders=binders,
         )
         self.meter = Meter(self.engine, frameworks)
         self._inbox: deque[Stimulus] = deque()
@@ -125,6 +146,8 @@ class Scheduler:
         self._told: dict[str, tuple[str, ...]] = {}
         self._decoder = Decoder(annotated(frameworks))
         self.writer = Writer(client, self._receive, instance=f"berth-{socket.gethostname()}-{os.getpid()}")
+        self.calls = Calls(self._receive)
+        self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         self.reflectors = [self._reflector(client, resource) for resource in WATCHED]
         self._synced = asyncio.Event()
 
@@ -143,9 +166,10 @@ class Scheduler:
             following.append(tasks.create_task(self._tell_troubles()))
             try:
                 await self._sync()
-                loop = tasks.create_task(self._loop())
-                following.append(loop)
-                await self._in_turn(loop, drain_seconds)
+                with self.watchdog:
+                    loop = tasks.create_task(self._loop())
+                    following.append(loop)
+                    await self._in_turn(loop, drain_seconds)
             finally:
                 for task in following:
                     task.cancel()
@@ -160,6 +184,8 @@ class Scheduler:
             self._led = True
             self._awake.set()
             await asyncio.wait((loop,))
+            await self.calls.close()
+            await self.extenders.close()
             late = await self.writer.drain(drain_seconds)
             log.info("stopped", **self._totals(), writes_cut_off=late)
 
@@ -212,6 +238,7 @@ class Scheduler:
             frameworks, config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds, time.monotonic()
         )
         self.meter.follow(frameworks)
+        self.watchdog.follow(framework.guard for framework in frameworks.values())
         for reflector in self.reflectors:
             if new and reflector.resource is PODS:
                 reflector.redeliver()
@@ -222,7 +249,7 @@ class Scheduler:
         await self._synced.wait()
 
     def _reflector(self, client: Client, resource: Resource) -> Reflector[Any]:
-        decode = self._decoder.of_kind(resource.kind)
+        decode = self.originals.keeping(resource.kind, self._decoder.of_kind(resource.kind))
         return Reflector(
             client,
             resource,
@@ -237,6 +264,7 @@ class Scheduler:
         for change in changes:
             if isinstance(change, Deleted):
                 self._inbox.append(Gone(kind, change.namespace, change.name, change.uid))
+                self.originals.drop(kind, change.namespace, change.name)
                 self._told.pop(change.uid, None)
             else:
                 self._warn_of_problems(change.object)
@@ -324,11 +352,19 @@ class Scheduler:
                 for _ in range(min(len(inbox), 32)):
                     self._carry_out(meter.handle(inbox.popleft(), now))
             elif cycles and engine.has_work and engine.in_flight < MAX_IN_FLIGHT and self.leading:
-                self._carry_out(meter.handle(Cycle(), now))
+                self._carry_out(self._cycle(now))
             else:
                 return False
             now = time.monotonic()
         return True
+
+    def _cycle(self, now: float) -> list[Instruction]:
+        """Schedule one pod. The one catch there is: a fault of ours costs a pod its attempt, not all pods the loop."""
+        try:
+            return self.meter.handle(Cycle(), now)
+        except Exception as error:
+            log.exception("a cycle broke")
+            return self.meter.handle(Broke(f"{type(error).__name__}: {error}"), now)
 
     async def _wait(self, seconds: float) -> None:
         """Sleep until something arrives or the time is over."""
@@ -366,6 +402,16 @@ class Scheduler:
                     log.info("preempting", **about(instruction.pod), node=instruction.node, victims=victims)
                 case ClearNomination():
                     self.writer.clear_nomination(instruction)
+                case AskExtenders(question):
+                    self.extenders.ask(question)
+                case RunCall(call):
+                    self.calls.start(call)
+                case CancelCall(call):
+                    self.calls.cancel(call)
+                case BoundByPlugin():
+                    self.writer.bound_by_plugin(instruction)
+                case Misbehaved(pod, error):
+                    log.error("plugin failed", plugin=error.plugin, point=error.point, pod=pod.key, error=error.text)
                 case Failed():
                     log.info(
                         "not scheduled",

@@ -12,6 +12,7 @@ import structlog
 from scheduler.engine.instructions import (
     Announce,
     Bind,
+    BoundByPlugin,
     ClearNomination,
     PatchCondition,
     Preempt,
@@ -94,6 +95,10 @@ class Writer:
         """Post a Binding; `answer` gets Bound or BindFailed. The Scheduled event follows a success."""
         self._start(self._bind(instruction))
 
+    def bound_by_plugin(self, instruction: BoundByPlugin) -> None:
+        """Post the Scheduled event of a pod that a plugin has bound."""
+        self._scheduled(instruction.pod, instruction.node)
+
     def prepare(self, instruction: Prepare) -> None:
         """Write what a pod needs before it can be bound; `answer` gets Prepared or NotPrepared."""
         self._start(self._prepare(instruction))
@@ -116,6 +121,8 @@ class Writer:
         """Remove each victim: DisruptionTarget condition, deletion by UID, Preempted event."""
         for victim in instruction.victims:
             self._start(self._preempt(instruction, victim))
+        for pod in instruction.turned_back:
+            self._preempted(instruction, pod)
 
     def clear_nomination(self, instruction: ClearNomination) -> None:
         """Clear nominatedNodeName."""
@@ -153,8 +160,11 @@ class Writer:
                 return
             if not await self._happened(instruction, str(error)):
                 return
-        self.written.bound += 1
         self._answer(Bound(pod.uid))
+        self._scheduled(pod, node)
+
+    def _scheduled(self, pod: Pod, node: str) -> None:
+        self.written.bound += 1
         note = f"Successfully assigned {pod.key} to {node}"
         self._record(pod, kind="Normal", reason="Scheduled", action="Binding", note=note)
 
@@ -247,6 +257,10 @@ class Writer:
             )
             self._answer(VictimStays(victim))
             return
+        self._preempted(instruction, victim)
+
+    def _preempted(self, instruction: Preempt, victim: Pod) -> None:
+        preemptor = instruction.pod
         note = f"Preempted by pod {preemptor.uid} on node {instruction.node}"
         self._record(
             victim,
@@ -262,6 +276,8 @@ class Writer:
         try:
             await patch_status(self._client, path, body)
         except (ApiError, Unreachable) as error:
+            if isinstance(error, ApiError) and error.status in _NOBODY_LEFT:
+                return  # gone, or bound before it could be said where it would be
             log.warning("nomination not written", **about(pod), node=node, error=str(error))
 
     async def _prepare(self, instruction: Prepare) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from scheduler.engine.instructions import Bind, Failed, Instruction
 from scheduler.framework.decision import Decision, narrowed_text
 from scheduler.framework.runtime import Framework, Profile
+from scheduler.framework.sampling import Rotation
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.whatif.numbers import detail
@@ -94,15 +95,16 @@ class Watched(Framework):
         self._read = read
         self._busy = False
 
-    def decide_quickly(self, pod: Pod, cluster: Cluster) -> Decision:
+    def decide_quickly(self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None) -> Decision:
         """Filter and score as ever."""
-        return self._witnessed(super().decide_quickly, pod, cluster)
+        return self._witnessed(partial(super().decide_quickly, rotation=rotation), pod, cluster)
 
-    def decide(self, pod: Pod, cluster: Cluster, *, score_always: bool = False) -> Decision:
+    def decide(
+        self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, *, score_always: bool = False
+    ) -> Decision:
         """Filter and score as ever; the plain way."""
-        if self._busy:
-            return super().decide(pod, cluster, score_always=score_always)
-        return self._witnessed(partial(super().decide, score_always=score_always), pod, cluster)
+        decide = partial(super().decide, rotation=rotation, score_always=score_always)
+        return decide(pod, cluster) if self._busy else self._witnessed(decide, pod, cluster)
 
     def _witnessed(self, decide: Callable[[Pod, Cluster], Decision], pod: Pod, cluster: Cluster) -> Decision:
         self._busy = True

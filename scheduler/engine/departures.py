@@ -3,6 +3,8 @@
 Mirrors kube-scheduler `schedule_one.go` (assumeAndReserve, bindingCycle, handleBindingCycleError).
 """
 
+from typing import Any
+
 from scheduler.engine import wakes
 from scheduler.engine.failures import tell
 from scheduler.engine.in_flight import Flight, InFlight, Stage
@@ -11,16 +13,21 @@ from scheduler.engine.instructions import (
     UNSCHEDULABLE,
     Announce,
     Bind,
+    BoundByPlugin,
+    CancelCall,
     Failed,
     Instruction,
+    Misbehaved,
     Prepare,
+    RunCall,
 )
 from scheduler.engine.queue import Queue, QueuedPod
-from scheduler.engine.stimuli import BindFailed, NotPrepared, Prepared
+from scheduler.engine.stimuli import Answered, BindFailed, NotAnswered, NotPrepared, Prepared
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.permit import WaitingPods
 from scheduler.framework.quick import SUCCESS
-from scheduler.framework.reservation import ObjectKey
+from scheduler.framework.reservation import Binding, Call, Holds, ObjectKey, Refused, Wait
 from scheduler.framework.runtime import UNSCHEDULABLE as REFUSED
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError, Reason
@@ -34,10 +41,15 @@ _GONE_FOR_GOOD = frozenset((404, 409))
 class Departures:
     """Pods on their way to the node that was chosen for them."""
 
-    def __init__(self, cluster: Cluster, queue: Queue) -> None:
+    def __init__(self, cluster: Cluster, queue: Queue, aside: list[Instruction]) -> None:
+        """`aside`: where to put what is to be done about a pod that is not the one in hand."""
         self._cluster = cluster
         self._queue = queue
+        self._aside = aside
         self._flights = InFlight()
+        self._waiting = WaitingPods()
+        self.holding = self._waiting.pods
+        """Pods that wait for a Permit, by UID."""
 
     @property
     def writing(self) -> int:
@@ -49,26 +61,34 @@ class Departures:
         return self._flights.next_due()
 
     def set_out(
-        self, queued: QueuedPod, framework: Framework, decision: Decision, row: int, now: float
+        self,
+        queued: QueuedPod,
+        framework: Framework,
+        decision: Decision,
+        row: int,
+        now: float,
+        binders: tuple[Any, ...] = (),
     ) -> list[Instruction]:
-        """Place the pod on its row at once and begin to bind it.
+        """Place the pod on its row at once and begin to bind it. `binders` come before the profile's own.
 
         Raises PluginError when a Reserve plugin fails; then nothing has happened.
         """
         pod, node = queued.pod, self._cluster.nodes.names[row] or ""
         self._cluster.nominations.drop(pod.uid)
         self._cluster.assume(pod, row)
-        reservation = framework.reservation(pod, row, node)
+        reservation = framework.reservation(pod, row, node, self._waiting, binders)
+        flight = Flight(queued, node, decision, reservation, queued.first_active or now)
         try:
             refused = reservation.take(self._cluster)
         except PluginError:
+            self._release(flight, now)
             self._forget(pod.uid, now)
             raise
         framework.reserved(SUCCESS if refused is None else REFUSED)
         if refused is not None:
+            self._release(flight, now)
             self._forget(pod.uid, now)
-            return self._refused(queued, *refused, now)
-        flight = Flight(queued, node, decision, reservation, queued.first_active or now)
+            return self._park(queued, Refused(*refused), now)
         self._flights.add(flight)
         return self._advance(flight, now)
 
@@ -86,11 +106,28 @@ class Departures:
         if flight is None:
             return []
         flight.reservation.note(answer.written)
-        return self._turn_back(flight, _pre_bind_error(flight, answer.message), now)
+        return self._turn_back(flight, str(flight.reservation.error(answer.message)), now)
 
-    def bound(self, uid: str) -> None:
-        """The API accepted the Binding."""
-        self._flights.pop(uid)
+    def answered(self, answered: Answered, now: float) -> list[Instruction]:
+        """A plugin's coroutine has ended."""
+        flight = self._calling(answered.call)
+        if flight is None:
+            return []
+        flight.reservation.heard(answered.answer)
+        return self._advance(flight, now)
+
+    def not_answered(self, failure: NotAnswered, now: float) -> list[Instruction]:
+        """A plugin's coroutine came to nothing."""
+        call, error = failure.call, failure.call.error(failure.message)
+        flight = self._calling(call)
+        if flight is not None:
+            return self._turn_back(flight, str(error), now)
+        return [Misbehaved(call.pod, error)] if call.point == "post_bind" else []
+
+    def bound(self, uid: str) -> list[Instruction]:
+        """The API accepted the Binding: PostBind plugins are told."""
+        flight = self._flights.pop(uid)
+        return [] if flight is None else self._arrived(flight)
 
     def bind_failed(self, failure: BindFailed, now: float) -> list[Instruction]:
         """The API refused the Binding."""
@@ -98,7 +135,7 @@ class Departures:
         if flight is None:
             self._forget(failure.uid, now)
             return []
-        message = f'running Bind plugin "DefaultBinder": {failure.message}'
+        message = str(flight.reservation.error(failure.message))
         return self._turn_back(flight, message, now, quiet=failure.status in _GONE_FOR_GOOD)
 
     def changed(self, key: ObjectKey, now: float) -> list[Instruction]:
@@ -109,12 +146,45 @@ class Departures:
         return done
 
     def give_up(self, now: float) -> list[Instruction]:
-        """Turn pods back that have waited too long for what PreBind needs."""
+        """Turn pods back that have waited too long for what PreBind needs, or for a Permit plugin's word."""
         done: list[Instruction] = []
         for flight in list(self._flights.due(now)):
+            waiting = self._waiting.get(flight.queued.pod.uid)
+            if waiting is not None:
+                waiting.expire(waiting.earliest()[1])
+                continue
             expired = flight.wait.expired if flight.wait is not None else ""
-            done += self._turn_back(flight, _pre_bind_error(flight, expired), now)
+            done += self._turn_back(flight, str(flight.reservation.error(expired)), now)
         return done
+
+    def settle(self, now: float) -> list[Instruction]:
+        """Go on with pods that a plugin has allowed or rejected while they waited for a Permit."""
+        done: list[Instruction] = []
+        for waiting in self._waiting.settled():
+            uid = waiting.pod.uid
+            flight = self._flights.get(uid)
+            if flight is None:
+                continue
+            if waiting.rejected is not None:
+                plugin, message = waiting.rejected
+                done += self._refused(flight, Refused(plugin, Reason(message)), now)
+            elif waiting.pending:
+                self._flights.hold(flight, waiting.earliest()[0])
+            else:
+                self._waiting.remove(uid)
+                done += self._advance(flight, now)
+        return done
+
+    def preempt(self, uid: str, now: float) -> bool:
+        """A pod of higher priority takes the room; True if the pod turned back, False if it may be bound already."""
+        flight = self._flights.get(uid)
+        if flight is None or flight.binding or flight.stage is Stage.WRITING:
+            return False
+        message = str(flight.reservation.error("preempted by DefaultPreemption"))
+        if flight.stage is Stage.HELD:
+            message = "waiting on permit for pod: preempted"
+        self._aside += self._turn_back(flight, message, now)
+        return True
 
     def update(self, pod: Pod, now: float) -> bool:
         """An unbound pod changed; True if it is on its way. Should that fail, it is tried again as it is now."""
@@ -122,38 +192,74 @@ class Departures:
         if flight is None:
             return False
         flight.queued.pod = pod
-        if pod.terminating and flight.stage is Stage.WAITING:
+        if pod.terminating and not flight.binding and flight.stage is not Stage.WRITING:
             self._turn_back(flight, "", now)
         return True
 
     def drop(self, uid: str, now: float) -> None:
         """The pod is gone."""
+        flight = self._flights.get(uid)
+        if flight is None:
+            return
+        if flight.call is not None:
+            self._aside.append(CancelCall(flight.call))
+        self._waiting.remove(uid)
         self._release(self._flights.pop(uid), now)
 
     def bound_by_others(self, uid: str, now: float) -> None:
         """The pod is on a node; by our own Binding, or else there is nothing to prepare any more."""
         flight = self._flights.get(uid)
-        if flight is not None and flight.stage is not Stage.BINDING:
+        if flight is not None and not flight.binding:
             self.drop(uid, now)
 
+    def _calling(self, call: Call) -> Flight | None:
+        """The flight that waited for this very call, which has ended."""
+        flight = self._flights.get(call.pod.uid)
+        if flight is None or flight.call is not call:
+            return None
+        self._flights.write(flight)
+        return flight
+
     def _advance(self, flight: Flight, now: float) -> list[Instruction]:
-        """Bind the pod; or have written, and wait for, what PreBind needs first."""
+        """Bind the pod; or have done, and wait for, what plugins need first."""
         queued = flight.queued
         if queued.pod.terminating:
             return self._turn_back(flight, "", now)
         try:
-            wait = flight.reservation.advance(self._cluster)
+            step = flight.reservation.advance(self._cluster)
         except PluginError as error:
             return self._turn_back(flight, str(error), now)
-        if wait is None:
+        if step is Binding.POST:
             self._flights.bind(flight)
             return [Bind(queued.pod, flight.node, queued.attempts, flight.first_seen, flight.decision)]
         plugin = flight.reservation.plugin
-        if not wait.writes:
-            self._flights.idle(flight, wait, plugin, now)
-            return self._announce(flight)
-        self._flights.write(flight)
-        return [*self._announce(flight), Prepare(queued.pod, flight.node, plugin, wait.writes)]
+        match step:
+            case Refused():
+                return self._refused(flight, step, now)
+            case Holds(seconds):
+                waiting = self._waiting.add(queued.pod, flight.node, seconds, now)
+                self._flights.hold(flight, waiting.earliest()[0])
+                return self._announce(flight)
+            case Call():
+                self._flights.calling(flight, step)
+                return [*(self._announce(flight) if step.point != "bind" else ()), RunCall(step)]
+            case Wait(writes=()):
+                self._flights.idle(flight, step, plugin, now)
+                return self._announce(flight)
+            case Wait(writes=writes):
+                self._flights.write(flight)
+                return [*self._announce(flight), Prepare(queued.pod, flight.node, plugin, writes)]
+        self._flights.pop(queued.pod.uid)
+        done = BoundByPlugin(queued.pod, flight.node, plugin, queued.attempts, flight.first_seen, flight.decision)
+        return [done, *self._arrived(flight)]
+
+    def _arrived(self, flight: Flight) -> list[Instruction]:
+        """The pod is bound."""
+        calls, errors = flight.reservation.arrived(self._cluster)
+        if not calls and not errors:
+            return []
+        pod = flight.queued.pod
+        return [*(RunCall(call) for call in calls), *(Misbehaved(pod, error) for error in errors)]
 
     def _announce(self, flight: Flight) -> list[Instruction]:
         """Say once where the pod will be (NominatedNodeNameForExpectation)."""
@@ -180,20 +286,33 @@ class Departures:
         nominated = "" if flight.announced or queued.pod.nominated_node_name == flight.node else None
         return [failed, *tell(queued, SCHEDULER_ERROR, message, nominated)]
 
-    def _refused(self, queued: QueuedPod, plugin: str, reason: Reason, now: float) -> list[Instruction]:
-        """A Reserve plugin keeps the pod from the node it was decided for."""
-        message = f"0/1 nodes are available: 1 {reason.text}."
-        plugins = frozenset((plugin,))
-        self._queue.park(queued, plugins, now)
+    def _refused(self, flight: Flight, refused: Refused, now: float) -> list[Instruction]:
+        """A Permit plugin keeps the pod from its node: it waits for what may change that plugin's mind."""
+        queued = flight.queued
+        uid = queued.pod.uid
+        # That its own room is free again is no reason to try at once: what it gives back comes after the question.
+        missed = self._queue.missed(queued, frozenset((refused.plugin,)))
+        self.drop(uid, now)
+        self._forget(uid, now)
+        if self._cluster.placement(uid) is not None or queued.pod.terminating:
+            return []
+        return self._park(queued, refused, now, missed=missed)
+
+    def _park(self, queued: QueuedPod, refused: Refused, now: float, *, missed: bool = False) -> list[Instruction]:
+        """A plugin keeps the pod from the node it was decided for (Reserve, Permit)."""
+        message = f"0/1 nodes are available: 1 {refused.reason.text}."
+        plugins = frozenset((refused.plugin,))
+        self._queue.park(queued, plugins, now, missed=missed)
         failed = Failed(queued.pod, UNSCHEDULABLE, message, plugins, queued.attempts, None)
-        return [failed, *tell(queued, UNSCHEDULABLE, message)]
+        return [failed, *tell(queued, UNSCHEDULABLE, message, "")]
 
     def _release(self, flight: Flight | None, now: float) -> None:
         """Let plugins give back what they hold; who waits for a volume may get it."""
         if flight is None:
             return
         version = self._cluster.storage.version
-        flight.reservation.release(self._cluster)
+        errors = flight.reservation.release(self._cluster)
+        self._aside += (Misbehaved(flight.queued.pod, error) for error in errors)
         if self._cluster.storage.version != version:
             wakes.for_storage(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now)
 
@@ -201,7 +320,3 @@ class Departures:
         forgotten = self._cluster.forget(uid)
         if forgotten is not None:
             wakes.for_pod(self._queue, ClusterEvent.POD_GONE, forgotten.pod, now)
-
-
-def _pre_bind_error(flight: Flight, message: str) -> str:
-    return str(PluginError(flight.reservation.plugin, message, "PreBind"))

@@ -6,7 +6,8 @@ It never reads a clock, never logs and never waits. Mirrors kube-scheduler `even
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,22 +19,30 @@ from scheduler.engine.changes import (
     storage_changes,
     waiting_pod_changes,
 )
+from scheduler.engine.consultations import Consultations
 from scheduler.engine.departures import Departures
 from scheduler.engine.failures import tell
 from scheduler.engine.instructions import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
+    AskExtenders,
     ClearNomination,
     Failed,
     Instruction,
+    Misbehaved,
     Preempt,
 )
 from scheduler.engine.queue import Queue, QueuedPod
 from scheduler.engine.stimuli import (
+    Answered,
     BindFailed,
     Bound,
+    Broke,
+    Consulted,
     Cycle,
     Gone,
+    NotAnswered,
+    NotConsulted,
     NotPrepared,
     Prepared,
     Put,
@@ -42,10 +51,13 @@ from scheduler.engine.stimuli import (
     Unwritten,
     VictimStays,
 )
+from scheduler.framework.config import Extender
 from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.extenders import EXTENDER, NodesQuestion, in_order, interested
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runtime import Framework
+from scheduler.framework.sampling import Rotation
 from scheduler.framework.status import PluginError
 from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, Selecting
@@ -66,19 +78,29 @@ class Engine:
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
         in_full: bool = False,
+        extenders: Iterable[Extender] = (),
+        binders: Iterable[Any] = (),
     ) -> None:
-        """`in_full`: keep in each decision who rejected what and how every plugin scored, at the cost of speed."""
+        """`in_full`: keep in each decision who rejected what and how every plugin scored, at the cost of speed.
+
+        `binders`: Bind plugins for the extenders that bind; each has its `extender`.
+        """
         self.cluster = Cluster()
         self.queue = Queue(frameworks, initial_backoff, max_backoff)
         self._frameworks = frameworks
         self._seed = seed
         self._in_full = in_full
-        self._departures = Departures(self.cluster, self.queue)
+        self._at_hand: QueuedPod | None = None
+        self._rotation = Rotation()
+        self._consultations = Consultations(self.cluster, frameworks, self._rotation, in_order(extenders))
+        self._binders = tuple(binders)
+        self._aside: list[Instruction] = []
+        self._departures = Departures(self.cluster, self.queue, self._aside)
 
     @property
     def in_flight(self) -> int:
-        """Writes for pods on their way to a node that have no answer yet."""
-        return self._departures.writing
+        """Writes for pods on their way to a node, and questions to extenders, that have no answer yet."""
+        return self._departures.writing + len(self._consultations)
 
     @property
     def has_work(self) -> bool:
@@ -99,6 +121,17 @@ class Engine:
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """Apply one stimulus at engine time `now` (seconds, monotonic) and return what to do about it."""
+        done = self._apply(stimulus, now)
+        if self._departures.holding:
+            done += self._departures.settle(now)
+        if self.queue.broken or self.queue.misled:
+            done += self._troubles()
+        if self._aside:
+            done += self._aside
+            self._aside.clear()
+        return done
+
+    def _apply(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         match stimulus:
             case Cycle():
                 return self._cycle(now)
@@ -113,17 +146,27 @@ class Engine:
                 self.cluster.replace(victim)
                 self._room_was_made(victim, now)
             case Bound(uid):
-                self._departures.bound(uid)
+                return self._departures.bound(uid)
             case BindFailed():
                 return self._departures.bind_failed(stimulus, now)
             case Prepared():
                 return self._departures.prepared(stimulus, now)
             case NotPrepared():
                 return self._departures.not_prepared(stimulus, now)
+            case Answered():
+                return self._departures.answered(stimulus, now)
+            case NotAnswered():
+                return self._departures.not_answered(stimulus, now)
+            case Consulted():
+                return self._consulted(stimulus, now)
+            case NotConsulted():
+                return self._not_consulted(stimulus, now)
             case Unwritten(uid):
                 queued = self.queue.get(uid)
                 if queued is not None:
                     queued.written = None
+            case Broke(message):
+                return self._broke(message, now)
             case Tick():
                 self.queue.tick(now)
                 return self._departures.give_up(now)
@@ -149,7 +192,7 @@ class Engine:
     def _gone(self, gone: Gone, now: float) -> list[Instruction]:
         match gone.kind:
             case "Pod":
-                waiting = self.queue.remove(gone.uid)
+                waiting = self._consultations.drop(gone.uid) or self.queue.remove(gone.uid)
                 self._departures.drop(gone.uid, now)
                 placement = self.cluster.drop_pod(gone.uid)
                 if placement is not None:
@@ -188,6 +231,7 @@ class Engine:
 
     def _put_placed(self, pod: Pod, now: float) -> None:
         self.queue.remove(pod.uid)
+        self._consultations.drop(pod.uid)
         self.cluster.nominations.drop(pod.uid)
         self._departures.bound_by_others(pod.uid, now)
         before = self.cluster.put_pod(pod)
@@ -198,7 +242,7 @@ class Engine:
 
     def _put_waiting(self, pod: Pod, now: float) -> None:
         queued = self.queue.get(pod.uid)
-        if self._departures.update(pod, now):
+        if self._departures.update(pod, now) or (self._consultations.update(pod) and not pod.terminating):
             return
         if pod.terminating:
             self.queue.remove(pod.uid)
@@ -223,20 +267,75 @@ class Engine:
                 nominations.put(new, ours)
 
     def _cycle(self, now: float) -> list[Instruction]:
-        queued = self.queue.pop(now)
+        queued = self._at_hand = self.queue.pop(now)
         if queued is None:
             return []
         pod = queued.pod
         framework = self._frameworks[pod.scheduler_name]
         try:
-            decision = (
-                framework.decide(pod, self.cluster) if self._in_full else framework.decide_quickly(pod, self.cluster)
-            )
-            if not len(decision.feasible):
-                return self._no_fit(queued, decision, framework.post_filter_result(pod, self.cluster, decision), now)
-            return self._departures.set_out(queued, framework, decision, self._choose(decision), now)
+            extenders = self._consultations.on_nodes(pod)
+            if extenders:
+                return self._follow(queued, self._consultations.ask_about_nodes(queued, extenders), now)
+            decide = framework.decide if self._in_full else framework.decide_quickly
+            decision = decide(pod, self.cluster, self._rotation)
+            return self._go(queued, decision, now)
         except PluginError as error:
             return self._broken(queued, str(error), frozenset((error.plugin,)), now)
+
+    def _go(self, queued: QueuedPod, decision: Decision, now: float) -> list[Instruction]:
+        """Send the pod to its node, or find out what may be done for one that has none.
+
+        Raises PluginError.
+        """
+        framework = self._frameworks[queued.pod.scheduler_name]
+        if not len(decision.feasible):
+            return self._hopeless(queued, framework, decision, now)
+        binders = self._binders
+        if binders:
+            binders = tuple(binder for binder in binders if interested(binder.extender, queued.pod))
+        return self._departures.set_out(queued, framework, decision, self._choose(decision), now, binders)
+
+    def _follow(self, queued: QueuedPod, step: Decision | AskExtenders, now: float) -> list[Instruction]:
+        return [step] if isinstance(step, AskExtenders) else self._go(queued, step, now)
+
+    def _consulted(self, answer: Consulted, now: float) -> list[Instruction]:
+        """Go on with a pod that waited for extenders, on the cluster as it is now."""
+        consultation = self._consultations.take(answer.question)
+        if consultation is None:
+            return []
+        queued = consultation.queued
+        try:
+            step = self._consultations.heed(consultation, answer.verdict)
+            if isinstance(step, PostFilterResult):
+                return self._no_fit(queued, consultation.decision, step, now)
+            return self._follow(queued, step, now)
+        except PluginError as error:
+            return self._broken(queued, str(error), frozenset((error.plugin,)), now)
+
+    def _not_consulted(self, failure: NotConsulted, now: float) -> list[Instruction]:
+        """An extender that must not fail did: the pod is tried again; with preemption, it stays unschedulable."""
+        consultation = self._consultations.take(failure.question)
+        if consultation is None:
+            return []
+        if isinstance(consultation.question, NodesQuestion):
+            return self._broken(consultation.queued, failure.message, frozenset((EXTENDER,)), now)
+        result = PostFilterResult(f"preemption: {failure.message}")
+        return self._no_fit(consultation.queued, consultation.decision, result, now)
+
+    def _hopeless(self, queued: QueuedPod, framework: Framework, decision: Decision, now: float) -> list[Instruction]:
+        """No node takes the pod: PostFilter plugins may help, and extenders have a say in whom to preempt."""
+        result = self._post_filter(framework, decision)
+        extenders = self._consultations.on_victims(queued.pod) if result.candidates else ()
+        if not extenders:
+            return self._no_fit(queued, decision, result, now)
+        return [self._consultations.ask_about_victims(queued, extenders, decision, result)]
+
+    def _post_filter(self, framework: Framework, decision: Decision) -> PostFilterResult:
+        """What PostFilter plugins make of it; one that fails is named, and the pod stays unschedulable."""
+        try:
+            return framework.post_filter_result(decision.pod, self.cluster, decision)
+        except PluginError as error:
+            return PostFilterResult(str(error))
 
     def _choose(self, decision: Decision) -> int:
         """One of the best rows; which one depends on the seed and the pod only, so a run can be repeated."""
@@ -248,29 +347,54 @@ class Engine:
     def _no_fit(self, queued: QueuedPod, decision: Decision, result: PostFilterResult, now: float) -> list[Instruction]:
         pod, plugins = queued.pod, decision.unschedulable_plugins()
         message = fit_error(decision, result.text)
-        self.queue.park(queued, plugins, now)
+        self.queue.park(queued, plugins, now, missed=self.queue.missed(queued, plugins))
         done: list[Instruction] = [Failed(pod, UNSCHEDULABLE, message, plugins, queued.attempts, decision)]
         done += tell(queued, UNSCHEDULABLE, message, result.node)
         if result.node:
-            done += self._preempt(pod, result.node, result.victims)
+            done += self._preempt(pod, result.node, result.victims, now)
         elif result.node is not None:
             self.cluster.nominations.drop(pod.uid)
         return done
 
-    def _preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...]) -> list[Instruction]:
+    def _preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> list[Instruction]:
         """Keep the node for the pod and have its victims removed; from now on they count as leaving."""
         nominations = self.cluster.nominations
         nominations.put(pod, node)
-        going = tuple(victim for victim in victims if not victim.terminating)
+        there = [victim for victim in victims if not victim.terminating]
+        # Who is not bound yet need not be deleted.
+        turned = tuple(victim for victim in there if self._departures.preempt(victim.uid, now))
+        going = tuple(victim for victim in there if victim not in turned)
         for victim in going:
             self.cluster.replace(replace(victim, terminating=True, preempted=True))
         ended = self._end_nominations([other for other in nominations.on(node) if other.priority < pod.priority])
-        return [Preempt(pod, node, going), *ended] if going else ended
+        return [Preempt(pod, node, going, turned), *ended] if there else ended
+
+    def _troubles(self) -> list[Instruction]:
+        """What is to be said of plugins that failed while the queue asked them."""
+        done: list[Instruction] = []
+        for queued, error in self.queue.broken:
+            plugins = frozenset((error.plugin,))
+            done.append(Failed(queued.pod, SCHEDULER_ERROR, str(error), plugins, queued.attempts, None))
+            done += tell(queued, SCHEDULER_ERROR, str(error))
+        done += (Misbehaved(pod, error) for pod, error in self.queue.misled)
+        self.queue.broken.clear()
+        self.queue.misled.clear()
+        return done
 
     def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> list[Instruction]:
         self.queue.put_back(queued, now)
         failed = Failed(queued.pod, SCHEDULER_ERROR, message, plugins, queued.attempts, None)
         return [failed, *tell(queued, SCHEDULER_ERROR, message)]
+
+    def _broke(self, message: str, now: float) -> list[Instruction]:
+        """Take back what the cycle that raised may have begun."""
+        queued, self._at_hand = self._at_hand, None
+        if queued is None or queued.pod.uid in self.queue:
+            return []
+        self._departures.drop(queued.pod.uid, now)
+        self._consultations.drop(queued.pod.uid)
+        self.cluster.forget(queued.pod.uid)
+        return self._broken(queued, message, frozenset(), now)
 
     def _room_was_made(self, pod: Pod, now: float) -> None:
         wakes.for_pod(self.queue, ClusterEvent.POD_GONE, pod, now)

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from scheduler.engine.queue import QueuedPod
 from scheduler.framework.decision import Decision
-from scheduler.framework.reservation import ObjectKey, Reservation, Wait
+from scheduler.framework.reservation import Call, ObjectKey, Reservation, Wait
 
 
 class Stage(Enum):
@@ -20,8 +20,15 @@ class Stage(Enum):
     """An answer to what a PreBind plugin had written."""
     WAITING = auto()
     """Changes that a PreBind plugin looks for."""
+    HELD = auto()
+    """A Permit plugin's word."""
+    CALLING = auto()
+    """The end of a plugin's coroutine."""
     BINDING = auto()
     """An answer to its Binding."""
+
+
+_TIMED = (Stage.WAITING, Stage.HELD)
 
 
 @dataclass(slots=True)
@@ -41,6 +48,13 @@ class Flight:
     announced: bool = False
     """The API was told which node the pod is about to be bound to."""
     on: frozenset[ObjectKey] = field(default=frozenset())
+    call: Call | None = None
+    """The coroutine under way."""
+
+    @property
+    def binding(self) -> bool:
+        """Whether a Binding may be on its way to the API, or there already."""
+        return self.stage is Stage.BINDING or (self.call is not None and self.call.point == "bind")
 
 
 class InFlight:
@@ -57,7 +71,7 @@ class InFlight:
 
     @property
     def writing(self) -> int:
-        """How many writes have no answer yet; pods that wait for changes are left out."""
+        """How many writes have no answer yet; pods that wait for changes or for plugins are left out."""
         return len(self._flights) - self._idle
 
     def get(self, uid: str) -> Flight | None:
@@ -101,6 +115,20 @@ class InFlight:
             self._waiting.setdefault(key, {})[uid] = None
         self._idle += 1
 
+    def hold(self, flight: Flight, deadline: float) -> None:
+        """The pod now waits for a Permit plugin's word, until then."""
+        uid = flight.queued.pod.uid
+        self._wake(uid, flight)
+        flight.stage, flight.deadline = Stage.HELD, deadline
+        heapq.heappush(self._deadlines, (deadline, uid))
+        self._idle += 1
+
+    def calling(self, flight: Flight, call: Call) -> None:
+        """The pod now waits for a plugin's coroutine."""
+        self._wake(flight.queued.pod.uid, flight)
+        flight.stage, flight.call = Stage.CALLING, call
+        self._idle += 1
+
     def concerned(self, key: ObjectKey) -> list[Flight]:
         """Those that a change of this object may help."""
         uids = (*self._waiting.get(key, ()), *self._waiting.get(None, ()))
@@ -111,7 +139,7 @@ class InFlight:
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, uid = heapq.heappop(self._deadlines)
             flight = self._flights.get(uid)
-            if flight is not None and flight.stage is Stage.WAITING and flight.deadline == deadline:
+            if flight is not None and flight.stage in _TIMED and flight.deadline == deadline:
                 yield flight
 
     def next_due(self) -> float | None:
@@ -119,18 +147,19 @@ class InFlight:
         while self._deadlines:
             deadline, uid = self._deadlines[0]
             flight = self._flights.get(uid)
-            if flight is not None and flight.stage is Stage.WAITING and flight.deadline == deadline:
+            if flight is not None and flight.stage in _TIMED and flight.deadline == deadline:
                 return deadline
             heapq.heappop(self._deadlines)
         return None
 
     def _wake(self, uid: str, flight: Flight) -> None:
-        if flight.stage is not Stage.WAITING:
+        if flight.stage in (Stage.WRITING, Stage.BINDING):
             return
-        for key in flight.on or (None,):
-            uids = self._waiting[key]
-            del uids[uid]
-            if not uids:
-                del self._waiting[key]
-        flight.stage = Stage.WRITING
+        if flight.stage is Stage.WAITING:
+            for key in flight.on or (None,):
+                uids = self._waiting[key]
+                del uids[uid]
+                if not uids:
+                    del self._waiting[key]
+        flight.stage, flight.call = Stage.WRITING, None
         self._idle -= 1

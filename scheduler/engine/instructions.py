@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from scheduler.framework.decision import Decision
-from scheduler.framework.reservation import Patch
+from scheduler.framework.extenders import Question
+from scheduler.framework.reservation import Call, Patch
+from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 
 UNSCHEDULABLE = "Unschedulable"
@@ -77,6 +79,8 @@ class Preempt:
     pod: Pod
     node: str
     victims: tuple[Pod, ...]
+    turned_back: tuple[Pod, ...] = ()
+    """Those that were not bound yet and wait in the queue again: the event says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +90,59 @@ class ClearNomination:
     pod: Pod
 
 
-Instruction = Bind | Prepare | Announce | Failed | PatchCondition | RecordFailure | Preempt | ClearNomination
+@dataclass(frozen=True, slots=True)
+class RunCall:
+    """Run a plugin's coroutine, within its time. Answer with Answered or NotAnswered."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class AskExtenders:
+    """Put a question to HTTP extenders. Answer with Consulted or NotConsulted."""
+
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCall:
+    """Nobody waits for this coroutine any more: the pod is gone or has turned back."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class BoundByPlugin:
+    """A Bind plugin has bound the pod itself: post the Scheduled event, as for a Bind."""
+
+    pod: Pod
+    node: str
+    plugin: str
+    attempts: int
+    first_seen: float
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Misbehaved:
+    """A plugin failed where no pod fails with it (PostBind, Unreserve, a queueing hint): log and count it."""
+
+    pod: Pod
+    error: PluginError
+
+
+Instruction = (
+    Bind
+    | Prepare
+    | Announce
+    | Failed
+    | PatchCondition
+    | RecordFailure
+    | Preempt
+    | ClearNomination
+    | RunCall
+    | CancelCall
+    | BoundByPlugin
+    | AskExtenders
+    | Misbehaved
+)

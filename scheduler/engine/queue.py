@@ -13,6 +13,7 @@ from typing import Any
 from scheduler.framework.events import LABELS, ClusterEvent
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
+from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 
 ATTEMPT_FAILED = "ScheduleAttemptFailure"
@@ -39,18 +40,23 @@ class QueuedPod:
     attempts: int = 0
     first_active: float | None = None
     """When it was first ready to be scheduled."""
-    last_attempt: float = 0.0
+    rejections: int = 0
+    """Attempts that ended without a node."""
+    errors: int = 0
+    """Attempts in a row that ended with an error; while there are any, its backoff goes by them."""
+    returned_at: float = 0.0
+    """When its last attempt came to nothing; backoff runs from then on."""
+    left_at: int = 0
+    """The number of the last event before its last attempt began."""
     plugins: frozenset[str] = frozenset()
     """Who rejected it last."""
     written: tuple[str, str, str] | None = None
     """(reason, message, nominated node) that the API has of it from us."""
-    broken: bool = False
-    """Its last attempt or binding failed with an error: its backoff is always waited out."""
     ticket: int = 0
     """Tells a live heap entry from a stale one."""
 
 
-Hint = Callable[[Plugin, Pod], bool]
+Hint = Callable[[Framework, Plugin, Pod], bool]
 _Bucket = tuple[str, frozenset[str]]
 
 
@@ -69,6 +75,17 @@ class Queue:
         """Pods in `_backoff`, which are taken early when nothing else is active."""
         self._flush: list[tuple[float, int, str]] = []
         self._unschedulable: dict[_Bucket, dict[Any, dict[str, QueuedPod]]] = {}
+        self.broken: list[tuple[QueuedPod, PluginError]] = []
+        """Pods that a PreEnqueue or QueueSort plugin failed for since the list was last emptied; they back off."""
+        self.misled: list[tuple[Pod, PluginError]] = []
+        """Hints that failed since the list was last emptied; their pods were woken to be on the safe side."""
+        self._key_form: list[bool] | None = None
+        self._events = 0
+        self._latest: dict[int, tuple[ClusterEvent, int]] = {}
+        """The latest event of each kind and its number, by the kind's identity (inFlightEvents).
+
+        Somebody who is away may wait for it. Hashing a Flag takes longer than all else that happens here.
+        """
         self._ticket = 0
         self._counts = dict.fromkeys(Place, 0)
         self.incoming: dict[tuple[Place, str], int] = {}
@@ -93,7 +110,7 @@ class Queue:
         return dict(self._counts)
 
     def add(self, pod: Pod, now: float) -> QueuedPod:
-        """A pod to schedule: active, or gated when a PreEnqueue plugin holds it back."""
+        """A pod to schedule: active, gated when a PreEnqueue plugin holds it back, backing off if that one breaks."""
         queued = QueuedPod(pod, now)
         if pod.condition is not None and pod.condition[0] == "False":
             # What the API already says of the pod need not be written again.
@@ -107,20 +124,37 @@ class Queue:
         """A pod whose binding failed or whose attempt broke: wait out its backoff, unless its profile has gone."""
         if queued.pod.scheduler_name not in self.frameworks:
             return
-        queued.broken = True
+        queued.errors += 1
+        queued.returned_at = now
         self._cause = ATTEMPT_FAILED
         self._pods[queued.pod.uid] = queued
         self._to_backoff(queued, now)
 
-    def park(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
-        """A pod that no node takes: wait for an event that can help."""
+    def park(self, queued: QueuedPod, plugins: frozenset[str], now: float, *, missed: bool = False) -> None:
+        """A pod that no node takes: wait for an event that can help. `missed`: there was one already."""
         queued.plugins = plugins
-        queued.broken = False
+        queued.rejections += 1
+        queued.errors = 0
+        queued.returned_at = now
         self._cause = ATTEMPT_FAILED
         self._pods[queued.pod.uid] = queued
-        self._place(queued, Place.UNSCHEDULABLE)
-        self._group(queued)[queued.pod.uid] = queued
-        heapq.heappush(self._flush, (now + FLUSH_AFTER, queued.ticket, queued.pod.uid))
+        if missed:
+            self._enter(queued, now)
+        else:
+            self._shelve(queued, Place.UNSCHEDULABLE, now)
+
+    def missed(self, queued: QueuedPod, plugins: frozenset[str]) -> bool:
+        """Whether something has happened since the pod's attempt began that may make these plugins think again.
+
+        The pod was away meanwhile: it waited for a Permit plugin, or for extenders.
+        """
+        if queued.left_at == self._events:
+            return False
+        framework = self.frameworks[queued.pod.scheduler_name]
+        wakes = ClusterEvent.NOTHING
+        for name in plugins:
+            wakes |= framework.wakes(name)
+        return any(number > queued.left_at and event & wakes for event, number in self._latest.values())
 
     def reconfigure(
         self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
@@ -128,6 +162,7 @@ class Queue:
         """Other profiles from now on: pods of those that are gone leave, all others may fit now and are tried again."""
         self.frameworks, self.initial_backoff, self.max_backoff = frameworks, initial_backoff, max_backoff
         self._active.clear()  # its order may be another one
+        self._key_form = None
         self._cause = "ForceActivate"
         for queued in list(self._pods.values()):
             if queued.pod.scheduler_name not in frameworks:
@@ -159,18 +194,23 @@ class Queue:
             if event and self._helps(queued, event, _always):
                 self._wake(queued, now)
         elif queued.place is Place.GATED:
-            queued.pod = pod
             self._leave(queued)
+            queued.pod = pod
             self._enter(queued, now)
         else:
             resort = queued.pod.priority != pod.priority and queued.place is Place.ACTIVE
             queued.pod = pod
             if resort:
                 self._leave(queued)
-                self._to_active(queued, queued.queued_at)
+                self._to_active(queued, queued.queued_at, now)
 
     def wake(self, event: ClusterEvent, hint: Hint, now: float) -> int:
-        """Move pods that an event may help to the active queue, or to backoff while that lasts. Returns how many."""
+        """Move pods that an event may help to the active queue, or to backoff while that lasts. Returns how many.
+
+        Gated pods are among them, if their PreEnqueue plugin names such events: it is asked again.
+        """
+        self._events += 1
+        self._latest[id(event)] = (event, self._events)
         woken: list[QueuedPod] = []
         for (profile, plugins), groups in self._unschedulable.items():
             framework = self.frameworks[profile]
@@ -179,7 +219,7 @@ class Queue:
                 continue
             for group in groups.values():
                 pod = next(iter(group.values())).pod
-                if not plugins or any(plugin is None or hint(plugin, pod) for plugin in asked):
+                if not plugins or any(self._says(hint, framework, plugin, pod) for plugin in asked):
                     woken.extend(group.values())
         self._cause = next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED) if woken else ""
         for queued in woken:
@@ -207,7 +247,7 @@ class Queue:
         del self._pods[queued.pod.uid]
         self._leave(queued)
         queued.attempts += 1
-        queued.last_attempt = now
+        queued.left_at = self._events
         return queued
 
     @property
@@ -223,7 +263,7 @@ class Queue:
                 queued = self._live(heapq.heappop(heap))
                 if queued is not None:
                     self._leave(queued)
-                    self._to_active(queued, now)
+                    self._enter(queued, now)
         self._cause = "UnschedulableTimeout"
         while self._flush and self._flush[0][0] <= now:
             queued = self._live(heapq.heappop(self._flush))
@@ -237,7 +277,8 @@ class Queue:
 
     def backoff(self, queued: QueuedPod) -> float:
         """Seconds to wait after an attempt: doubling from the initial to the maximal."""
-        return float(min(self.initial_backoff * 2 ** min(max(queued.attempts - 1, 0), 32), self.max_backoff))
+        count = queued.errors or queued.rejections
+        return float(min(self.initial_backoff * 2 ** min(max(count - 1, 0), 32), self.max_backoff))
 
     def _live(self, entry: tuple[float, int, str]) -> QueuedPod | None:
         queued = self._pods.get(entry[2])
@@ -246,38 +287,85 @@ class Queue:
     def _helps(self, queued: QueuedPod, event: ClusterEvent, hint: Hint) -> bool:
         framework = self.frameworks[queued.pod.scheduler_name]
         for name in queued.plugins:
-            plugin = framework.plugin(name)
-            if framework.wakes(name) & event and (plugin is None or hint(plugin, queued.pod)):
+            if framework.wakes(name) & event and self._says(hint, framework, framework.plugin(name), queued.pod):
                 return True
         return not queued.plugins
 
+    def _says(self, hint: Hint, framework: Framework, plugin: Plugin | None, pod: Pod) -> bool:
+        """Whether a plugin thinks that the pod may fit now. One that can't say must not keep the pod waiting."""
+        if plugin is None:
+            return True
+        try:
+            return hint(framework, plugin, pod)
+        except PluginError as error:
+            self.misled.append((pod, error))
+            return True
+
     def _wake(self, queued: QueuedPod, now: float) -> None:
         self._leave(queued)
-        if queued.last_attempt + self.backoff(queued) > now:
-            self._to_backoff(queued, now)
-        else:
-            self._enter(queued, now)
+        self._enter(queued, now)
 
     def _enter(self, queued: QueuedPod, now: float) -> None:
+        """To the active queue, if PreEnqueue plugins let the pod and its backoff is over."""
         framework = self.frameworks[queued.pod.scheduler_name]
-        if framework.pre_enqueue(queued.pod) is not None:
-            self._place(queued, Place.GATED)
+        try:
+            held = framework.pre_enqueue(queued.pod)
+        except PluginError as error:
+            self._break(queued, error, now)
+            return
+        if held is not None:
+            queued.plugins = frozenset((held[0],))
+            self._shelve(queued, Place.GATED, now)
+        elif queued.attempts and queued.returned_at + self.backoff(queued) > now:
+            self._to_backoff(queued, now)
         else:
-            self._to_active(queued, now)
+            self._to_active(queued, now, now)
 
-    def _to_active(self, queued: QueuedPod, now: float) -> None:
-        queued.queued_at = now
+    def _to_active(self, queued: QueuedPod, queued_at: float, now: float) -> None:
+        framework = self.frameworks[queued.pod.scheduler_name]
+        try:
+            key = framework.sort_key(queued.pod, queued_at)
+            self._check_key(framework, key)
+        except PluginError as error:
+            self._break(queued, error, now)
+            return
+        queued.queued_at = queued_at
         if queued.first_active is None:
             queued.first_active = now
         self._place(queued, Place.ACTIVE)
-        key = self.frameworks[queued.pod.scheduler_name].sort_key(queued.pod, now)
         heapq.heappush(self._active, (key, queued.ticket, queued.pod.uid))
+
+    def _check_key(self, framework: Framework, key: tuple[Any, ...]) -> None:
+        """All keys must be alike: one that can't be compared would lose another pod its place.
+
+        Raises PluginError.
+        """
+        form = [isinstance(part, str) for part in key]
+        if self._key_form is None:
+            self._key_form = form
+        elif form != self._key_form:
+            plugin = framework.profile.plugins("queue_sort")[0].name
+            raise PluginError(plugin, f"the sort key {key!r} can't be compared with those before it", "QueueSort")
+
+    def _break(self, queued: QueuedPod, error: PluginError, now: float) -> None:
+        """A plugin failed before the pod was even tried: that counts as an attempt, so that its backoff grows."""
+        queued.attempts += 1
+        queued.errors += 1
+        queued.returned_at = now
+        self.broken.append((queued, error))
+        self._to_backoff(queued, now)
 
     def _to_backoff(self, queued: QueuedPod, now: float) -> None:
         self._place(queued, Place.BACKOFF)
-        until = max(queued.last_attempt + self.backoff(queued), now)
-        self._patient += not queued.broken
-        heapq.heappush(self._error_backoff if queued.broken else self._backoff, (until, queued.ticket, queued.pod.uid))
+        until = max(queued.returned_at + self.backoff(queued), now)
+        self._patient += not queued.errors
+        heapq.heappush(self._error_backoff if queued.errors else self._backoff, (until, queued.ticket, queued.pod.uid))
+
+    def _shelve(self, queued: QueuedPod, place: Place, now: float) -> None:
+        """Keep a pod until an event wakes it, or for five minutes."""
+        self._place(queued, place)
+        self._group(queued)[queued.pod.uid] = queued
+        heapq.heappush(self._flush, (now + FLUSH_AFTER, queued.ticket, queued.pod.uid))
 
     def _place(self, queued: QueuedPod, place: Place) -> None:
         self._ticket += 1
@@ -290,10 +378,10 @@ class Queue:
     def _leave(self, queued: QueuedPod) -> None:
         """Take a pod out of where it waits; its heap entries become stale."""
         self._counts[queued.place] -= 1
-        if queued.place is Place.UNSCHEDULABLE:
+        if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             self._leave_group(queued)
         elif queued.place is Place.BACKOFF:
-            self._patient -= not queued.broken
+            self._patient -= not queued.errors
         queued.ticket = 0
 
     def _group(self, queued: QueuedPod) -> dict[str, QueuedPod]:
@@ -320,5 +408,5 @@ def _alike(pod: Pod) -> tuple[Any, ...]:
     return pod.shape, pod.namespace, frozenset(pod.labels.items()), own
 
 
-def _always(plugin: Plugin, pod: Pod) -> bool:
+def _always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
     return True

@@ -1,8 +1,10 @@
 """What can happen to the engine."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from scheduler.framework.reservation import Versions
+from scheduler.framework.extenders import Question, Verdict, VictimsVerdict
+from scheduler.framework.reservation import Call, Versions
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 
@@ -61,6 +63,38 @@ class NotPrepared:
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """A plugin's coroutine has ended."""
+
+    call: Call
+    answer: Any
+
+
+@dataclass(frozen=True, slots=True)
+class NotAnswered:
+    """A plugin's coroutine raised, or did not end in time."""
+
+    call: Call
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Consulted:
+    """What extenders said."""
+
+    question: Question
+    verdict: Verdict | VictimsVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class NotConsulted:
+    """An extender that must not fail did."""
+
+    question: Question
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unwritten:
     """The condition of a failed attempt could not be written; it has to be said again next time."""
 
@@ -80,8 +114,31 @@ class Cycle:
 
 
 @dataclass(frozen=True, slots=True)
+class Broke:
+    """The last Cycle raised: a fault of ours. Its pod is tried again later, and the loop goes on."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: end backoffs, flush pods that waited too long."""
 
 
-Stimulus = Put | Gone | Bound | BindFailed | Prepared | NotPrepared | Unwritten | VictimStays | Cycle | Tick
+Stimulus = (
+    Put
+    | Gone
+    | Bound
+    | BindFailed
+    | Prepared
+    | NotPrepared
+    | Answered
+    | NotAnswered
+    | Consulted
+    | NotConsulted
+    | Unwritten
+    | VictimStays
+    | Cycle
+    | Broke
+    | Tick
+)

@@ -6,6 +6,7 @@ Mirrors kube-scheduler `backend/queue/scheduling_queue.go` (isPodWorthRequeuing)
 from scheduler.engine.queue import Queue
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import Plugin
+from scheduler.framework.runtime import Framework
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.storage import StorageKind
@@ -19,9 +20,9 @@ def everyone(queue: Queue, event: ClusterEvent, now: float) -> None:
 def for_node(queue: Queue, event: ClusterEvent, old: Node | None, new: Node, now: float) -> None:
     """A node came or changed."""
 
-    def helps(plugin: Plugin, pod: Pod) -> bool:
+    def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         hint = getattr(plugin, "wakes_for_node", None)
-        return hint is None or bool(hint(pod, old, new))
+        return hint is None or bool(framework.guard(plugin, hint, pod, old, new))
 
     if event:
         queue.wake(event, helps, now)
@@ -30,9 +31,9 @@ def for_node(queue: Queue, event: ClusterEvent, old: Node | None, new: Node, now
 def for_pod(queue: Queue, event: ClusterEvent, other: Pod, now: float) -> None:
     """A placed pod came, changed or went."""
 
-    def helps(plugin: Plugin, pod: Pod) -> bool:
+    def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         hint = getattr(plugin, "wakes_for_pod", None)
-        return hint is None or bool(hint(pod, event, other))
+        return hint is None or bool(framework.guard(plugin, hint, pod, event, other))
 
     if event:
         queue.wake(event, helps, now)
@@ -43,13 +44,13 @@ def for_storage(
 ) -> None:
     """A storage object came, changed or went."""
 
-    def helps(plugin: Plugin, pod: Pod) -> bool:
+    def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         hint = getattr(plugin, "wakes_for_storage", None)
-        return hint is None or bool(hint(pod, event, old, new))
+        return hint is None or bool(framework.guard(plugin, hint, pod, event, old, new))
 
     if event:
         queue.wake(event, helps, now)
 
 
-def _always(plugin: Plugin, pod: Pod) -> bool:
+def _always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
     return True

@@ -107,7 +107,7 @@ def reason_counts(decision: Decision) -> dict[str, int]:
     for rejected in decision.rejected:
         for reason, where in rejected.reasons:
             count = int(np.count_nonzero(where))
-            if count:
+            if count and reason.text:
                 counts[reason.text] = counts.get(reason.text, 0) + count
     return counts
 

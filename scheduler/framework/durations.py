@@ -14,3 +14,21 @@ def seconds(text: str) -> float | None:
         return None
     total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(match["parts"]))
     return -total if match["sign"] == "-" else total
+
+
+def text(duration: float) -> str:
+    """Seconds as Go prints a duration: 500ms, 1m30s, 2h0m0s."""
+    if duration == 0:
+        return "0s"
+    if duration < 1:
+        return f"{_number(duration * 1000)}ms"
+    minutes, rest = divmod(duration, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    found = f"{_number(rest)}s"
+    if hours or minutes:
+        found = f"{minutes}m{found}"
+    return f"{hours}h{found}" if hours else found
+
+
+def _number(value: float) -> str:
+    return f"{value:.9f}".rstrip("0").rstrip(".")

@@ -1,17 +1,20 @@
 """The extension points, in the field's words snake_cased. A plugin is a class with `name` and those that it implements.
 
 Third-party plugins implement the same protocols and are found by the entry point group `podberth.plugins`.
+At `permit`, `pre_bind`, `bind` and `post_bind` a plugin may be a coroutine function instead, which does its own I/O: it
+gets `held` alone, since the cluster moves on while it waits, and answers what the plain method would.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from scheduler.framework.decision import Decision, Rejected
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.reservation import Held, Wait
+from scheduler.framework.permit import Hold
+from scheduler.framework.reservation import Binding, Held, Wait
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -112,6 +115,8 @@ class PostFilterResult:
     text: str
     node: str | None = None
     victims: tuple[Pod, ...] = ()
+    candidates: Mapping[str, tuple[tuple[Pod, ...], int]] = field(default_factory=dict)
+    """All nodes that would have done: their victims, and how many of them overdraw a disruption budget."""
 
 
 @runtime_checkable
@@ -160,7 +165,7 @@ class Concerned(Protocol):
     """Knows the pods that it has nothing to say about (upstream: Skip of PreFilter and PreScore)."""
 
     def concerns(self, shape: PodShape) -> bool:
-        """False: for pods of this shape, it neither rejects nor scores nor reserves anything, whatever the cluster."""
+        """False: for pods of this shape, it neither rejects, scores, reserves nor prepares anything, in no cluster."""
 
 
 @runtime_checkable
@@ -189,6 +194,14 @@ class Reserve(Protocol):
 
 
 @runtime_checkable
+class Permit(Protocol):
+    """Has the last word on whether a pod may go to the node it was decided for, and when."""
+
+    def permit(self, held: Held, cluster: Cluster) -> Hold | Reject | None:
+        """None lets the pod go on, a Reject keeps it from the node, a Hold makes it wait (`held.waiting`)."""
+
+
+@runtime_checkable
 class PreBind(Protocol):
     """Has something to do before a pod may be bound."""
 
@@ -197,6 +210,22 @@ class PreBind(Protocol):
 
         A Reject gives the pod back to the queue.
         """
+
+
+@runtime_checkable
+class Bind(Protocol):
+    """Binds pods, or leaves them to the next such plugin."""
+
+    def bind(self, held: Held, cluster: Cluster) -> Binding | Reject:
+        """SKIP, POST (the controller posts the Binding) or, of a coroutine that has done so itself, DONE."""
+
+
+@runtime_checkable
+class PostBind(Protocol):
+    """Is told of pods that were bound."""
+
+    def post_bind(self, held: Held, cluster: Cluster) -> None:
+        """The pod is bound; nothing that happens here changes that."""
 
 
 @runtime_checkable

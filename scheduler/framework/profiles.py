@@ -5,11 +5,15 @@ Mirrors kube-scheduler `apis/config/v1/default_plugins.go` (mergePlugins) and
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from scheduler.framework.config import ConfigError, PluginRef, PluginSet, ProfileConfig, SchedulerConfiguration, convert
-from scheduler.framework.plugin import POINTS, implements
+from scheduler.framework.extenders import without_ignored
+from scheduler.framework.foreign import Foreign, is_foreign
+from scheduler.framework.plugin import POINTS, NoArgs, implements
 from scheduler.framework.runtime import Framework, Profile
+from scheduler.framework.sampling import ALL_NODES
 from scheduler.model.fields import nearest
 
 DEFAULT_MULTI_POINT = (
@@ -65,6 +69,7 @@ def build(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[s
 
     Raises ConfigError with a line for each thing that is wrong.
     """
+    config = without_ignored(config)
     frameworks: dict[str, Framework] = {}
     errors: list[str] = []
     for i, profile in enumerate(config.profiles):
@@ -73,7 +78,12 @@ def build(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[s
         except ConfigError as error:
             errors.append(str(error))
         else:
-            frameworks[built.name] = Framework(built)
+            percentage = profile.percentage_of_nodes_to_score
+            if percentage is None:
+                percentage = config.percentage_of_nodes_to_score
+            if percentage in (None, 100):
+                percentage = ALL_NODES
+            frameworks[built.name] = Framework(replace(built, percentage=percentage))
     if errors:
         raise ConfigError("\n".join(errors))
     return frameworks
@@ -85,6 +95,7 @@ def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str)
     Raises ConfigError.
     """
     errors = _unknown_plugins(config, registry, path)
+    registry = _usable(config, registry)
     multi_point = _merge(config.plugins.multi_point, errors, f"{path}.plugins.multiPoint")
     names: dict[str, list[str]] = {}
     weights: dict[str, int] = {}
@@ -110,8 +121,9 @@ def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: s
         chosen: PluginSet = getattr(config.plugins, point)
         for i, ref in enumerate(chosen.enabled):
             where = f"{path}.plugins.{_CAMEL.get(point, 'multiPoint')}.enabled[{i}]"
-            if ref.name not in registry:
-                errors.append(_unknown(ref.name, f"{where}.name", registry))
+            problem = _unusable(ref.name, f"{where}.name", registry)
+            if problem:
+                errors.append(problem)
             elif point != "multi_point" and not _may_name(registry, ref.name, point):
                 errors.append(f'{where}.name: Invalid value: "{ref.name}": does not implement {_CAMEL[point]}')
             if ref.weight is not None and not 0 <= ref.weight <= _MAX_WEIGHT:
@@ -120,9 +132,28 @@ def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: s
         if getattr(config.plugins, point).enabled:
             errors.append(f"{path}.plugins.{field}.enabled: Forbidden: groups of pods are not scheduled as one here")
     for i, plugin in enumerate(config.plugin_config):
-        if plugin.name not in registry:
-            errors.append(_unknown(plugin.name, f"{path}.pluginConfig[{i}].name", registry))
+        problem = _unusable(plugin.name, f"{path}.pluginConfig[{i}].name", registry)
+        if problem:
+            errors.append(problem)
     return errors
+
+
+def _unusable(name: str, path: str, registry: Mapping[str, Any]) -> str:
+    """What keeps a named plugin from being used; empty: nothing."""
+    if name not in registry:
+        return _unknown(name, path, registry)
+    try:
+        registry[name]
+    except ConfigError as error:
+        return f'{path}: Invalid value: "{name}": {error}'
+    return ""
+
+
+def _usable(config: ProfileConfig, registry: Mapping[str, Any]) -> dict[str, Any]:
+    """The plugins that a profile may run; those that only are installed are not imported."""
+    refs = [ref for point in (*POINTS, "multi_point") for ref in getattr(config.plugins, point).enabled]
+    names = {ref.name for ref in (*refs, *DEFAULT_MULTI_POINT)} | {plugin.name for plugin in config.plugin_config}
+    return {name: registry[name] for name in names if not _unusable(name, "", registry)}
 
 
 def _may_name(registry: Mapping[str, Any], name: str, point: str) -> bool:
@@ -209,12 +240,12 @@ def _instantiate(config: ProfileConfig, names: set[str], registry: Mapping[str, 
         where = f"{path}.pluginConfig[{index}].args"
         given = without_type(given)
         try:
-            parsed = convert(given, plugin_class.Args, where)
+            parsed = convert(given, getattr(plugin_class, "Args", NoArgs), where)
             problems = plugin_class.check(parsed, where) if implements(plugin_class, "check") else []
             if problems:
                 errors.extend(problems)
                 continue
-            plugins[name] = plugin_class(parsed)
+            plugins[name] = _make(plugin_class, parsed)
         except ConfigError as error:
             errors.append(str(error))
         except ValueError as error:
@@ -222,3 +253,15 @@ def _instantiate(config: ProfileConfig, names: set[str], registry: Mapping[str, 
     if errors:
         raise ConfigError("\n".join(errors))
     return plugins
+
+
+def _make(plugin_class: Any, args: Any) -> Any:
+    """The plugin. One from outside needs no Args if it takes none; whatever its constructor raises is a bad value."""
+    if not is_foreign(plugin_class):
+        return plugin_class(args)
+    try:
+        return Foreign(plugin_class(args) if hasattr(plugin_class, "Args") else plugin_class())
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ConfigError(f'plugin "{plugin_class.name}": {type(error).__name__}: {error}') from error

@@ -1,21 +1,32 @@
 """A pod's way from a chosen node to its Binding: what plugins hold for it, write for it and wait for.
 
-Mirrors kube-scheduler `framework/runtime/framework.go` (RunReservePlugins…, RunPreBindPlugins) without its waiting:
-a plugin that is not done says what has to be written or happen, and is asked again when it did.
+Mirrors kube-scheduler `framework/runtime/framework.go` (RunReservePlugins…, RunPermitPlugins, RunPreBindPlugins,
+RunBindPlugins, RunPostBindPlugins) without its waiting: a plugin that is not done says what has to be written or
+happen, or is a coroutine function that a shell runs (`Call`), and is heard again when that is done.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any
 
+from scheduler.framework.guard import Guard, spelled
+from scheduler.framework.permit import LONGEST_HOLD, Hold, WaitingPods
 from scheduler.framework.status import PluginError, Reason, Reject
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 
 ObjectKey = tuple[str, str, str]
 """(kind, namespace, name); the namespace is empty for cluster-scoped kinds."""
 Versions = Mapping[ObjectKey, str]
 """Objects that were written, with their new resourceVersions."""
+
+ASYNC_POINTS = ("permit", "pre_bind", "bind", "post_bind")
+"""Points at which a plugin may be a coroutine function, and then does its own I/O."""
+TIME_LIMIT = 30.0
+"""Seconds that such a coroutine has, unless the plugin says otherwise (`time_limit`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,17 @@ class Wait:
     """What to say when the time is over."""
 
 
+class Binding(Enum):
+    """What a Bind plugin makes of a pod."""
+
+    SKIP = auto()
+    """Nothing: the next one is asked."""
+    POST = auto()
+    """The Binding is to be posted to the API server."""
+    DONE = auto()
+    """The plugin has bound the pod itself."""
+
+
 @dataclass(slots=True)
 class Held:
     """A pod on its way to a node, as one plugin sees it."""
@@ -52,75 +74,240 @@ class Held:
     """What the plugin's `reserve` returned."""
     written: dict[ObjectKey, str] = field(default_factory=dict)
     """What was written for the plugin's `Wait`, with the new resourceVersions."""
+    waiting: WaitingPods = field(default_factory=WaitingPods)
+    """Pods that wait for a Permit: any plugin may allow or reject them."""
 
 
-Ask = Callable[..., Any]
-"""(plugin, point, arguments…): whatever the point raises fails the pod under the plugin's name."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A plugin's coroutine, to be run by a shell for at most `seconds`. Each is told apart by identity."""
+
+    pod: Pod
+    node: str
+    plugin: Any
+    point: str
+    seconds: float
+    start: Callable[[], Coroutine[Any, Any, Any]]
+    guard: Guard
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        name: str = self.plugin.name
+        return name
+
+    def error(self, message: str) -> PluginError:
+        """What is said when it comes to nothing."""
+        return PluginError(self.name, message, spelled(self.point))
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A Permit plugin keeps the pod from its node."""
+
+    plugin: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """All Permit plugins were asked, and these want the pod to wait: plugin → seconds."""
+
+    seconds: dict[str, float]
+
+
+Step = Wait | Call | Refused | Holds | Binding
+"""What a pod's way needs next; a Binding (POST or DONE) is its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One plugin at one point on the way."""
+
+    point: str
+    plugin: Any
+    method: Callable[..., Any]
+    asynchronous: bool
+    concerns: Callable[[PodShape], bool] | None
+    """Whether pods of a shape are its business (`Concerned`), as far as it is asked before binding; None: all are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What lies on the way of all pods of a profile."""
+
+    reservers: tuple[Stop, ...]
+    stops: tuple[Stop, ...]
+    after: tuple[Stop, ...]
+
+
+def way(points: Mapping[str, Iterable[Any]]) -> Way:
+    """The way that these plugins make, by point."""
+
+    def stops(*names: str) -> tuple[Stop, ...]:
+        return tuple(_stop(name, plugin) for name in names for plugin in points.get(name, ()))
+
+    return Way(stops("reserve"), stops("permit", "pre_bind", "bind"), stops("post_bind"))
+
+
+def _stop(point: str, plugin: Any) -> Stop:
+    method = getattr(plugin, point)
+    concerns = getattr(plugin, "concerns", None) if point in ("reserve", "pre_bind") else None
+    return Stop(point, plugin, method, is_async(method), concerns)
 
 
 class Reservation:
-    """The Reserve and PreBind plugins of one pod's way."""
+    """The plugins' part in one pod's way: Reserve at once, then Permit, PreBind and Bind step by step."""
 
-    def __init__(self, reservers: Iterable[Any], binders: Iterable[Any], ask: Ask, pod: Pod, node: tuple[int, str]):
-        self._reservers = tuple(reservers)
-        self._binders = list(binders)
-        self._ask = ask
+    def __init__(self, way: Way, guard: Guard, pod: Pod, node: tuple[int, str], waiting: WaitingPods) -> None:
+        self._way = way
+        self._next = 0
+        self._guard = guard
         self._pod = pod
         self._row, self._node = node
+        self._waiting = waiting
         self._held: dict[str, Held] = {}
         self._undo: list[Any] = []
+        self._holds: dict[str, float] = {}
+        self._answers: list[Any] = []
 
     @property
     def plugin(self) -> str:
-        """Whose PreBind is under way; empty: all are done."""
-        name: str = self._binders[0].name if self._binders else ""
+        """Who is being asked, or was asked last."""
+        name: str = self._stop.plugin.name
         return name
 
-    def take(self, cluster: Cluster) -> tuple[str, Reason] | None:
-        """Run Reserve; (plugin, reason) if one refuses, and then nothing is held.
+    @property
+    def _stop(self) -> Stop:
+        return self._way.stops[min(self._next, len(self._way.stops) - 1)]
 
-        Raises PluginError, and then nothing is held either.
+    def take(self, cluster: Cluster) -> tuple[str, Reason] | None:
+        """Run Reserve; (plugin, reason) if one refuses, and then it holds nothing.
+
+        Raises PluginError. In both cases the caller has to `release` what the others hold.
         """
-        for plugin in self._reservers:
-            try:
-                memory = self._ask(plugin, plugin.reserve, self._pod, cluster, self._row)
-            except PluginError:
-                self.release(cluster)
-                raise
+        for stop in self._way.reservers:
+            if stop.concerns is not None and not stop.concerns(self._pod.shape):
+                continue
+            plugin = stop.plugin
+            memory = self._guard(plugin, stop.method, self._pod, cluster, self._row)
             if isinstance(memory, Reject):
-                self.release(cluster)
                 return plugin.name, memory.reason
             self._of(plugin).memory = memory
             self._undo.append(plugin)
         return None
 
-    def advance(self, cluster: Cluster) -> Wait | None:
-        """Run PreBind as far as it goes: what it waits for, None when the pod can be bound.
+    def advance(self, cluster: Cluster) -> Step:
+        """Run Permit, PreBind and Bind as far as they go.
 
         Raises PluginError.
         """
-        while self._binders:
-            plugin = self._binders[0]
-            step = self._ask(plugin, plugin.pre_bind, self._of(plugin), cluster)
-            if isinstance(step, Reject):
-                raise PluginError(plugin.name, step.reason.text, "PreBind")
+        stops = self._way.stops
+        while self._next < len(stops):
+            stop = stops[self._next]
+            if stop.concerns is not None and not stop.concerns(self._pod.shape):
+                self._next += 1
+                continue
+            if self._holds and stop.point != "permit":
+                holds, self._holds = Holds(self._holds), {}
+                return holds
+            answer = self._ask(stop, cluster)
+            if isinstance(answer, Call):
+                return answer
+            step = _STEPS[stop.point](self, stop.plugin, answer)
             if step is not None:
-                waits: Wait = step
-                return waits
-            del self._binders[0]
-        return None
+                return step
+            self._next += 1
+        raise self.error("skips the pod, and no other Bind plugin is left")
+
+    def heard(self, answer: Any) -> None:
+        """The `Call` under way gave this answer."""
+        self._answers.append(answer)
 
     def note(self, written: Versions) -> None:
         """What the plugin under way asked for was written."""
-        if self._binders:
-            self._of(self._binders[0]).written.update(written)
+        self._of(self._stop.plugin).written.update(written)
 
-    def release(self, cluster: Cluster) -> None:
-        """Let go of all that is held, the last first."""
+    def error(self, message: str) -> PluginError:
+        """What is said when the plugin under way comes to nothing."""
+        return PluginError(self.plugin, message, spelled(self._stop.point))
+
+    def release(self, cluster: Cluster) -> list[PluginError]:
+        """Let go of all that is held, the last first; what went wrong with it."""
+        errors = []
         while self._undo:
             plugin = self._undo.pop()
             if hasattr(plugin, "unreserve"):
-                self._ask(plugin, plugin.unreserve, self._of(plugin), cluster)
+                try:
+                    self._guard(plugin, plugin.unreserve, self._of(plugin), cluster)
+                except PluginError as error:
+                    errors.append(error)
+        return errors
+
+    def arrived(self, cluster: Cluster) -> tuple[list[Call], list[PluginError]]:
+        """The pod is bound: run PostBind. What is to be run by the shell, and what went wrong."""
+        calls, errors = [], []
+        for stop in self._way.after:
+            try:
+                answer = self._ask(stop, cluster)
+            except PluginError as error:
+                errors.append(error)
+            else:
+                if isinstance(answer, Call):
+                    calls.append(answer)
+        return calls, errors
+
+    def _ask(self, stop: Stop, cluster: Cluster) -> Any:
+        """The plugin's answer, or the Call that will bring it."""
+        plugin, held = stop.plugin, self._of(stop.plugin)
+        if not stop.asynchronous:
+            return self._guard(plugin, stop.method, held, cluster)
+        if self._answers:
+            return self._answers.pop()
+        seconds = float(getattr(plugin, "time_limit", TIME_LIMIT))
+        return Call(self._pod, self._node, plugin, stop.point, seconds, lambda: stop.method(held), self._guard)
+
+    def _permit(self, plugin: Any, answer: Any) -> Step | None:
+        match answer:
+            case None:
+                return None
+            case Hold(seconds):
+                self._holds[plugin.name] = min(seconds, LONGEST_HOLD)
+                return None
+            case Reject(reason):
+                return Refused(plugin.name, reason)
+        raise self.error(f"want None, a Hold or a Reject, got {answer!r}")
+
+    def _pre_bind(self, plugin: Any, answer: Any) -> Step | None:
+        match answer:
+            case None:
+                return None
+            case Wait():
+                return answer
+            case Reject(reason):
+                raise self.error(reason.text)
+        raise self.error(f"want None, a Wait or a Reject, got {answer!r}")
+
+    def _bind(self, plugin: Any, answer: Any) -> Step | None:
+        match answer:
+            case Binding.SKIP:
+                return None
+            case Binding():
+                return answer
+            case Reject(reason):
+                raise self.error(reason.text)
+        raise self.error(f"want a Binding or a Reject, got {answer!r}")
 
     def _of(self, plugin: Any) -> Held:
-        return self._held.setdefault(plugin.name, Held(self._pod, self._row, self._node))
+        found = self._held.get(plugin.name)
+        if found is None:
+            found = self._held[plugin.name] = Held(self._pod, self._row, self._node, waiting=self._waiting)
+        return found
+
+
+_STEPS = {"permit": Reservation._permit, "pre_bind": Reservation._pre_bind, "bind": Reservation._bind}
+
+
+def is_async(method: Any) -> bool:
+    """Whether a point is a coroutine function."""
+    return inspect.iscoroutinefunction(method)

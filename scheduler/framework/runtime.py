@@ -4,7 +4,7 @@ Mirrors kube-scheduler `schedule_one.go` (schedulePod, findNodesThatFitPod, prio
 `framework/runtime/framework.go`, with every node scored.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +12,18 @@ import numpy as np
 
 from scheduler.framework.decision import Decision, PluginScores, Rejected, Rows
 from scheduler.framework.events import ANY, ClusterEvent
+from scheduler.framework.guard import Asked, Guard
 from scheduler.framework.memo import Memos
+from scheduler.framework.permit import WaitingPods
 from scheduler.framework.plugin import Plugin, PostFilterResult
 from scheduler.framework.quick import SUCCESS, Reached, decide_by
-from scheduler.framework.reservation import Reservation
-from scheduler.framework.status import PluginError, Reason, Reject, Rejections
+from scheduler.framework.reservation import Reservation, way
+from scheduler.framework.sampling import ALL_NODES, Rotation, nodes_to_find, sample
+from scheduler.framework.status import Reason, Reject, Rejections
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
-Ask = Callable[..., Any]
 UNSCHEDULABLE, UNRESOLVABLE = "Unschedulable", "UnschedulableAndUnresolvable"
 
 
@@ -32,6 +34,8 @@ class Profile:
     name: str
     points: dict[str, tuple[Plugin, ...]]
     weights: dict[str, int]
+    percentage: int = ALL_NODES
+    """Of the nodes, how many feasible ones are enough (percentageOfNodesToScore)."""
 
     def plugins(self, point: str) -> tuple[Any, ...]:
         """The plugins of one point."""
@@ -43,7 +47,7 @@ class Framework:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self._ask: Ask = ask
+        self.guard = Guard()
         self._reached: Reached = _unheard
         self._pre_filters: tuple[Any, ...] = profile.plugins("pre_filter")
         self._filters: tuple[Any, ...] = profile.plugins("filter")
@@ -51,16 +55,17 @@ class Framework:
             (plugin, profile.weights.get(plugin.name, 1), getattr(plugin, "normalize", None))
             for plugin in profile.plugins("score")
         ]
-        self._memos = Memos(self._pre_filters, self._filters, self._scorers, ask)
+        self._memos = Memos(self._pre_filters, self._filters, self._scorers, self.guard)
+        self._way = way(profile.points)
         self._by_name = {plugin.name: plugin for plugins in profile.points.values() for plugin in plugins}
         self._wakes = {name: getattr(plugin, "wakes_on", ANY) for name, plugin in self._by_name.items()}
 
-    def listen(self, asked: Ask, reached: Reached) -> None:
-        """Have each call of a plugin go through `asked`, and hear of each extension point that is done.
+    def listen(self, timed: Asked | None, reached: Reached) -> None:
+        """Have each call of a plugin made by `timed` (None: just made), and hear of each extension point that is done.
 
         That is how time is measured: nothing here has a clock, who listens may have one.
         """
-        self._ask = self._memos.ask = asked
+        self.guard.timed = timed
         self._reached = reached
 
     @property
@@ -79,7 +84,7 @@ class Framework:
     def pre_enqueue(self, pod: Pod) -> tuple[str, Reason] | None:
         """(plugin, reason) of the first plugin that holds the pod out of the queue."""
         for plugin in self.profile.plugins("pre_enqueue"):
-            reason = self._ask(plugin, plugin.pre_enqueue, pod)
+            reason = self.guard(plugin, plugin.pre_enqueue, pod)
             if reason is not None:
                 return plugin.name, reason
         return None
@@ -87,23 +92,39 @@ class Framework:
     def sort_key(self, pod: Pod, queued_at: float) -> tuple[Any, ...]:
         """The place of a pod in the active queue, smallest first."""
         plugin = self.profile.plugins("queue_sort")[0]
-        key: tuple[Any, ...] = self._ask(plugin, plugin.queue_sort, pod, queued_at)
+        key: tuple[Any, ...] = self.guard(plugin, plugin.queue_sort, pod, queued_at)
         return key
 
-    def decide_quickly(self, pod: Pod, cluster: Cluster) -> Decision:
+    def decide_quickly(self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None) -> Decision:
         """As `decide`, by way of what is known of the pod's shape; without the parts that only an explanation needs.
 
         A pod that finds no node is decided the plain way, for its message. Raises PluginError when a plugin fails.
         """
-        if not pod.node_name and not cluster.nominations and pod.shape.preferred_error is None and cluster.nodes.count:
-            decision = decide_by(self._memos.get(pod, cluster), self._memos, pod, cluster, self._ask, self._reached)
+        sampled = rotation is not None and self.profile.percentage
+        plain = pod.node_name or cluster.nominations or pod.shape.preferred_error is not None or sampled
+        if not plain and cluster.nodes.count:
+            decision = decide_by(self._memos.get(pod, cluster), self._memos, pod, cluster, self.guard, self._reached)
             if decision is not None:
                 return decision
-        return self.decide(pod, cluster)
+        return self.decide(pod, cluster, rotation)
 
-    def decide(self, pod: Pod, cluster: Cluster, *, score_always: bool = False) -> Decision:
+    def decide(
+        self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, *, score_always: bool = False
+    ) -> Decision:
         """Filter and score all nodes for one pod. A single feasible node is not scored unless asked for.
 
+        `rotation`: with it, no more nodes are scored than the profile's percentage asks for.
+        Raises PluginError when a plugin fails.
+        """
+        decision = self.find(pod, cluster, rotation, nominated=not score_always)
+        if len(decision.feasible) > 1 or (score_always and len(decision.feasible)):
+            self.rank(decision, cluster)
+        return decision
+
+    def find(self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, *, nominated: bool = True) -> Decision:
+        """Filter all nodes for one pod; the feasible ones are not scored yet.
+
+        `nominated`: a node that was kept for the pod is the only feasible one if it fits.
         Raises PluginError when a plugin fails.
         """
         nodes = cluster.nodes
@@ -115,18 +136,22 @@ class Framework:
             self._reached("PreFilter", _rejection(decision))
             return decision
         self._reached("PreFilter", SUCCESS)
+        candidates = alive
         alive, decision.rejected = self.passing(pod, cluster, alive)
         self._reached("Filter", SUCCESS)
-        nominated = self._nominated_row(pod, cluster)
-        if nominated is not None and alive[nominated] and not score_always:
+        kept = self._nominated_row(pod, cluster) if nominated else None
+        if kept is not None and alive[kept]:
             # Room was made for the pod there: it takes the node if it fits (evaluateNominatedNode).
-            decision.feasible = np.array([nominated], dtype=np.intp)
+            decision.feasible = np.array([kept], dtype=np.intp)
             return decision
         decision.feasible = np.flatnonzero(alive)
-        if len(decision.feasible) > 1 or (score_always and len(decision.feasible)):
-            self._score(pod, cluster, decision)
-            self._reached("Score", SUCCESS)
+        if rotation is not None and self.profile.percentage and candidates.any():
+            decision.feasible = self._sampled(decision.feasible, candidates, cluster, rotation)
         return decision
+
+    def _sampled(self, feasible: Rows, candidates: Bools, cluster: Cluster, rotation: Rotation) -> Rows:
+        wanted = nodes_to_find(self.profile.percentage, int(np.count_nonzero(candidates))) if self._scorers else 1
+        return sample(feasible, candidates, wanted, cluster.nodes.count, rotation)
 
     def passing(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
         """(nodes of `among` that pass all filters, who rejected the rest), yielding to nominated pods.
@@ -158,7 +183,7 @@ class Framework:
         others = list(others)
         for plugin in self._filters:
             asks = getattr(plugin, "reads_other_rows", None)
-            if asks is None or self._ask(plugin, asks, pod, cluster, others):
+            if asks is None or self.guard(plugin, asks, pod, cluster, others):
                 return True
         return False
 
@@ -166,7 +191,7 @@ class Framework:
         """What the PostFilter plugins make of a pod that found no node: the first that offers a node wins."""
         texts = []
         for plugin in self.profile.plugins("post_filter"):
-            result: PostFilterResult = self._ask(plugin, plugin.post_filter, pod, cluster, decision, self)
+            result: PostFilterResult = self.guard(plugin, plugin.post_filter, pod, cluster, decision, self)
             if result.node is not None:
                 self._reached("PostFilter", SUCCESS if result.node else UNSCHEDULABLE)
                 return result
@@ -178,10 +203,17 @@ class Framework:
         """The end of the FailedScheduling message."""
         return self.post_filter_result(pod, cluster, decision).text
 
-    def reservation(self, pod: Pod, row: int, node: str) -> Reservation:
-        """The Reserve and PreBind plugins, for a pod that was decided to go to a node."""
-        points = self.profile.plugins
-        return Reservation(points("reserve"), points("pre_bind"), self._ask, pod, (row, node))
+    def reservation(
+        self, pod: Pod, row: int, node: str, waiting: WaitingPods, binders: tuple[Any, ...] = ()
+    ) -> Reservation:
+        """The plugins' part from Reserve on, for a pod that was decided to go to a node.
+
+        `binders`: who is asked to bind it before the Bind plugins are.
+        """
+        ahead = self._way
+        if binders:
+            ahead = way({**self.profile.points, "bind": (*binders, *self.profile.plugins("bind"))})
+        return Reservation(ahead, self.guard, pod, (row, node), waiting)
 
     def reserved(self, status: str) -> None:
         """The Reserve plugins are done with a pod."""
@@ -201,7 +233,7 @@ class Framework:
     def _filter(self, pod: Pod, cluster: Cluster, alive: Bools) -> tuple[Bools, list[Rejected]]:
         rejected: list[Rejected] = []
         for plugin in self._filters:
-            found: Rejections = self._ask(plugin, plugin.filter, pod, cluster)
+            found: Rejections = self.guard(plugin, plugin.filter, pod, cluster)
             if not found:
                 continue
             reasons = []
@@ -223,7 +255,7 @@ class Framework:
         names: frozenset[str] | None = None
         narrowed_by: tuple[str, ...] = ()
         for plugin in self._pre_filters:
-            outcome = self._ask(plugin, plugin.pre_filter, pod, cluster)
+            outcome = self.guard(plugin, plugin.pre_filter, pod, cluster)
             if outcome is None:
                 continue
             if isinstance(outcome, Reject):
@@ -247,21 +279,26 @@ class Framework:
         alive &= only
         return True
 
-    def _score(self, pod: Pod, cluster: Cluster, decision: Decision) -> None:
-        feasible = decision.feasible
+    def rank(self, decision: Decision, cluster: Cluster) -> None:
+        """Score the feasible nodes.
+
+        Raises PluginError when a plugin fails.
+        """
+        pod, feasible = decision.pod, decision.feasible
         totals = np.zeros(len(feasible), dtype=np.int64)
         for plugin, weight, normalize in self._scorers:
-            raw = self._ask(plugin, plugin.score, pod, cluster, feasible)
+            raw = self.guard(plugin, plugin.score, pod, cluster, feasible)
             if raw is None:
                 continue
             if isinstance(raw, int):
                 raw = np.full(len(feasible), raw, dtype=np.int64)
             weighted = (
-                raw if normalize is None else self._ask(plugin, normalize, raw, pod, cluster, feasible)
+                raw if normalize is None else self.guard(plugin, normalize, raw, pod, cluster, feasible)
             ) * weight
             totals += weighted
             decision.scores.append(PluginScores(plugin.name, weight, raw, weighted))
         decision.totals = totals
+        self._reached("Score", SUCCESS)
 
 
 _NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
@@ -279,13 +316,3 @@ def _rejection(decision: Decision) -> str:
 
 def _unheard(point: str, status: str) -> None:
     """Nobody listens."""
-
-
-def ask(plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
-    """Whatever a plugin raises fails its pod under the plugin's name, and nothing else."""
-    try:
-        return point(*args)
-    except PluginError:
-        raise
-    except Exception as error:
-        raise PluginError(plugin.name, f"{type(error).__name__}: {error}") from error

@@ -58,3 +58,4 @@ class PluginError(Exception):
         super().__init__(f'running {point}{" " if point else ""}plugin "{plugin}": {text}')
         self.plugin = plugin
         self.text = text
+        self.point = point

@@ -1,6 +1,8 @@
 """Upstream: plugins/defaultbinder."""
 
 from scheduler.framework.plugin import NoArgs
+from scheduler.framework.reservation import Binding, Held
+from scheduler.state.cluster import Cluster
 
 
 class DefaultBinder:
@@ -8,7 +10,10 @@ class DefaultBinder:
 
     name = "DefaultBinder"
     Args = NoArgs
-    bind = "binding"
 
     def __init__(self, args: NoArgs) -> None:
         pass
+
+    def bind(self, held: Held, cluster: Cluster) -> Binding:
+        """Any pod."""
+        return Binding.POST

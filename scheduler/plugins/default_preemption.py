@@ -52,14 +52,15 @@ class DefaultPreemption:
         refusal = self._not_eligible(pod, cluster, hopeless)
         if refusal:
             return PostFilterResult(f"preemption: {refusal}")
-        candidates = nodes.alive[: nodes.rows] & ~hopeless
-        tried = dry_run(pod, cluster, filters, candidates, self._at_most(int(np.count_nonzero(candidates))))
+        rows = nodes.alive[: nodes.rows] & ~hopeless
+        tried = dry_run(pod, cluster, filters, rows, self._at_most(int(np.count_nonzero(rows))))
         if not tried.candidates:
             return PostFilterResult(f"preemption: {_no_candidates(decision.nodes, tried)}", node="")
         chosen = pick(tried.candidates, nodes.names)
         node = nodes.names[chosen.row] or ""
         text = f"found a potential placement for pod on node {node}, preempting {len(chosen.victims)} victims"
-        return PostFilterResult(f"preemption: {text}", node, tuple(chosen.victims))
+        candidates = {nodes.names[c.row] or "": (tuple(c.victims), c.violations) for c in tried.candidates}
+        return PostFilterResult(f"preemption: {text}", node, tuple(chosen.victims), candidates)
 
     def _at_most(self, nodes: int) -> int:
         share = nodes * self._args.min_candidate_nodes_percentage // 100

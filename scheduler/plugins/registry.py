@@ -3,9 +3,12 @@
 The last in-tree ones are not in the default profile.
 """
 
-from importlib.metadata import entry_points
+from collections.abc import Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from scheduler.framework.config import ConfigError
+from scheduler.framework.foreign import examine
 from scheduler.plugins.annotation_affinity import AnnotationAffinity
 from scheduler.plugins.default_binder import DefaultBinder
 from scheduler.plugins.default_preemption import DefaultPreemption
@@ -59,14 +62,57 @@ IN_TREE: dict[str, Any] = {
 }
 
 
-def registry() -> dict[str, Any]:
+GROUP = "podberth.plugins"
+
+
+class Registry(Mapping[str, Any]):
+    """Plugin classes by name. Those of installed packages are imported when a profile names them, not before."""
+
+    def __init__(self, installed: Mapping[str, EntryPoint]) -> None:
+        self._installed = installed
+        self._loaded: dict[str, Any] = dict(IN_TREE)
+
+    def __getitem__(self, name: str) -> Any:
+        """The class.
+
+        Raises KeyError for an unknown name, ConfigError for one whose package offers no usable plugin.
+        """
+        found = self._loaded.get(name)
+        if found is None:
+            found = self._loaded[name] = _load(self._installed[name])
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._loaded or name in self._installed
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._loaded, **self._installed})
+
+    def __len__(self) -> int:
+        return len({**self._loaded, **self._installed})
+
+
+def registry() -> Registry:
     """In-tree plugins and, by name, those of installed packages. Installed is not enabled: a profile must name it.
 
-    Raises ValueError when a package offers a plugin under an in-tree name.
+    Raises ConfigError when two packages offer a plugin under one name, or one offers it under an in-tree name.
     """
-    found = dict(IN_TREE)
-    for entry in entry_points(group="podberth.plugins"):
-        if entry.name in found:
-            raise ValueError(f"entry point podberth.plugins: {entry.value}: the name {entry.name} is taken")
-        found[entry.name] = entry.load()
+    installed: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=GROUP):
+        if entry.name in IN_TREE or entry.name in installed:
+            raise ConfigError(f'entry point {GROUP}: {entry.value}: the name "{entry.name}" is taken')
+        installed[entry.name] = entry
+    return Registry(installed)
+
+
+def _load(entry: EntryPoint) -> Any:
+    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an installed package"
+    where = f"{entry.value} of {package}"
+    try:
+        found = entry.load()
+    except Exception as error:
+        raise ConfigError(f"{where} can't be loaded: {type(error).__name__}: {error}") from error
+    problems = examine(found, entry.name)
+    if problems:
+        raise ConfigError(f"{where} is no plugin: {'; '.join(problems)}")
     return found

@@ -15,6 +15,8 @@ from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.integration.berth import Harbour
 from tests.integration.objects import NODES
 
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
@@ -47,6 +49,15 @@ def audited_namespace(audited: ControlPlane) -> Iterator[str]:
     name = namespaces.create(audited.api)
     yield name
     namespaces.remove(audited.api, name, by_hand=True)
+
+
+@pytest.fixture
+def urgent(control_plane: Cluster) -> Iterator[str]:
+    """The name of a priority class above all that have none."""
+    name = f"urgent-{secrets.token_hex(4)}"
+    control_plane.api.create(CLASSES, {"metadata": {"name": name}, "value": 1000})
+    yield name
+    control_plane.api.delete(f"{CLASSES}/{name}")
 
 
 @pytest.fixture

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import Callable, Iterator
-
-import pytest
+from collections.abc import Callable
 
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
@@ -14,17 +11,6 @@ from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.berth import Harbour
 from tests.integration.objects import node, pod, pods_path
-
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-
-
-@pytest.fixture
-def urgent(control_plane: Cluster) -> Iterator[str]:
-    """The name of a priority class above all that have none."""
-    name = f"urgent-{secrets.token_hex(4)}"
-    control_plane.api.create(CLASSES, {"metadata": {"name": name}, "value": 1000})
-    yield name
-    control_plane.api.delete(f"{CLASSES}/{name}")
 
 
 def test_victim_makes_way(

@@ -145,3 +145,18 @@ def test_good_cases_end_well(berth: Berth) -> None:
     Path("cases.jsonl.gz").write_bytes(gzip.compress(json.dumps({"id": 1, "objects": CLUSTER, "pod": BIG}).encode()))
     found = berth("explain", "--cases", "cases.jsonl.gz")
     assert (found.code, json.loads(found.out)["got"]["feasible"]) == (0, [])
+
+
+def test_what_is_left_out_is_said(berth: Berth) -> None:
+    """Extenders are not asked, and a sample is not taken: the reader should know."""
+    lines = [
+        "apiVersion: kubescheduler.config.k8s.io/v1",
+        "kind: KubeSchedulerConfiguration",
+        "percentageOfNodesToScore: 30",
+        "extenders: [{urlPrefix: 'http://crane.test', filterVerb: filter}]",
+    ]
+    Path("config.yaml").write_text("\n".join(lines), encoding="utf-8")
+    found = berth("explain", "shop/web", "--cluster", "cluster.json", "--config", "config.yaml", "-o", "json")
+    notes = json.loads(found.out)["notes"]
+    assert any("not asked" in note and "http://crane.test" in note for note in notes)
+    assert any("percentageOfNodesToScore" in note for note in notes)

@@ -25,10 +25,11 @@ CONFIG = {
 class Harness:
     """Drives one engine; time moves only when told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: dict[str, Any] = CONFIG, *plugins: Any) -> None:
+        """`plugins`: classes that are there beside the in-tree ones; `config` has to enable them."""
         self.now = 1000.0
         self.decoder = Decoder()
-        self.engine = Engine(build(decode(CONFIG), registry()))
+        self.engine = Engine(build(decode(config), {**registry(), **{plugin.name: plugin for plugin in plugins}}))
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
         return self.engine.handle(stimulus, self.now)

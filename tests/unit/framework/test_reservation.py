@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework.reservation import Held, Patch, Reservation, Wait
+from scheduler.framework.guard import Guard
+from scheduler.framework.permit import WaitingPods
+from scheduler.framework.reservation import Binding, Held, Patch, Reservation, Wait, way
 from scheduler.framework.status import PluginError, Reject, Unschedulable
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
@@ -39,15 +41,18 @@ class Holder:
         return self._steps.pop(0) if self._steps else None
 
 
-def ask(plugin: Any, point: Any, *args: Any) -> Any:
-    try:
-        return point(*args)
-    except RuntimeError as error:
-        raise PluginError(plugin.name, str(error)) from error
+class Binder:
+    """The end of every way."""
+
+    name = "Binder"
+
+    def bind(self, held: Held, cluster: Cluster) -> Binding:
+        return Binding.POST
 
 
 def reservation(*plugins: Holder) -> Reservation:
-    return Reservation(plugins, plugins, ask, POD, (3, "n"))
+    points = {"reserve": plugins, "pre_bind": plugins, "bind": (Binder(),)}
+    return Reservation(way(points), Guard(), POD, (3, "n"), WaitingPods())
 
 
 def test_in_order_and_back() -> None:
@@ -55,9 +60,9 @@ def test_in_order_and_back() -> None:
     log: list[str] = []
     held = reservation(Holder("A", log, "a"), Holder("B", log, "b"))
     assert held.take(Cluster()) is None
-    assert held.advance(Cluster()) is None
-    held.release(Cluster())
-    held.release(Cluster())
+    assert held.advance(Cluster()) is Binding.POST
+    assert held.release(Cluster()) == []
+    assert held.release(Cluster()) == []
     assert log == [
         "A reserves p on 3",
         "B reserves p on 3",
@@ -75,6 +80,7 @@ def test_one_refuses() -> None:
     held = reservation(Holder("A", log, "a"), Holder("B", log, no), Holder("C", log))
     refused = held.take(Cluster())
     assert refused == ("B", no.reason)
+    held.release(Cluster())
     assert log == ["A reserves p on 3", "B reserves p on 3", "A gives back a"]
 
 
@@ -82,8 +88,9 @@ def test_one_breaks() -> None:
     """Whatever a plugin raises comes out under its name, after the others have given back."""
     log: list[str] = []
     held = reservation(Holder("A", log, "a"), Holder("B", log, RuntimeError("boom")))
-    with pytest.raises(PluginError, match='running plugin "B": boom'):
+    with pytest.raises(PluginError, match='running Reserve plugin "B": RuntimeError: boom'):
         held.take(Cluster())
+    held.release(Cluster())
     assert log[-1] == "A gives back a"
 
 
@@ -97,10 +104,10 @@ def test_waiting() -> None:
     assert held.plugin == "B"
     held.note({KEY: "2"})
     waits = held.advance(Cluster())
-    assert waits is not None
+    assert isinstance(waits, Wait)
     assert waits.on == {KEY}
-    assert held.advance(Cluster()) is None
-    assert held.plugin == ""
+    assert held.advance(Cluster()) is Binding.POST
+    assert held.plugin == "Binder"
     assert log.count("A prepares a with {}") == 1
     assert log[-1] == f"B prepares b with { {KEY: '2'} }"
 

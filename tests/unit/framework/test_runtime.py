@@ -130,7 +130,7 @@ def test_dead_rows_are_no_nodes() -> None:
 
 def test_a_failing_plugin_is_named() -> None:
     """It fails the pod, not the loop."""
-    with pytest.raises(PluginError, match='running plugin "Bad": ZeroDivisionError: by zero'):
+    with pytest.raises(PluginError, match='running Filter plugin "Bad": ZeroDivisionError: by zero'):
         framework(Failing("Bad")).decide(POD, cluster(node("x")))
 
 

@@ -164,7 +164,7 @@ def test_a_plugin_that_fails_is_named() -> None:
     assert isinstance(incoming, Pod)
     answer = explain(incoming, odd_framework(fails=True), there.cluster)
     assert answer.outcome == "failed"
-    assert answer.message == 'running plugin "Odd": RuntimeError: no idea'
+    assert answer.message == 'running Filter plugin "Odd": RuntimeError: no idea'
     assert answer.verdict is not None
     assert answer.verdict.plugin == "Odd"
 

@@ -1,0 +1,103 @@
+"""Runs plugins' coroutines (Permit, PreBind, Bind, PostBind), each for a bounded time; their ends become stimuli."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from typing import Any
+
+import structlog
+
+from scheduler.engine.stimuli import Answered, NotAnswered, Stimulus
+from scheduler.framework.durations import text
+from scheduler.framework.reservation import Call
+from scheduler.framework.status import PluginError
+
+log = structlog.get_logger("plugins")
+
+
+class Calls:
+    """The coroutines under way."""
+
+    def __init__(self, answer: Callable[[Stimulus], None]) -> None:
+        self._answer = answer
+        self._tasks: dict[Call, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, call: Call) -> None:
+        """Run a coroutine; `answer` gets Answered or NotAnswered unless it is cancelled."""
+        task = self._tasks[call] = asyncio.create_task(self._run(call))
+        task.add_done_callback(lambda _: self._tasks.pop(call, None))
+
+    def cancel(self, call: Call) -> None:
+        """Nobody waits for it any more."""
+        task = self._tasks.get(call)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Cancel all of them and wait until they are gone; their pods stay pending for whoever schedules next."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, call: Call) -> None:
+        limit = asyncio.timeout(call.seconds)
+        try:
+            async with limit:
+                answer = await _Guarded(call)
+        except PluginError as error:
+            self._failed(call, error.text)
+        except TimeoutError:
+            self._failed(call, f"no answer within {text(call.seconds)}")
+        else:
+            self._answer(Answered(call, answer))
+
+    def _failed(self, call: Call, message: str) -> None:
+        log.warning("plugin failed", plugin=call.name, point=call.point, pod=call.pod.key, error=message)
+        self._answer(NotAnswered(call, message))
+
+
+class _Guarded:
+    """Steps through a coroutine under its profile's guard, so that a step that blocks is seen, as at pure points."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        """The coroutine's result.
+
+        Raises PluginError for whatever it raises.
+        """
+        call = self._call
+        coroutine: Coroutine[Any, Any, Any] = call.guard(call.plugin, call.start)
+        resume: Callable[[], Any] = partial(coroutine.send, None)
+        while True:
+            step = _Step(resume, call.point)
+            awaited = call.guard(call.plugin, step)
+            if step.ended:
+                return awaited
+            try:
+                value = yield awaited
+            except BaseException as error:  # noqa: BLE001 (a cancellation is the coroutine's to see, as any other)
+                resume = partial(coroutine.throw, error)
+            else:
+                resume = partial(coroutine.send, value)
+
+
+class _Step:
+    """One step: what the coroutine waits for, or, once it has ended, its result."""
+
+    def __init__(self, resume: Callable[[], Any], point: str) -> None:
+        self._resume = resume
+        self.__name__ = point
+        self.ended = False
+
+    def __call__(self) -> Any:
+        try:
+            return self._resume()
+        except StopIteration as result:
+            self.ended = True
+            return result.value

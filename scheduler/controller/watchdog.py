@@ -1,0 +1,92 @@
+"""Looks, from a thread of its own, whether a plugin holds the event loop: names it, and ends it if it can.
+
+All plugins run on the loop, so one that blocks holds up every pod, the Lease and the health endpoints. Only in-tree
+plugins may write to the columns, and they are never interrupted; a third-party plugin is, by a signal to the main
+thread, which raises `Overdue` in it. That reaches Python code, `time.sleep`, locks and sockets, but no C code that does
+not return: then the plugin is named in the log, and liveness probes, which nobody answers, end the process.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+import structlog
+
+from scheduler.framework.durations import text
+from scheduler.framework.foreign import Foreign
+from scheduler.framework.guard import Guard, Overdue, Question, point_name
+
+log = structlog.get_logger("watchdog")
+
+SLOW_SECONDS = 1.0
+"""From then on a plugin is named in the log."""
+LIMIT_SECONDS = 5.0
+"""From then on a third-party plugin is interrupted. Less than the leader's renew deadline (10 s)."""
+_SAMPLE_SECONDS = 0.25
+_SIGNAL = signal.SIGURG
+"""Ignored by default, so that one too many does no harm."""
+
+
+class Watchdog:
+    """Watches the guards of all profiles while its context lasts; interrupts only if entered in the main thread."""
+
+    def __init__(self, guards: Iterable[Guard], *, limit: float = LIMIT_SECONDS) -> None:
+        self._guards = tuple(guards)
+        self._limit = limit
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._overdue: Question | None = None
+        self._before: Any = None
+        self._armed = False
+        self.held_seconds = 0.0
+        """How long the plugin that is being asked has been at it, as far as it was noticed; 0: none is."""
+
+    def __enter__(self) -> "Watchdog":
+        self._armed = threading.current_thread() is threading.main_thread()
+        if self._armed:
+            self._before = signal.signal(_SIGNAL, self._interrupt)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._armed:
+            signal.signal(_SIGNAL, self._before)
+
+    def follow(self, guards: Iterable[Guard]) -> None:
+        """Watch these guards from now on."""
+        self._guards = tuple(guards)
+
+    def _running(self) -> Question | None:
+        """The innermost question under way: preemption asks the filters in turn, in the same guard."""
+        return next((guard.running for guard in self._guards if guard.running is not None), None)
+
+    def _watch(self) -> None:
+        seen: Question | None = None
+        since = due = 0.0
+        told = False
+        while not self._over.wait(_SAMPLE_SECONDS):
+            now, question = time.monotonic(), self._running()
+            if question is None or question is not seen:
+                seen, since, due, told = question, now, self._limit, False
+                self.held_seconds = 0.0
+                continue
+            self.held_seconds = now - since
+            if self.held_seconds >= SLOW_SECONDS and not told:
+                told = True
+                log.warning("a plugin holds the loop", plugin=question[0].name, point=point_name(question))
+            if self._armed and self.held_seconds >= due and isinstance(question[0], Foreign):
+                # Not again before long: one that is on its way out must not be hit twice.
+                due += self._limit
+                self._overdue = question
+                signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """In the main thread: end the plugin if it is still the one that was seen."""
+        overdue, self._overdue = self._overdue, None
+        if overdue is not None and self._running() is overdue:
+            raise Overdue(f"held the scheduler for {text(self._limit)} without an answer")

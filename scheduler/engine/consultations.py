@@ -1,0 +1,159 @@
+"""Pods whose decision waits for HTTP extenders. Scheduling goes on meanwhile; what they say is applied to the cluster
+as it is then.
+
+Mirrors kube-scheduler `schedule_one.go` (findNodesThatPassExtenders) and `framework/preemption` (callExtenders), where
+the scheduling cycle waits for each answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler.engine.instructions import AskExtenders
+from scheduler.engine.queue import QueuedPod
+from scheduler.framework.config import Extender
+from scheduler.framework.decision import Decision
+from scheduler.framework.extenders import (
+    NodesQuestion,
+    Question,
+    Verdict,
+    VictimsQuestion,
+    VictimsVerdict,
+    add_scores,
+    heed,
+    interested,
+)
+from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.runtime import Framework
+from scheduler.framework.sampling import Rotation
+from scheduler.model.pod import Pod
+from scheduler.plugins.victims import Candidate, pick
+from scheduler.state.cluster import Cluster
+
+
+@dataclass(slots=True)
+class Consultation:
+    """A pod that waits for an answer."""
+
+    queued: QueuedPod
+    question: Question
+    decision: Decision
+    nominated: bool = False
+    """Only the node that was kept for the pod was asked about; the others are if it can't be had."""
+
+
+class Consultations:
+    """All of them, by UID."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        frameworks: Mapping[str, Framework],
+        rotation: Rotation,
+        extenders: tuple[Extender, ...],
+    ) -> None:
+        self._cluster = cluster
+        self._frameworks = frameworks
+        self._rotation = rotation
+        self._extenders = extenders
+        self._pods: dict[str, Consultation] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def on_nodes(self, pod: Pod) -> tuple[Extender, ...]:
+        """Who wants to be asked about the nodes for a pod."""
+        if not self._extenders:
+            return ()
+        return tuple(e for e in self._extenders if (e.filter_verb or e.prioritize_verb) and interested(e, pod))
+
+    def on_victims(self, pod: Pod) -> tuple[Extender, ...]:
+        """Who wants to be asked about the victims of a pod."""
+        return tuple(e for e in self._extenders if e.preempt_verb and interested(e, pod))
+
+    def ask_about_nodes(
+        self, queued: QueuedPod, extenders: tuple[Extender, ...], *, nominated: bool = True
+    ) -> Decision | AskExtenders:
+        """Let extenders choose among the nodes that the filters leave; the decision, if they leave none.
+
+        Raises PluginError.
+        """
+        pod, cluster = queued.pod, self._cluster
+        decision = self._frameworks[pod.scheduler_name].find(pod, cluster, self._rotation, nominated=nominated)
+        if not len(decision.feasible):
+            return decision
+        names = tuple([cluster.nodes.names[row] or "" for row in decision.feasible])
+        only = nominated and names == (cluster.nominations.node_of(pod.uid) or pod.nominated_node_name,)
+        return self._ask(Consultation(queued, NodesQuestion(pod, extenders, names), decision, only))
+
+    def ask_about_victims(
+        self, queued: QueuedPod, extenders: tuple[Extender, ...], decision: Decision, result: PostFilterResult
+    ) -> AskExtenders:
+        """Let extenders choose among the nodes where preemption would help."""
+        return self._ask(Consultation(queued, VictimsQuestion(queued.pod, extenders, result.candidates), decision))
+
+    def heed(
+        self, consultation: Consultation, verdict: Verdict | VictimsVerdict
+    ) -> Decision | AskExtenders | PostFilterResult:
+        """What follows from an answer: a decision, another question, or whom to preempt.
+
+        Raises PluginError.
+        """
+        if not isinstance(verdict, Verdict):
+            return preempting(verdict, self._cluster)
+        queued, question = consultation.queued, consultation.question
+        if consultation.nominated and not verdict.kept:
+            return self.ask_about_nodes(queued, question.extenders, nominated=False)
+        framework = self._frameworks[queued.pod.scheduler_name]
+        decision = framework.find(queued.pod, self._cluster, nominated=False)
+        asked = question.nodes if isinstance(question, NodesQuestion) else ()
+        if not heed(decision, verdict, asked, self._cluster):
+            return self.ask_about_nodes(queued, question.extenders, nominated=False)
+        if len(decision.feasible) > 1:
+            framework.rank(decision, self._cluster)
+            add_scores(decision, verdict, self._cluster)
+        return decision
+
+    def _ask(self, consultation: Consultation) -> AskExtenders:
+        self._pods[consultation.queued.pod.uid] = consultation
+        return AskExtenders(consultation.question)
+
+    def take(self, question: Question) -> Consultation | None:
+        """The pod that waits for the answer to this very question; it waits no longer."""
+        found = self._pods.get(question.pod.uid)
+        return self._pods.pop(question.pod.uid) if found is not None and found.question is question else None
+
+    def update(self, pod: Pod) -> bool:
+        """A pod changed; True if it waits here. What is decided in the end is decided for the pod as it is then."""
+        found = self._pods.get(pod.uid)
+        if found is None:
+            return False
+        if pod.terminating:
+            del self._pods[pod.uid]
+        found.queued.pod = pod
+        return True
+
+    def drop(self, uid: str) -> QueuedPod | None:
+        """The pod is gone, or placed."""
+        found = self._pods.pop(uid, None)
+        return found.queued if found is not None else None
+
+
+def preempting(verdict: VictimsVerdict, cluster: Cluster) -> PostFilterResult:
+    """The node to preempt on, of those that the extenders left.
+
+    Pods that went away meanwhile need no removing; a node without victims is no candidate any more.
+    """
+    candidates = []
+    for name, (uids, violations) in verdict.items():
+        row = cluster.nodes.live_row(name)
+        there = [cluster.placement(uid) for uid in uids]
+        victims = [placement.pod for placement in there if placement is not None and placement.row == row]
+        if row is not None and victims:
+            victims.sort(key=lambda victim: -victim.priority)
+            candidates.append(Candidate(row, victims, violations))
+    if not candidates:
+        return PostFilterResult("preemption: no candidate node for preemption")
+    chosen = pick(candidates, cluster.nodes.names)
+    node = cluster.nodes.names[chosen.row] or ""
+    text = f"found a potential placement for pod on node {node}, preempting {len(chosen.victims)} victims"
+    return PostFilterResult(f"preemption: {text}", node, tuple(chosen.victims))

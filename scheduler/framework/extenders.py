@@ -1,0 +1,138 @@
+"""HTTP extenders, as far as they can be thought of without HTTP: whom they concern, and what their answers mean.
+
+Mirrors kube-scheduler `extender.go`, `schedule_one.go` (findNodesThatPassExtenders, prioritizeNodes) and
+`scheduler.go` (buildExtenders). The calls themselves are the shell's (`scheduler.controller.extenders`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec.structs import replace
+
+from scheduler.framework.config import Extender, PluginConfig, ProfileConfig, SchedulerConfiguration
+from scheduler.framework.decision import Decision, PluginScores, Rejected
+from scheduler.framework.plugin import MAX_SCORE
+from scheduler.framework.status import Reason
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
+
+EXTENDER = "Extender"
+"""Under this name a pod waits that extenders kept from a node: any change may help it."""
+MAX_EXTENDER_PRIORITY = 10
+_FIT = "NodeResourcesFit"
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """One extender's scores, 0..10, by node."""
+
+    extender: str
+    weight: int
+    by_node: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the extenders make of the nodes that they were asked about."""
+
+    kept: frozenset[str]
+    failed: Mapping[str, str]
+    """Node → why not; removing pods may help."""
+    unresolvable: Mapping[str, str]
+    """Node → why not; removing pods would not help."""
+    scores: Sequence[Scores] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodesQuestion:
+    """Which of these nodes may a pod go to, and how good are they? Told apart by identity."""
+
+    pod: Pod
+    extenders: tuple[Extender, ...]
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VictimsQuestion:
+    """On which of these nodes may these pods be removed for another? Told apart by identity."""
+
+    pod: Pod
+    extenders: tuple[Extender, ...]
+    victims: Mapping[str, tuple[tuple[Pod, ...], int]]
+    """Node → (pods to remove, how many of them overdraw a disruption budget)."""
+
+
+Question = NodesQuestion | VictimsQuestion
+VictimsVerdict = Mapping[str, tuple[tuple[str, ...], int]]
+"""Node → (UIDs of the pods to remove, how many of them overdraw a disruption budget)."""
+
+
+def in_order(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
+    """Those that may fail come last."""
+    return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
+
+
+def interested(extender: Extender, pod: Pod) -> bool:
+    """Whether a pod asks for what the extender manages; one that manages nothing in particular wants them all."""
+    managed = extender.managed_resources
+    return not managed or any(resource.name in pod.shape.requests for resource in managed)
+
+
+def without_ignored(config: SchedulerConfiguration) -> SchedulerConfiguration:
+    """NodeResourcesFit leaves out resources that are the extenders' affair (ignoredByScheduler)."""
+    ignored = [
+        resource.name
+        for extender in config.extenders
+        for resource in extender.managed_resources
+        if resource.ignored_by_scheduler
+    ]
+    if not ignored:
+        return config
+    return replace(config, profiles=[_ignoring(profile, ignored) for profile in config.profiles])
+
+
+def heed(decision: Decision, verdict: Verdict, asked: Iterable[str], cluster: Cluster) -> bool:
+    """Leave out the nodes that extenders rejected. False: none is left, but there are some that nobody asked about."""
+    nodes = cluster.nodes
+    feasible = np.zeros(nodes.rows, dtype=np.bool_)
+    feasible[decision.feasible] = True
+    asked_about = _rows(asked, cluster)
+    kept = feasible & asked_about & _rows(verdict.kept, cluster)
+    lost = feasible & asked_about & ~kept
+    reasons: dict[Reason, Bools] = {}
+    for row in map(int, np.flatnonzero(lost)):
+        name = nodes.names[row] or ""
+        reason = Reason(verdict.failed.get(name, ""), unresolvable=name not in verdict.failed)
+        if name in verdict.unresolvable:
+            reason = Reason(verdict.unresolvable[name], unresolvable=True)
+        reasons.setdefault(reason, np.zeros(nodes.rows, dtype=np.bool_))[row] = True
+    if reasons:
+        decision.rejected.append(Rejected(EXTENDER, list(reasons.items())))
+    decision.feasible = np.flatnonzero(kept)
+    return bool(len(decision.feasible)) or not (feasible & ~asked_about).any()
+
+
+def add_scores(decision: Decision, verdict: Verdict, cluster: Cluster) -> None:
+    """Add the extenders' scores to the totals; a node without one gets none."""
+    if decision.totals is None:
+        return
+    names = [cluster.nodes.names[row] or "" for row in decision.feasible]
+    for scores in verdict.scores:
+        raw = np.array([scores.by_node.get(name, 0) for name in names], dtype=np.int64)
+        weighted = raw * scores.weight * (MAX_SCORE // MAX_EXTENDER_PRIORITY)
+        decision.totals = decision.totals + weighted
+        decision.scores.append(PluginScores(scores.extender, scores.weight, raw, weighted))
+
+
+def _rows(names: Iterable[str], cluster: Cluster) -> Bools:
+    mask = np.zeros(cluster.nodes.rows, dtype=np.bool_)
+    mask[[row for row in map(cluster.nodes.live_row, names) if row is not None]] = True
+    return mask
+
+
+def _ignoring(profile: ProfileConfig, ignored: list[str]) -> ProfileConfig:
+    rest = [plugin for plugin in profile.plugin_config if plugin.name != _FIT]
+    args = next((plugin.args for plugin in profile.plugin_config if plugin.name == _FIT), {})
+    return replace(profile, plugin_config=[*rest, PluginConfig(_FIT, {**args, "ignoredResources": ignored})])

@@ -1,0 +1,59 @@
+"""How plugins are asked: whatever one raises fails its pod under the plugin's name, and who is being asked can be seen.
+
+A pure room has no clock, so nothing here ends a plugin that does not come back. A shell can: its watchdog looks at
+`Guard.running` from another thread and raises `Overdue` in the thread that is held.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from scheduler.framework.status import PluginError
+
+
+class Overdue(BaseException):
+    """Raised by a shell inside a plugin that holds the loop too long; no `except Exception` in there stops it."""
+
+
+Asked = Callable[..., Any]
+Question = tuple[Any, Callable[..., Any]]
+"""(plugin, point): one call of a plugin, told apart by identity. A tuple, since one is made for every call."""
+
+
+def point_name(question: Question) -> str:
+    """The extension point as kube-scheduler spells it: PreBind."""
+    return spelled(getattr(question[1], "__name__", ""))
+
+
+class Guard:
+    """Asks the plugins of one profile, one at a time; a plugin may ask others in turn (preemption the filters)."""
+
+    __slots__ = ("running", "timed")
+
+    def __init__(self) -> None:
+        self.timed: Asked | None = None
+        """Makes the call, when somebody measures: `timed(plugin, point, …)` returns what `point(…)` does."""
+        self.running: Question | None = None
+        """What is being asked at this moment."""
+
+    def __call__(self, plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
+        """The plugin's answer.
+
+        Raises PluginError for whatever the plugin raises.
+        """
+        before = self.running
+        asked = self.running = (plugin, point)
+        try:
+            return point(*args) if self.timed is None else self.timed(plugin, point, *args)
+        except PluginError:
+            raise
+        except Overdue as error:
+            raise PluginError(plugin.name, str(error), point_name(asked)) from None
+        except Exception as error:
+            raise PluginError(plugin.name, f"{type(error).__name__}: {error}", point_name(asked)) from error
+        finally:
+            self.running = before
+
+
+def spelled(point: str) -> str:
+    """A method's name as kube-scheduler spells the extension point: pre_bind → PreBind."""
+    return "".join(word.capitalize() for word in point.split("_"))

@@ -1,0 +1,116 @@
+"""Plugins' coroutines: each ends in one answer, in time, and a step that blocks can be seen."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scheduler.controller.calls import Calls
+from scheduler.engine.stimuli import Answered, NotAnswered, Stimulus
+from scheduler.framework.guard import Guard, point_name
+from scheduler.framework.reservation import Call
+from scheduler.model import wire
+from scheduler.model.kinds import Decoder
+from tests.builders import pod
+
+POD = Decoder().pod(wire.encode(pod("web")))
+
+
+class Own:
+    name = "Own"
+
+
+def call(work: Callable[[], Any], seconds: float = 30.0) -> Call:
+    return Call(POD, "n1", Own(), "pre_bind", seconds, work, Guard())
+
+
+async def answer_of(asked: Call) -> Stimulus:
+    """Run a call to its end."""
+    answers: asyncio.Queue[Stimulus] = asyncio.Queue()
+    Calls(answers.put_nowait).start(asked)
+    async with asyncio.timeout(30):
+        return await answers.get()
+
+
+async def fine() -> str:
+    await asyncio.sleep(0)
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[str] = loop.create_future()
+    loop.call_soon(done.set_result, "done")
+    return await done
+
+
+async def broken() -> None:
+    await asyncio.sleep(0)
+    raise LookupError("no such shelf")
+
+
+async def late() -> None:
+    await asyncio.Event().wait()
+
+
+async def stubborn() -> None:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError as error:
+        raise ValueError("I will not go") from error
+
+
+@pytest.mark.parametrize(
+    ("work", "seconds", "message"),
+    [
+        (broken, 30.0, "LookupError: no such shelf"),
+        (late, 0.01, "no answer within 10ms"),
+        (stubborn, 0.01, "ValueError: I will not go"),
+    ],
+    ids=["raises", "hangs", "raises when cancelled"],
+)
+async def test_failures(work: Any, seconds: float, message: str) -> None:
+    """What a coroutine raises, or that it did not end, is the answer."""
+    asked = call(work, seconds)
+    assert await answer_of(asked) == NotAnswered(asked, message)
+
+
+async def test_an_answer() -> None:
+    """The result of the coroutine; it may wait for anything on the way."""
+    asked = call(fine)
+    assert await answer_of(asked) == Answered(asked, "done")
+
+
+async def test_cancelled() -> None:
+    """The coroutine is told, and nobody is answered."""
+    answers: list[Stimulus] = []
+    calls = Calls(answers.append)
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    asked = call(work)
+    calls.start(asked)
+    await asyncio.sleep(0)
+    calls.cancel(asked)
+    await ended.wait()
+    await calls.close()
+    assert (answers, len(calls)) == ([], 0)
+
+
+async def test_each_step_is_guarded() -> None:
+    """While a step of the coroutine runs, the guard names its plugin; while it waits, it does not."""
+    seen = []
+
+    async def work() -> None:
+        assert asked.guard.running is not None
+        seen.append((asked.guard.running[0].name, point_name(asked.guard.running)))
+        await asyncio.sleep(0)
+        assert asked.guard.running is not None
+        seen.append((asked.guard.running[0].name, point_name(asked.guard.running)))
+
+    asked = call(work)
+    assert await answer_of(asked) == Answered(asked, None)
+    assert seen == [("Own", "PreBind")] * 2
+    assert asked.guard.running is None

@@ -1,0 +1,222 @@
+"""Extenders from the engine's side: what it asks, and what it makes of answers when the world has moved on."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from scheduler.engine.engine import Engine
+from scheduler.engine.instructions import AskExtenders, Bind, Failed, Instruction, PatchCondition, Preempt
+from scheduler.engine.queue import Place
+from scheduler.engine.stimuli import Consulted, NotConsulted
+from scheduler.framework.config import decode
+from scheduler.framework.extenders import NodesQuestion, Scores, Verdict, VictimsQuestion
+from scheduler.framework.profiles import build
+from scheduler.plugins.registry import registry
+from scheduler.state.validate import validate
+from tests.builders import configuration
+
+from .conftest import Harness, node, pod
+from .test_points import everything, of, place
+
+Opened = Callable[..., Harness]
+FILTER = {"urlPrefix": "http://e", "filterVerb": "filter"}
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """`opened(extender, …)`: an engine with these extenders and three nodes; validated at the end."""
+    made: list[Harness] = []
+
+    def make(*extenders: Any, nodes: int = 3, **fields: Any) -> Harness:
+        config = decode(configuration(extenders=list(extenders), **fields))
+        harness = Harness()
+        harness.engine = Engine(build(config, registry()), extenders=config.extenders)
+        harness.put(*(node(f"n{i}", cpu="1") for i in range(1, nodes + 1)))
+        made.append(harness)
+        return harness
+
+    yield make
+    for harness in made:
+        assert validate(harness.engine.cluster) == []
+
+
+def asked(done: list[Instruction]) -> Any:
+    """The one question."""
+    (ask,) = of(done, AskExtenders)
+    return ask.question
+
+
+def verdict(*kept: str, scores: Any = (), hopeless: dict[str, str] | None = None, **failed: str) -> Verdict:
+    return Verdict(frozenset(kept), failed, hopeless or {}, scores)
+
+
+def answered(harness: Harness, question: Any, given: Any) -> list[Instruction]:
+    return harness.handle(Consulted(question, given))
+
+
+def test_the_extender_decides_among_what_the_filters_leave(opened: Opened) -> None:
+    """It is asked about feasible nodes only, and the pod goes where it says."""
+    harness = opened(FILTER)
+    harness.put(pod("other", cpu="900m", nodeName="n1"), pod("web", cpu="500m"))
+    question = asked(harness.cycle())
+    assert isinstance(question, NodesQuestion)
+    assert question.nodes == ("n2", "n3")
+    assert harness.engine.in_flight == 1
+    (bind,) = of(answered(harness, question, verdict("n3")), Bind)
+    assert bind.node == "n3"
+
+
+def test_scores(opened: Opened) -> None:
+    """0..10 become 0..100 times the weight, on top of the plugins' own."""
+    harness = opened({"urlPrefix": "http://e", "prioritizeVerb": "rank", "weight": 3})
+    harness.put(pod("web", cpu="500m"))
+    scores = [Scores("http://e", 3, {"n1": 0, "n2": 10, "n3": 9})]
+    (bind,) = of(answered(harness, asked(harness.cycle()), verdict("n1", "n2", "n3", scores=scores)), Bind)
+    by_extender = bind.decision.scores[-1]
+    assert (bind.node, list(by_extender.raw), list(by_extender.weighted)) == ("n2", [0, 10, 9], [0, 300, 270])
+
+
+def test_rejections_are_counted_by_their_words(opened: Opened) -> None:
+    """As kube-scheduler words it; a node without a word counts nowhere, and the pod waits for any event."""
+    harness = opened(FILTER, nodes=4)
+    harness.put(pod("web"))
+    rejected = verdict(n1="no berth", n2="no berth", hopeless={"n2": "too deep", "n3": "too deep"})
+    done = answered(harness, asked(harness.cycle()), rejected)
+    (failed,) = of(done, Failed)
+    assert failed.message.startswith("0/4 nodes are available: 1 no berth, 2 too deep. preemption: ")
+    assert failed.plugins == {"Extender"}
+    assert place(harness, "web") is Place.UNSCHEDULABLE
+    harness.after(20)
+    harness.put(node("n9"))
+    assert asked(harness.cycles()).nodes == ("n1", "n2", "n3", "n4", "n9")
+
+
+def test_nobody_is_asked_about_a_pod_that_fits_nowhere(opened: Opened) -> None:
+    """The filters come first."""
+    harness = opened(FILTER)
+    harness.put(pod("big", cpu="2"))
+    assert [type(one) for one in harness.cycle()][:1] == [Failed]
+
+
+def test_one_that_must_not_fail(opened: Opened) -> None:
+    """Its message is the pod's, and the pod is tried again."""
+    harness = opened(FILTER)
+    harness.put(pod("web"))
+    done = harness.handle(
+        NotConsulted(asked(harness.cycle()), "failed filter with extender at URL http://e/filter, code 500")
+    )
+    assert [(one.reason, one.message) for one in of(done, PatchCondition)] == [
+        ("SchedulerError", "failed filter with extender at URL http://e/filter, code 500")
+    ]
+    harness.after(1.5)
+    assert asked(harness.cycle()).nodes == ("n1", "n2", "n3")
+
+
+def test_whom_it_concerns(opened: Opened) -> None:
+    """A pod that asks for nothing that the extender manages is decided at once; its own resource is not counted."""
+    managed = [{"name": "example.com/crane", "ignoredByScheduler": True}]
+    harness = opened(FILTER | {"managedResources": managed})
+    wants = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"example.com/crane": "2"}}}]}
+    harness.put(pod("plain"))
+    assert set(harness.binds()) == {"plain"}
+    harness.put(pod("crane", **wants))
+    assert asked(harness.cycle()).nodes == ("n1", "n2", "n3")
+
+
+def test_scheduling_goes_on_meanwhile(opened: Opened) -> None:
+    """The answer counts for the cluster as it is when it comes: room that is gone is not given twice."""
+    harness = opened(FILTER | {"managedResources": [{"name": "memory"}]}, nodes=1)
+    wants = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "800m", "memory": "1Gi"}}}]}
+    harness.put(pod("slow", **wants))
+    question = asked(harness.cycle())
+    harness.put(pod("quick", cpu="800m"))
+    assert harness.binds() == {"quick": "n1"}
+    (failed,) = of(answered(harness, question, verdict("n1")), Failed)
+    assert failed.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_nodes_that_came_meanwhile(opened: Opened) -> None:
+    """If only they are left, they are asked about too."""
+    harness = opened(FILTER, nodes=1)
+    harness.put(pod("web"))
+    question = asked(harness.cycle())
+    harness.put(node("n2"))
+    again = asked(answered(harness, question, verdict(n1="no berth")))
+    assert again.nodes == ("n1", "n2")
+    (bind,) = of(answered(harness, again, verdict("n2", n1="no berth")), Bind)
+    assert bind.node == "n2"
+
+
+@pytest.mark.parametrize("how", ["deleted", "terminating", "bound by others"])
+def test_a_pod_that_goes_while_they_think(opened: Opened, how: str) -> None:
+    """The answer is nobody's."""
+    harness = opened(FILTER)
+    harness.put(pod("web"))
+    question = asked(harness.cycle())
+    match how:
+        case "deleted":
+            harness.gone("Pod", "web")
+        case "terminating":
+            harness.put(pod("web", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
+        case _:
+            harness.put(pod("web", nodeName="n1"))
+    assert answered(harness, question, verdict("n1")) == []
+    assert harness.engine.in_flight == 0
+
+
+def test_a_pod_that_changes_while_they_think(opened: Opened) -> None:
+    """It is not queued twice, and what is bound is the pod as it is now."""
+    harness = opened(FILTER)
+    harness.put(pod("web"))
+    question = asked(harness.cycle())
+    harness.put(pod("web", labels={"app": "new"}))
+    assert not harness.engine.has_work
+    (bind,) = of(answered(harness, question, verdict("n1")), Bind)
+    assert bind.pod.labels == {"app": "new"}
+
+
+def test_the_nominated_node_first(opened: Opened) -> None:
+    """Room was made there, so it alone is asked about; if the extender rejects it, all are."""
+    harness = opened(FILTER)
+    harness.put(pod("web", meta={}) | {"status": {"nominatedNodeName": "n2"}})
+    question = asked(harness.cycle())
+    assert question.nodes == ("n2",)
+    again = asked(answered(harness, question, verdict(n2="no berth")))
+    assert again.nodes == ("n1", "n2", "n3")
+
+
+PREEMPT = {"urlPrefix": "http://e", "preemptVerb": "preempt"}
+
+
+def test_victims(opened: Opened) -> None:
+    """The extender is shown every node where preemption would help, and takes some away."""
+    harness = opened(PREEMPT, nodes=2)
+    harness.put(*(pod(f"small{i}", cpu="900m", nodeName=f"n{i}", priority=0) for i in (1, 2)))
+    harness.put(pod("big", cpu="900m", priority=10))
+    question = asked(everything(harness))
+    assert isinstance(question, VictimsQuestion)
+    assert {name: [v.name for v in victims] for name, (victims, _) in question.victims.items()} == {
+        "n1": ["small1"],
+        "n2": ["small2"],
+    }
+    (preempt,) = of(answered(harness, question, {"n2": (("small2",), 0)}), Preempt)
+    assert (preempt.node, [victim.name for victim in preempt.victims]) == ("n2", ["small2"])
+
+
+@pytest.mark.parametrize(
+    ("id", "answer", "text"),
+    [
+        ("none left", Consulted, "preemption: no candidate node for preemption"),
+        ("failed", NotConsulted, "preemption: the extender is at sea"),
+    ],
+)
+def test_no_victims(opened: Opened, id: str, answer: Any, text: str) -> None:
+    """The pod stays unschedulable, for the reasons that it has."""
+    harness = opened(PREEMPT, nodes=1)
+    harness.put(pod("small", cpu="900m", nodeName="n1", priority=0), pod("big", cpu="900m", priority=10))
+    question = asked(everything(harness))
+    done = harness.handle(answer(question, {} if answer is Consulted else "the extender is at sea"))
+    (failed,) = of(done, Failed)
+    assert failed.message == f"0/1 nodes are available: 1 Insufficient cpu. {text}"
+    assert place(harness, "big") is Place.UNSCHEDULABLE

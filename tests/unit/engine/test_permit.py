@@ -1,0 +1,201 @@
+"""Permit: pods that have their node and wait for a plugin's word, and coroutines that outlive their pod."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scheduler.engine.instructions import Bind, CancelCall, Failed, Preempt, RunCall
+from scheduler.engine.queue import Place
+from scheduler.engine.stimuli import Answered, NotAnswered
+from scheduler.framework.permit import Hold
+from scheduler.framework.reservation import Binding, Held
+from scheduler.framework.status import Reject, Unschedulable
+
+from .conftest import Harness, node, pod
+from .test_points import everything, of, opened, place, plugin
+
+__all__ = ["opened"]
+
+Open = Callable[..., Harness]
+
+
+def gang(size: int, seconds: float = 10.0) -> Any:
+    """Pods wait until so many of them have a node."""
+
+    def permit(self: Any, held: Held, cluster: Any) -> Hold | None:
+        others = list(held.waiting)
+        if len(others) + 1 < size:
+            return Hold(seconds)
+        for other in others:
+            other.allow("Own")
+        return None
+
+    return plugin(permit=permit)
+
+
+def test_pods_that_wait_for_each_other(opened: Open) -> None:
+    """The last one lets the others go; until then they hold their room, and are announced on their node."""
+    harness = opened(gang(3))
+    harness.put(node("n1"), pod("a"), pod("b"))
+    assert harness.binds() == {}
+    assert harness.engine.cluster.assumed() == 2
+    assert harness.engine.in_flight == 0
+    harness.put(pod("c"))
+    assert set(harness.binds()) == {"a", "b", "c"}
+
+
+def test_nobody_comes(opened: Open) -> None:
+    """The pod is rejected in kube-scheduler's words, gives its room back and waits for an event that may help."""
+    harness = opened(gang(2, seconds=90.0))
+    harness.put(node("n1"), pod("a"))
+    everything(harness)
+    assert harness.engine.next_tick() == harness.now + 90.0
+    harness.tick(89.0)
+    assert harness.engine.cluster.assumed() == 1
+    (failed,) = of(harness.tick(1.0), Failed)
+    assert (failed.reason, failed.plugins) == ("Unschedulable", {"Own"})
+    assert failed.message == ("0/1 nodes are available: 1 rejected due to timeout after waiting 1m30s at plugin Own.")
+    assert harness.engine.cluster.assumed() == 0
+    assert place(harness, "a") is Place.UNSCHEDULABLE
+
+
+def test_the_longest_hold(opened: Open) -> None:
+    """No plugin makes a pod wait for more than a quarter of an hour."""
+    harness = opened(gang(2, seconds=1e6))
+    harness.put(node("n1"), pod("a"))
+    everything(harness)
+    assert harness.engine.next_tick() == harness.now + 900.0
+
+
+def test_two_plugins(opened: Open) -> None:
+    """A pod goes once all that wait have allowed it; the first deadline that is not met rejects it."""
+
+    class Other:
+        name = "Other"
+
+        def permit(self, held: Held, cluster: Any) -> Hold:
+            return Hold(20.0)
+
+    harness = opened(gang(2), Other)
+    harness.put(node("n1"), pod("a"))
+    everything(harness)
+    harness.put(pod("b"))
+    assert harness.binds() == {}
+    assert harness.engine.next_tick() == harness.now + 20.0
+    messages = {one.pod.name: one.message for one in of(harness.tick(20.0), Failed)}
+    assert set(messages) == {"a", "b"}
+    assert "after waiting 20s at plugin Other" in messages["a"]
+
+
+def test_refusal(opened: Open) -> None:
+    """A Reject is told like a node that does not fit."""
+    harness = opened(plugin(permit=lambda *_: Reject(Unschedulable("not today"))))
+    harness.put(node("n1"), pod("a"))
+    (failed,) = of(everything(harness), Failed)
+    assert failed.message == "0/1 nodes are available: 1 not today."
+    assert place(harness, "a") is Place.UNSCHEDULABLE
+    assert harness.engine.cluster.assumed() == 0
+
+
+def test_rejected_by_another_pod(opened: Open) -> None:
+    """Whoever comes later may reject those that wait; the pods' own reservations are given back."""
+    released = []
+
+    def permit(self: Any, held: Held, cluster: Any) -> Hold | None:
+        for other in held.waiting:
+            other.reject("Own", "the convoy is off")
+            other.reject("Own", "this comes too late")
+        return Hold(10.0) if held.pod.name == "a" else None
+
+    own = plugin(permit=permit, reserve=lambda *_: 1, unreserve=lambda self, held, _: released.append(held.pod.name))
+    harness = opened(own)
+    harness.put(node("n1"), pod("a"))
+    everything(harness)
+    harness.put(pod("b"))
+    done = everything(harness)
+    assert [one.message for one in of(done, Failed)] == ["0/1 nodes are available: 1 the convoy is off."]
+    assert [one.pod.name for one in of(done, Bind)] == ["b"]
+    assert released == ["a"]
+
+
+def test_deleted_while_waiting(opened: Open) -> None:
+    """The room is free at once, and nobody counts on the pod any more."""
+    harness = opened(gang(2))
+    harness.put(node("n1"), pod("a"))
+    everything(harness)
+    harness.gone("Pod", "a")
+    assert harness.engine.cluster.assumed() == 0
+    harness.put(pod("b"))
+    assert harness.binds() == {}
+    assert harness.tick(5.0) == []
+
+
+def test_preempted_while_waiting(opened: Open) -> None:
+    """A pod that is not bound yet is not deleted for one of higher priority: it goes back to the queue."""
+    harness = opened(gang(2))
+    harness.put(node("n1", cpu="1"), pod("small", cpu="900m", priority=0))
+    everything(harness)
+    harness.put(pod("big", cpu="900m", priority=10))
+    done = everything(harness)
+    (preempt,) = of(done, Preempt)
+    assert (preempt.victims, [one.name for one in preempt.turned_back]) == ((), ["small"])
+    messages = {one.pod.name: one.message for one in of(done, Failed)}
+    assert messages["small"] == "waiting on permit for pod: preempted"
+    assert place(harness, "small") is Place.BACKOFF
+    harness.tick(1.5)
+    everything(harness)
+    assert harness.engine.cluster.placement("big") is not None
+
+
+def waits_in(point: str) -> Any:
+    """A plugin whose coroutine the test ends itself."""
+
+    async def run(self: Any, held: Held) -> Any:
+        raise AssertionError("the test answers")
+
+    return plugin(**{point: run, "reserve": lambda *_: 1, "time_limit": 7.0})
+
+
+@pytest.mark.parametrize("point", ["permit", "pre_bind", "bind"])
+def test_a_pod_that_goes_takes_its_call_along(opened: Open, point: str) -> None:
+    """The coroutine is cancelled; what it answers all the same is nobody's."""
+    harness = opened(
+        waits_in(point), bind={"enabled": [{"name": "Own"}, {"name": "DefaultBinder"}]} if point == "bind" else {}
+    )
+    harness.put(node("n1"), pod("a"))
+    (run,) = of(harness.cycles(), RunCall)
+    assert (run.call.name, run.call.point, run.call.seconds) == ("Own", point, 7.0)
+    said = harness.lose("Pod", "default", "a", "a")
+    assert [one.call for one in of(said, CancelCall)] == [run.call]
+    assert harness.handle(Answered(run.call, None)) == []
+    assert harness.handle(NotAnswered(run.call, "too late")) == []
+    assert harness.engine.cluster.assumed() == 0
+
+
+def test_an_answer_for_an_attempt_that_is_over(opened: Open) -> None:
+    """Only the call that the pod waits for counts, not one of an earlier attempt."""
+    harness = opened(waits_in("pre_bind"))
+    harness.put(node("n1"), pod("a"))
+    (first,) = of(harness.cycles(), RunCall)
+    (failed,) = of(harness.handle(NotAnswered(first.call, "no answer within 7s")), Failed)
+    assert failed.message == 'running PreBind plugin "Own": no answer within 7s'
+    harness.after(1.5)
+    (second,) = of(harness.cycles(), RunCall)
+    assert harness.handle(Answered(first.call, None)) == []
+    assert [type(one) for one in harness.handle(Answered(second.call, None))] == [Bind]
+
+
+def test_a_coroutine_that_binds_is_not_disturbed_by_its_own_success(opened: Open) -> None:
+    """The watch may show the pod bound before the coroutine ends: nothing is unreserved."""
+    released = []
+    own = waits_in("bind")
+    own.unreserve = lambda self, held, cluster: released.append(held.pod.name)
+    harness = opened(own, bind={"enabled": [{"name": "Own"}, {"name": "DefaultBinder"}]})
+    harness.put(node("n1"), pod("a"))
+    (run,) = of(harness.cycles(), RunCall)
+    harness.put(pod("a", nodeName="n1"))
+    done = harness.handle(Answered(run.call, Binding.DONE))
+    assert len(done) == 1
+    assert released == []
+    assert harness.engine.cluster.assumed() == 0
