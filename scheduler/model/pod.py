@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from scheduler.model import wire
 from scheduler.model.annotated import AnnotationError, Mode, affinity_of, carries
+from scheduler.model.promise import annotation_text
 from scheduler.model.shape import PodShape, inline_disks, parse_shape, resize_infeasible
 
 NO_LABELS: Mapping[str, str] = {}
@@ -45,6 +46,8 @@ class Pod(Struct, gc=False, weakref=False):
     """(kind, name, uid) of the controller."""
     condition: tuple[str, str, str, str] | None
     """status, reason, message and lastTransitionTime of PodScheduled."""
+    mirror: bool = False
+    """A kubelet's word for a pod of its own; nobody else can remove it."""
 
     @property
     def key(self) -> str:
@@ -98,6 +101,7 @@ class Interner:
             tuple([_container_key(c) for c in spec.init_containers]) if spec.init_containers else (),
             _volumes_key(spec.volumes) if spec.volumes else (),
             _status_key(status),
+            annotation_text(pod.metadata.annotations),
         )
         found = self._shapes.get(key)
         if found is None:
@@ -126,6 +130,13 @@ class Interner:
 
 
 _labels_decoder = msgspec.json.Decoder(dict[str, str])
+_MIRROR = "kubernetes.io/config.mirror"
+
+
+def is_mirror(annotations: msgspec.Raw) -> bool:
+    """Whether a pod's raw annotations mark it as a mirror pod; they are decoded only where they may."""
+    raw = wire.present(annotations)
+    return b"config.mirror" in raw and _MIRROR in _labels_decoder.decode(raw)
 
 
 def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None]:
@@ -197,4 +208,5 @@ def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
         gates=tuple([gate.name for gate in spec.scheduling_gates or ()]),
         owner=owner,
         condition=condition,
+        mirror=is_mirror(meta.annotations),
     )
