@@ -175,9 +175,12 @@ class Evictor:
         return dict.fromkeys(nodes)
 
     def _start_all(self, now: float) -> None:
+        """Every grace starts anew; who has to wait longer for another reason still does."""
         for broken in self._broken.values():
             if broken.stage in PATIENT:
+                held = broken.due if broken.stage is Stage.HELD else now
                 self._start(broken, now)
+                self._wake_at(broken, max(held, broken.due))
 
     def _start(self, broken: Broken, now: float) -> None:
         broken.since = now
@@ -190,7 +193,7 @@ class Evictor:
 
     def _wake_at(self, broken: Broken, at: float) -> None:
         self._ticket += 1
-        broken.ticket = self._ticket
+        broken.due, broken.ticket = at, self._ticket
         heapq.heappush(self._due, (at, self._ticket, broken.followed.pod.uid))
 
     # -- the second observation, and the gates -------------------------------------------------------------------

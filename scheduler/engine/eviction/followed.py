@@ -47,6 +47,7 @@ class Broken:
     """The node's labels before they changed, where that was seen."""
     since: float = 0.0
     stage: Stage = Stage.GRACE
+    due: float = 0.0
     ticket: int = 0
     """Tells a live heap entry from a stale one."""
     tries: int = 0

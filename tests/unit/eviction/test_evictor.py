@@ -319,3 +319,17 @@ def test_unanswered_read(harness: Harness) -> None:
     harness.deaf = False
     assert harness.after(1) == []
     assert harness.after(10) == ["web"]
+
+
+def test_stale_cache_shortens_no_backoff(harness: Harness) -> None:
+    """A silent watch makes nobody hot: whoever rests, rests on."""
+    harness.put(keeping("web", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web"]
+    harness.answer("web", 500, TWO)
+    harness.after(1, fresh=False)
+    assert harness.after(1) == []
+    assert harness.after(590) == []
+    assert harness.after(20) == ["web"]
