@@ -135,7 +135,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 
 def is_mirror(annotations: msgspec.Raw) -> bool:
     """Whether a pod's raw annotations mark it as a mirror pod; they are decoded only where they may."""
-    raw = wire.present(annotations)
+    raw = bytes(annotations)
     return b"config.mirror" in raw and _MIRROR in _labels_decoder.decode(raw)
 
 

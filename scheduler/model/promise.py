@@ -123,7 +123,7 @@ NO_TERM = FieldRequirement("metadata.name", "In", "")
 
 def annotation_text(annotations: msgspec.Raw) -> str | None:
     """The annotation's value in a pod's raw annotations, None where it has none: then nothing is decoded."""
-    raw = wire.present(annotations)
+    raw = bytes(annotations)
     return _annotations.decode(raw).get(ANNOTATION) if _TOKEN in raw else None
 
 

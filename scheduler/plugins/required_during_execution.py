@@ -38,7 +38,10 @@ class RequiredDuringExecution(RowLocal):
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes that do not meet it; all of them when the annotation can't be read."""
-        promise, nodes = pod.shape.promise, cluster.nodes
+        promise = pod.shape.promise
+        if promise is None and not self.all_pods:
+            return ()
+        nodes = cluster.nodes
         if promise is not None and promise.problem is not None:
             return [(Unresolvable(f"node(s) were left out, {promise.problem}"), nodes.alive[: nodes.rows])]
         wanted = self.wanted(pod)

@@ -17,6 +17,7 @@ from tests.integration import objects
 from tests.integration.berth import START, Berth, Harbour, configuration
 from tests.integration.objects import NODES, pods_path
 
+MANIFEST = Path(__file__).parents[2] / "manifests" / "evictor-rbac.yaml"
 SSD = '{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"In","values":["ssd"]}]}]}'
 BRISK = {
     "node_rate": 100,
@@ -33,12 +34,13 @@ class Evictor(Berth):
     """One evictor for one test: looks after the pods of one schedulerName, leads by a Lease of its own."""
 
     def __init__(
-        self, home: Path, scheduler_name: str, kubeconfig: Path, namespace: str, **options: float | bool
+        self, home: Path, scheduler_name: str, kubeconfig: Path, namespace: str, **options: float | str | bool
     ) -> None:
         name = f"evictor-{secrets.token_hex(4)}"
         self.lease = name
         super().__init__(home, scheduler_name, kubeconfig, configuration(scheduler_name))
         self.name, self.log = f"berth {name}", home / f"{name}.log"
+        options = {"lease": name, **options}
         given = [
             f"--{key.replace('_', '-')}" if value is True else f"--{key.replace('_', '-')}={value}"
             for key, value in options.items()
@@ -48,7 +50,6 @@ class Evictor(Berth):
             "evictor",
             *self.argv[2:],
             f"--namespace={namespace}",
-            f"--lease={name}",
             *given,
         ]
 
@@ -68,7 +69,7 @@ def start(
     scheduler_name: str,
     *,
     token: str | None = None,
-    **options: float | bool,
+    **options: float | str | bool,
 ) -> Evictor:
     """Start an evictor and wait until it has seen everything."""
     kubeconfig = cluster.kubeconfig(harbour.home / f"evictor-{secrets.token_hex(4)}.kubeconfig", token)
@@ -123,6 +124,17 @@ def told(api: Api, reason: str, name: str, namespace: str = "") -> list[Object]:
     """The evictor's Events of this reason about objects of this name."""
     path = f"/apis/events.k8s.io/v1/{f'namespaces/{namespace}/' if namespace else ''}events"
     return api.list(path, fieldSelector=f"reason={reason},regarding.name={name}")
+
+
+@contextlib.contextmanager
+def rights(cluster: Cluster, namespace: str) -> Iterator[str]:
+    """A token for the account of manifests/evictor-rbac.yaml, in this namespace."""
+    unique = f"berth-evictor-{secrets.token_hex(4)}"
+    text = MANIFEST.read_text().replace("namespace: berth\n", f"namespace: {namespace}\n")
+    text = text.replace("name: berth-evictor\n", f"name: {unique}\n")
+    cluster.kubectl("apply", "-f", "-", stdin=text)
+    yield cluster.service_account_token(namespace, unique)
+    cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=text)
 
 
 @contextlib.contextmanager

@@ -9,9 +9,9 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from scheduler.engine.eviction.answers import Then, meaning
+from scheduler.engine.eviction.answers import Meaning, Then, meaning
 from scheduler.engine.eviction.breaker import Breaker
-from scheduler.engine.eviction.census import NODE_CHANGED, Census, Seen
+from scheduler.engine.eviction.census import Census, Seen
 from scheduler.engine.eviction.followed import PATIENT, Broken, Stage
 from scheduler.engine.eviction.messages import (
     Answered,
@@ -56,6 +56,8 @@ class Evictor:
         self._owners = Owners(settings.owner_backoff, settings.owner_backoff_most)
         self._broken: dict[str, Broken] = {}
         self._on_row: dict[int, set[str]] = {}
+        self._asked: dict[str, tuple[Broken, float]] = {}
+        """Evictions without an answer, and when they were asked for: the watch may be quicker than the answer."""
         self._due: list[tuple[float, int, str]] = []
         self._ticket = 0
         self._stale = True
@@ -258,30 +260,38 @@ class Evictor:
         self._tokens.take(node, pod.namespace, now)
         self.census.claims.add(pod, target.row, now)
         broken.stage = Stage.EVICTING
+        self._asked[pod.uid] = (broken, now)
         return [Evict(pod, node, target.text, broken.reason, broken.breach, owner_key(pod))]
 
     # -- the answer ----------------------------------------------------------------------------------------------
 
     def _answered(self, answer: Answered, now: float) -> list[Instruction]:
         meant = meaning(answer, observe=self._settings.observe)
-        broken = self._broken.get(answer.uid)
-        self.evictions[NODE_CHANGED if broken is None else broken.reason, meant.result] += 1
-        if meant.then is not Then.LEAVE:
+        broken, asked_at = self._asked.pop(answer.uid)
+        self.evictions[broken.reason, meant.result] += 1
+        if meant.then is Then.LEAVE:
+            self._owners.evicted(broken.followed.pod, broken.followed.placed_at, asked_at)
+        else:
             self.census.claims.drop(answer.uid)
-        if broken is None or broken.stage is not Stage.EVICTING:
-            return []  # mended, or gone, while the API was asked
+        said = self._said(broken, answer, meant)
+        if self._broken.get(answer.uid) is not broken:
+            return said if meant.then is Then.LEAVE else []  # mended, or gone, while the API was asked
         match meant.then:
             case Then.LEAVE:
-                self._owners.evicted(broken.followed.pod, broken.followed.placed_at, now)
                 broken.stage = Stage.LEAVING
                 self._wake_at(broken, now + _LEAVING_SECONDS)
             case Then.RETRY:
                 self._hold(broken, now + self._backoff(broken, answer.retry_after))
             case Then.REST:
                 self._hold(broken, now + self._settings.rest)
-        kind = "Normal" if answer.status < 300 and answer.status else "Warning"
+        return said
+
+    def _said(self, broken: Broken, answer: Answered, meant: Meaning) -> list[Instruction]:
+        if not meant.event:
+            return []
+        kind = "Normal" if 200 <= answer.status < 300 else "Warning"
         note = f"{answer.message} ({broken.breach})" if answer.message else broken.breach
-        return self._tell_once(broken, kind, meant.event, note) if meant.event else []
+        return self._tell_once(broken, kind, meant.event, note)
 
     def _backoff(self, broken: Broken, at_least: float = 0.0) -> float:
         """Seconds until the next try: doubling, jittered, and never less than the server asked for."""

@@ -139,7 +139,7 @@ class Sequence(RuleBasedStateMachine):
     @rule(
         seconds=st.sampled_from([0.0, 1.0, GRACE / 2, GRACE, 400.0]),
         fresh=st.sampled_from([True, True, True, False]),
-        answers=st.lists(st.sampled_from([201, 201, 201, 429, 409, 500, 0, None]), min_size=1, max_size=4),
+        answers=st.lists(st.sampled_from([201, 201, 200, 429, 409, 500, 0, None]), min_size=1, max_size=4),
     )
     def pass_time(self, seconds: float, fresh: bool, answers: list[int | None]) -> None:
         self.harness.now += seconds
@@ -194,14 +194,20 @@ class Sequence(RuleBasedStateMachine):
                 assert len(times) - i <= burst + (now - first) * rate + 1e-6, "there was no token"
 
     def answer(self, eviction: Evict, status: int | None) -> None:
-        """The API says this; None: 201, and the pod is slow to leave. An evicted pod's successor takes its target."""
+        """The API says this; 200: after the watch told of it; None: yes, and the pod is slow to leave.
+
+        A successor takes the target.
+        """
         name = eviction.pod.name
-        if status in (201, None):
+        if status in (200, 201, None):
             self.accepted[name] = self.harness.now
+        pod = self.objects("Pod")[name]
+        if status == 200:
+            self.take(name)
         self.harness.answer(name, 201 if status is None else status, budget=status == 429)
         if status == 201:
-            pod = self.objects("Pod")[name]
             self.take(name)
+        if status in (200, 201):
             self.pods += 1
             promise = next(iter(pod["metadata"]["annotations"].values()))
             meta = {"ownerReferences": pod["metadata"]["ownerReferences"]}

@@ -333,3 +333,22 @@ def test_stale_cache_shortens_no_backoff(harness: Harness) -> None:
     assert harness.after(1) == []
     assert harness.after(590) == []
     assert harness.after(20) == ["web"]
+
+
+def test_watch_is_quicker_than_the_answer(harness: Harness) -> None:
+    """The pod is gone, and its successor placed, before the API has answered: the successor is spared all the same."""
+    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-0"]
+    harness.now += 1
+    harness.lose("Pod", "web-0")
+    harness.put(keeping("web-1", "c"))
+    harness.look()
+    harness.now += 1
+    harness.answer("web-0", 201)
+    assert harness.evictor.evictions == {("NodeChanged", "evicted"): 1}
+    assert "Evicted" in harness.reasons()
+    assert harness.after(290) == []
+    assert harness.after(20) == ["web-1"]
