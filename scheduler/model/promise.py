@@ -121,10 +121,9 @@ NO_TERM = FieldRequirement("metadata.name", "In", "")
 """What no node meets: a selector all of whose terms are empty or unreadable."""
 
 
-def annotation_text(annotations: msgspec.Raw) -> str | None:
-    """The annotation's value in a pod's raw annotations, None where it has none: then nothing is decoded."""
-    raw = bytes(annotations)
-    return _annotations.decode(raw).get(ANNOTATION) if _TOKEN in raw else None
+def annotation_text(annotations: bytes) -> str | None:
+    """The annotation's value in a pod's annotations, None where it has none: then nothing is decoded."""
+    return _annotations.decode(annotations).get(ANNOTATION) if _TOKEN in annotations else None
 
 
 def parse_promise(text: str | None) -> Promise | None:

@@ -7,7 +7,7 @@ import msgspec
 
 from scheduler.model import wire
 from scheduler.model.affinity import AffinityTerm, WeightedTerm, parse_affinity_term
-from scheduler.model.promise import Promise, annotation_text, parse_promise
+from scheduler.model.promise import Promise, parse_promise
 from scheduler.model.resources import (
     ContainerRequests,
     Nano,
@@ -193,10 +193,10 @@ def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
     return tuple(found)
 
 
-def parse_shape(pod: wire.Pod, affinity: bytes) -> PodShape:
+def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None) -> PodShape:
     """Parse what decides a pod's placement. Bad parts end up in `problem` and `warnings`, never in an exception.
 
-    `affinity`: the JSON to go by as spec.affinity, or nothing.
+    `affinity`: the JSON to go by as spec.affinity, or nothing; `promise`: the text of its annotation.
 
     Raises msgspec.ValidationError when a field has the wrong JSON type.
     """
@@ -222,7 +222,7 @@ def parse_shape(pod: wire.Pod, affinity: bytes) -> PodShape:
         for key, value in (_labels_decoder.decode(selector).items() if selector else ())
     )
     shape.volumes = parse_volumes(volumes)
-    shape.promise = parse_promise(annotation_text(pod.metadata.annotations))
+    shape.promise = parse_promise(promise)
     shape.unsupported = _unsupported(spec)
     shape.warnings = tuple(warnings)
     shape.problem = warnings[0] if any("not a quantity" in w for w in warnings) else None
