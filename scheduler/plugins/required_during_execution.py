@@ -8,6 +8,7 @@ from scheduler.framework.status import Rejections, Unresolvable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.promise import ANNOTATION, NodeRequirement, required
+from scheduler.model.shape import PodShape
 from scheduler.plugins.node_affinity import matches, matches_all
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
@@ -25,6 +26,7 @@ class RequiredDuringExecution(RowLocal):
 
     name = "RequiredDuringExecution"
     by_shape = True
+    ignores_usage = True
     Args = RequiredDuringExecutionArgs
     wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_LABELS | ClusterEvent.OWN_PROMISE
     mismatch = Unresolvable(f"node(s) didn't match Pod's annotation {ANNOTATION}")
@@ -32,16 +34,17 @@ class RequiredDuringExecution(RowLocal):
     def __init__(self, args: RequiredDuringExecutionArgs) -> None:
         self.all_pods = args.all_pods
 
+    def concerns(self, shape: PodShape) -> bool:
+        """Pods that promise nothing cost nothing."""
+        return self.all_pods or shape.promise is not None
+
     def wanted(self, pod: Pod) -> NodeRequirement | None:
         """What the pod asks of its node while it runs."""
         return required(pod.shape, by_profile=self.all_pods)
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes that do not meet it; all of them when the annotation can't be read."""
-        promise = pod.shape.promise
-        if promise is None and not self.all_pods:
-            return ()
-        nodes = cluster.nodes
+        promise, nodes = pod.shape.promise, cluster.nodes
         if promise is not None and promise.problem is not None:
             return [(Unresolvable(f"node(s) were left out, {promise.problem}"), nodes.alive[: nodes.rows])]
         wanted = self.wanted(pod)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from scheduler.framework.decision import fit_error
+from scheduler.framework.decision import Decision, Rows, fit_error
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.model.promise import NodeRequirement
 from scheduler.plugins.required_during_execution import meeting
 from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,13 @@ def find_target(pod: Pod, wanted: NodeRequirement, framework: Framework, cluster
     asked = replace(pod, node_name="", nominated_node_name="")
     cluster.lift(placement)
     try:
+        meets = meeting(wanted, cluster.nodes)
         decision = framework.decide_quickly(asked, cluster)
-        here = decision.feasible != placement.row
-        rows = decision.feasible[here & meeting(wanted, cluster.nodes)[decision.feasible]]
+        rows = _others(decision, placement.row, meets)
+        if not len(rows) and decision.quick:
+            # The quick way knows the best nodes only: in a profile without our filter, they may be the wrong ones.
+            decision = framework.decide(asked, cluster)
+            rows = _others(decision, placement.row, meets)
         if not len(rows):
             if len(decision.feasible):
                 return Target(None, f"0/{decision.nodes} nodes are available: none but where it is.")
@@ -48,6 +53,13 @@ def find_target(pod: Pod, wanted: NodeRequirement, framework: Framework, cluster
         return Target(None, str(error))
     finally:
         cluster.lower(placement)
+
+
+def _others(decision: Decision, row: int, meets: Bools) -> Rows:
+    """The feasible rows but one, that meet the requirement."""
+    feasible = decision.feasible
+    others: Rows = feasible[(feasible != row) & meets[feasible]]
+    return others
 
 
 def claim(pod: Pod, row: int, cluster: Cluster) -> str:

@@ -31,7 +31,9 @@ from tests import builders
 from tests.builders import Object
 
 CONFIG = builders.configuration(
-    builders.profile("berth"), builders.profile("strict", RequiredDuringExecution={"allPods": True})
+    builders.profile("berth"),
+    builders.profile("strict", RequiredDuringExecution={"allPods": True}),
+    builders.profile("lax", {"filter": {"disabled": [{"name": "RequiredDuringExecution"}]}}),
 )
 GRACE = 30.0
 OWNER = {"kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}

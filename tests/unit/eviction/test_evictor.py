@@ -164,6 +164,22 @@ def test_no_other_node(harness: Harness) -> None:
     assert harness.after(300) == ["web"]
 
 
+def test_target_without_our_filter(harness: Harness) -> None:
+    """A profile that disabled the filter: what the pod asked for counts for its target all the same."""
+    harness.put(disk("empty", "hdd", others={"huge": "1"}), keeping("web", "a", scheduler="lax"))
+    harness.put(*(keeping(f"busy{i}", "b", scheduler="lax") for i in range(9)))
+    harness.look()
+    for _ in range(3):
+        harness.put(disk("a", "hdd"))
+        harness.look()
+        harness.now += GRACE
+        (eviction,) = harness.look()
+        assert eviction.target == "b"
+        harness.answer("web", 409)
+        harness.put(disk("a"))
+        harness.look()
+
+
 def test_room_is_promised_once(harness: Harness) -> None:
     """Two pods and room for one: the second stays until the first one's successor is placed or fails to come."""
     harness.put(keeping("one", "a", cpu="2"), keeping("two", "a", cpu="2"), keeping("old", "b", cpu="2"))
