@@ -37,9 +37,6 @@ class Promises:
         self._spare: list[int] = []
         self._readers: dict[str, set[int]] = {}
 
-    def __len__(self) -> int:
-        return len(self._slot)
-
     def put(self, uid: str, row: int, wanted: NodeRequirement) -> bool:
         """Add or update a pod; whether it has to be looked at."""
         slot = self._slot.get(uid)
