@@ -31,7 +31,7 @@ async def keep_promises(
 ) -> None:
     """Keep promises whenever we lead, until SIGTERM or SIGINT."""
     async with Client(connection) as client:
-        working = asyncio.create_task(_lead(client, frameworks, settings, namespace, lease))
+        working = asyncio.create_task(lead(client, frameworks, settings, namespace, lease))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, working.cancel)
@@ -49,7 +49,7 @@ async def keep_promises(
         log.info("stopped")
 
 
-async def _lead(
+async def lead(
     client: Client, frameworks: Mapping[str, Framework], settings: Settings, namespace: str, lease: str
 ) -> None:
     """Be a candidate, do the leader's work while elected, for ever."""
