@@ -25,6 +25,7 @@ from scheduler.framework.profiles import build
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.promise import ANNOTATION
+from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
 from tests import builders
@@ -33,6 +34,7 @@ from tests.builders import Object
 CONFIG = builders.configuration(
     builders.profile("berth"),
     builders.profile("strict", RequiredDuringExecution={"allPods": True}),
+    builders.profile("seed", {"multiPoint": {"enabled": [{"name": "AnnotationAffinity"}]}}),
     builders.profile("lax", {"filter": {"disabled": [{"name": "RequiredDuringExecution"}]}}),
 )
 GRACE = 30.0
@@ -55,9 +57,10 @@ class Harness:
 
     def __init__(self, **settings: Any) -> None:
         self.now = 1000.0
-        self.decoder = Decoder()
+        frameworks = build(decode(CONFIG), registry())
+        self.decoder = Decoder(annotated(frameworks))
         self.settings = replace(Settings(changed_share=1.0), **settings)
-        self.evictor = Evictor(build(decode(CONFIG), registry()), self.settings, lambda: 0.5, self.now)
+        self.evictor = Evictor(frameworks, self.settings, lambda: 0.5, self.now)
         self.objects: dict[tuple[str, str], Object] = {}
         self.deaf = False
         self.said: list[Instruction] = []

@@ -1,10 +1,12 @@
 """The way of a broken promise, gate by gate."""
 
+import json
+
 import pytest
 
 from scheduler.engine.eviction.messages import NotRead, Restored
 from scheduler.model.promise import ANNOTATION
-from tests.builders import Object, namespace
+from tests.builders import Object, namespace, node_selector
 from tests.unit.eviction.conftest import GRACE, Harness, disk, keeping
 
 BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -62,6 +64,17 @@ def test_who_is_evicted(harness: Harness, pod: Object, evicted: bool) -> None:
     harness.put(disk("a", "hdd"))
     harness.look()
     assert harness.after(GRACE) == (["p"] if evicted else [])
+
+
+def test_the_seeds_own_field(harness: Harness) -> None:
+    """With "true", what the affinity annotation requires during execution is kept as the rest of the pod's affinity."""
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingRequiredDuringExecution": node_selector("disk in ssd")}}
+    annotations = {"scheduler.alpha.kubernetes.io/affinity": json.dumps(affinity)}
+    harness.put(keeping("p", "a", "true", scheduler="seed", meta={"annotations": annotations}))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["p"]
 
 
 def test_bare_pods_when_asked_for() -> None:
