@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit controlplane vectors reference pictures clean lock
+.PHONY: help setup demo test check unit controlplane vectors reference pictures clean lock evictor-scale
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ unit: $(STAMP) ## The fast tests only: no real control plane
 
 controlplane: $(STAMP) ## Build etcd, kube-apiserver, kube-scheduler and kubectl from their Go modules, once
 	@$(BIN)/python -m tests.controlplane.build || test $$? -eq 3
+
+evictor-scale: $(STAMP) controlplane ## The evictor at its goal: 2,000 nodes, 20,000 pods, a real API server (some minutes)
+	@BERTH_EVICTOR_NODES=2000 $(BIN)/pytest -q -s tests/integration/test_evictor.py -k relabel
+	@$(BIN)/python -m bench.eviction
 
 vectors: $(STAMP) ## Compare decisions with the real plugins' answers: make vectors VECTORS=path
 	@$(BIN)/pytest -q tests/conformance

@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 COMMANDS = {
     "demo": "A small cluster told as a story: the real scheduler over real HTTP, reasons in numbers, 20 seconds.",
     "run": "The scheduler: watch for pods that name one of our profiles, and bind them.",
+    "evictor": "Keeps promises after scheduling: evicts pods whose node is no longer what they asked for, with care.",
     "explain": "Why a pod goes where it goes, or nowhere: every node, with numbers, and what would free it.",
     "config": "What a configuration comes to, all defaults filled in, and what is wrong with it.",
     "admission": "The webhook server that enforces MetadataPolicies.",

@@ -56,6 +56,8 @@ def waiting_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
         event |= ClusterEvent.OWN_REQUESTS
     if len(new.gates) < len(old.gates):
         event |= ClusterEvent.OWN_GATES
+    if old.shape.promise != new.shape.promise:
+        event |= ClusterEvent.OWN_PROMISE
     if old.shape is not new.shape and _wants(old.shape) != _wants(new.shape):
         # It asks for other nodes or neighbours, by annotation or while gated: whatever rejected it may not any more.
         event = ANY

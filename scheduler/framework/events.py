@@ -24,6 +24,7 @@ class ClusterEvent(Flag):
     OWN_REQUESTS = auto()
     OWN_GATES = auto()
     OWN_AFFINITY = auto()
+    OWN_PROMISE = auto()
     """The waiting pod itself changed."""
     NAMESPACE = auto()
     SELECTING = auto()

@@ -37,7 +37,9 @@ DEFAULT_MULTI_POINT = (
     PluginRef("ImageLocality", 1),
     PluginRef("DefaultBinder"),
     PluginRef("NodeDeclaredFeatures"),
+    PluginRef("RequiredDuringExecution"),
 )
+"""kube-scheduler's, in its order; then our own."""
 
 _VOLUMES = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone")
 _FILTERS = (*_VOLUMES, "PodTopologySpread", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures")

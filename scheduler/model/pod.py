@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from scheduler.model import wire
 from scheduler.model.annotated import AnnotationError, Mode, affinity_of, carries
+from scheduler.model.promise import annotation_text
 from scheduler.model.shape import PodShape, inline_disks, parse_shape, resize_infeasible
 
 NO_LABELS: Mapping[str, str] = {}
@@ -45,6 +46,8 @@ class Pod(Struct, gc=False, weakref=False):
     """(kind, name, uid) of the controller."""
     condition: tuple[str, str, str, str] | None
     """status, reason, message and lastTransitionTime of PodScheduled."""
+    mirror: bool = False
+    """A kubelet's word for a pod of its own; nobody else can remove it."""
 
     @property
     def key(self) -> str:
@@ -78,8 +81,11 @@ class Interner:
             found = self._labels[text] = _labels_decoder.decode(text)
         return found
 
-    def shape(self, pod: wire.Pod) -> PodShape:
-        """The shape of a pod, shared by all pods whose placement-deciding bytes are equal."""
+    def shape(self, pod: wire.Pod, promise: str | None = None) -> PodShape:
+        """The shape of a pod, shared by all pods whose placement-deciding bytes are equal.
+
+        `promise`: the text of its annotation, which decides too.
+        """
         spec, status = pod.spec, pod.status
         affinity, problem = wire.present(spec.affinity), None
         if self._annotated:
@@ -98,12 +104,13 @@ class Interner:
             tuple([_container_key(c) for c in spec.init_containers]) if spec.init_containers else (),
             _volumes_key(spec.volumes) if spec.volumes else (),
             _status_key(status),
+            promise,
         )
         found = self._shapes.get(key)
         if found is None:
             if len(self._shapes) >= self._bound:
                 self._shapes.clear()
-            found = self._shapes[key] = parse_shape(pod, affinity)
+            found = self._shapes[key] = parse_shape(pod, affinity, promise)
             found.annotation_problem = problem
         return found
 
@@ -126,6 +133,12 @@ class Interner:
 
 
 _labels_decoder = msgspec.json.Decoder(dict[str, str])
+_MIRROR = "kubernetes.io/config.mirror"
+
+
+def _is_mirror(annotations: bytes) -> bool:
+    """Whether a pod's annotations mark it as a mirror pod; they are decoded only where they may."""
+    return b"config.mirror" in annotations and _MIRROR in _labels_decoder.decode(annotations)
 
 
 def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None]:
@@ -164,6 +177,7 @@ def _status_key(status: wire.PodStatus) -> tuple[Any, ...]:
 def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
     """Build the scheduler's pod from the decoded wire form."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
+    annotations = bytes(meta.annotations)
     owner = next(((o.kind, o.name, o.uid) for o in meta.owner_references or () if o.controller), None)
     condition = next(
         (
@@ -180,7 +194,7 @@ def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
         resource_version=meta.resource_version,
         generation=meta.generation,
         labels=interner.labels(meta.labels),
-        shape=interner.shape(pod),
+        shape=interner.shape(pod, annotation_text(annotations)),
         scheduler_name=spec.scheduler_name,
         priority=spec.priority or 0,
         preempts=spec.preemption_policy != "Never",
@@ -197,4 +211,5 @@ def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
         gates=tuple([gate.name for gate in spec.scheduling_gates or ()]),
         owner=owner,
         condition=condition,
+        mirror=_is_mirror(annotations),
     )

@@ -7,6 +7,7 @@ import msgspec
 
 from scheduler.model import wire
 from scheduler.model.affinity import AffinityTerm, WeightedTerm, parse_affinity_term
+from scheduler.model.promise import Promise, parse_promise
 from scheduler.model.resources import (
     ContainerRequests,
     Nano,
@@ -54,6 +55,7 @@ class PodShape:
         "preferred_node_terms",
         "preferred_pod_terms",
         "problem",
+        "promise",
         "requests",
         "required_node_affinity",
         "scoring",
@@ -96,6 +98,8 @@ class PodShape:
     warnings: tuple[str, ...]
     volumes: PodVolumes
     """Claims and disks."""
+    promise: Promise | None
+    """What the pod asks of its node for as long as it runs; None: it says nothing."""
 
 
 _labels_decoder = msgspec.json.Decoder(dict[str, str])
@@ -189,10 +193,10 @@ def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
     return tuple(found)
 
 
-def parse_shape(pod: wire.Pod, affinity: bytes) -> PodShape:
+def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None) -> PodShape:
     """Parse what decides a pod's placement. Bad parts end up in `problem` and `warnings`, never in an exception.
 
-    `affinity`: the JSON to go by as spec.affinity, or nothing.
+    `affinity`: the JSON to go by as spec.affinity, or nothing; `promise`: the text of its annotation.
 
     Raises msgspec.ValidationError when a field has the wrong JSON type.
     """
@@ -218,6 +222,7 @@ def parse_shape(pod: wire.Pod, affinity: bytes) -> PodShape:
         for key, value in (_labels_decoder.decode(selector).items() if selector else ())
     )
     shape.volumes = parse_volumes(volumes)
+    shape.promise = parse_promise(promise)
     shape.unsupported = _unsupported(spec)
     shape.warnings = tuple(warnings)
     shape.problem = warnings[0] if any("not a quantity" in w for w in warnings) else None

@@ -24,6 +24,7 @@ from scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from scheduler.plugins.not_yet import DynamicResources, NodeDeclaredFeatures
 from scheduler.plugins.pod_topology_spread import PodTopologySpread
 from scheduler.plugins.priority_sort import PrioritySort
+from scheduler.plugins.required_during_execution import RequiredDuringExecution
 from scheduler.plugins.scheduling_gates import SchedulingGates
 from scheduler.plugins.service_affinity import ServiceAffinity
 from scheduler.plugins.service_anti_affinity import ServiceAntiAffinity
@@ -58,6 +59,7 @@ IN_TREE: dict[str, Any] = {
         AnnotationAffinity,
         ServiceAffinity,
         ServiceAntiAffinity,
+        RequiredDuringExecution,
     )
 }
 

@@ -86,6 +86,9 @@ class ExplanationTable:
         for line in (moved(answer), preempts(answer), *answer.notes):
             if line:
                 yield _indented(line, "yellow")
+        if answer.promise is not None:
+            style = "dim" if answer.promise.state in ("kept", "waiting") else "bold yellow"
+            yield _indented(f"promise {answer.promise.state}: {answer.promise.text}", style)
         if answer.verdict is not None:
             yield _indented(f"{answer.verdict.plugin or 'PreFilter'}: {answer.verdict.reason}", "red")
 

@@ -19,6 +19,7 @@ from scheduler.state.column import Bools
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.explanation import Explanation
 from scheduler.whatif.numbers import detail, shortage, untolerated
+from scheduler.whatif.promises import state_of
 from scheduler.whatif.question import Question
 from scheduler.whatif.remedies import Obstacle, Stuck, remedies
 
@@ -59,6 +60,7 @@ def explain(
         rejected=[_rejected(each) for each in stuck],
         preemption=preemption,
         remedies=remedies(question, framework, stuck) if outcome != shown.FITS else [],
+        promise=state_of(pod, node, framework, cluster, decision),
     )
 
 
@@ -101,6 +103,7 @@ class _Answer:
         rejected: Sequence[shown.RejectedNode] = (),
         preemption: shown.Preemption | None = None,
         remedies: Sequence[shown.Remedy] = (),
+        promise: shown.PromiseState | None = None,
     ) -> Explanation:
         feasible = _feasible(decision, cluster)
         return Explanation(
@@ -120,6 +123,7 @@ class _Answer:
             preemption=preemption,
             remedies=list(remedies),
             notes=self._notes,
+            promise=promise,
         )
 
     def failed(self, error: PluginError, cluster: Cluster) -> Explanation:

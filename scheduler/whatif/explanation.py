@@ -133,6 +133,20 @@ class NodeCounts(Shown, frozen=True):
     feasible: int
 
 
+class PromiseState(Shown, kw_only=True, frozen=True):
+    """What the pod asks of its node for as long as it runs, and how that stands.
+
+    `state` is one of kept, broken, waiting (it is on no node) and unreadable; `source`: the annotation, or the profile.
+    """
+
+    state: str
+    requirement: str
+    source: str
+    node: str | None
+    breach: str
+    text: str
+
+
 class Explanation(Shown, kw_only=True, frozen=True):
     """One decision. `outcome` is one of fits, unschedulable, gated, failed (a plugin could not answer).
 
@@ -155,3 +169,4 @@ class Explanation(Shown, kw_only=True, frozen=True):
     preemption: Preemption | None
     remedies: list[Remedy]
     notes: list[str]
+    promise: PromiseState | None = None

@@ -159,6 +159,16 @@ def node_affinity(question: Question, row: int, reason: Reason, plugin: Any) -> 
     return f"by the profile's addedAffinity: {text}" if enforced else text, numbers
 
 
+def required_during_execution(question: Question, row: int, reason: Reason, plugin: Any) -> Detail:
+    """What of the pod's promise the node does not meet."""
+    node, wanted = question.node(row), plugin.wanted(question.pod)
+    if wanted is None:
+        return reason.text, {}
+    failed = wanted.broken(node.name, node.labels)
+    parts = [f"{r}: node has {node.labels.get(r.key, 'no such label') or 'an empty value'}" for r in failed]
+    return "; ".join(parts), {"failed": [{"requirement": str(r), "has": node.labels.get(r.key)} for r in failed]}
+
+
 def holders(question: Question, row: int) -> list[tuple[HostPort, Pod]]:
     """The pod's host ports that are taken on a node, and by whom."""
     wanted = question.pod.shape.host_ports
@@ -198,6 +208,7 @@ NUMBERS: dict[str, Numbers] = {
     "NodeUnschedulable": node_unschedulable,
     "NodeName": node_name,
     "NodeAffinity": node_affinity,
+    "RequiredDuringExecution": required_during_execution,
     "NodePorts": node_ports,
     "InterPodAffinity": inter_pod_affinity,
     "PodTopologySpread": pod_topology_spread,

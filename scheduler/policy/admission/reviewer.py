@@ -15,7 +15,7 @@ import structlog
 
 from scheduler.model.selectors import LabelSelector
 from scheduler.policy import guard, objects
-from scheduler.policy.admission import review
+from scheduler.policy.admission import promises, review
 from scheduler.policy.admission.cache import PolicyCache
 from scheduler.policy.admission.owners import Owners
 from scheduler.policy.admission.review import MalformedError, Request, ReviewError
@@ -92,6 +92,8 @@ class Reviewer:
             said += [f'MetadataPolicy "{name}" is not accepted, and not applied' for name in held.refused]
         if not found.allowed:
             self._log_denial(request, found, pass_)
+        elif pass_ == "validate" and found.exempt is None and (wrong := promises.problem(request)) is not None:
+            return Answer(200, review.answer(request.uid, allowed=False, code=403, message=wrong), "denied", operation)
         encoded = review.answer(
             request.uid,
             allowed=found.allowed,

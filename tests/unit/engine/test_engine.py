@@ -412,3 +412,13 @@ def test_thousands_of_equal_unschedulable_pods_are_asked_as_one(harness: Harness
     harness.put(node("n2", cpu="1"))
     assert len(asked) == 1
     assert not harness.engine.has_work
+
+
+def test_mended_promise_wakes_the_pod(harness: Harness) -> None:
+    """A pod whose annotation could not be read, or asked for too much, is tried again when it is edited."""
+    annotation = "podberth.dev/required-during-execution"
+    harness.put(node("n1"), pod("web", meta={"annotations": {annotation: "ssd"}}))
+    assert harness.binds() == {}
+    harness.after(20)
+    harness.put(pod("web", meta={"annotations": {annotation: "true"}}))
+    assert harness.binds() == {"web": "n1"}

@@ -232,6 +232,7 @@ def test_the_json_keeps_its_shape() -> None:
         "preemption": "NoneType",
         "remedies": [{"text": "str", "changes": [change], "nodes": ["str"], "instead": []}],
         "notes": [],
+        "promise": "NoneType",
     }
     assert shape(fits["choice"]) == {
         "best": ["str"],

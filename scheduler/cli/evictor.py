@@ -1,0 +1,145 @@
+"""`berth evictor`: promises kept after scheduling."""
+
+import asyncio
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from scheduler.telemetry import log
+
+if TYPE_CHECKING:
+    from scheduler.whatif.promises import Plan
+
+app = typer.Typer(add_completion=False)
+
+
+class Output(StrEnum):
+    """Forms of a plan."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@app.command()
+def evictor(
+    config: Annotated[
+        str | None,
+        typer.Option("--config", help="The scheduler's KubeSchedulerConfiguration: its profiles and their filters."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be evicted now, and write nothing.")
+    ] = False,
+    observe: Annotated[
+        bool, typer.Option(help="Run, tell and count, but ask the API server for dry runs only.")
+    ] = False,
+    cluster: Annotated[
+        list[str] | None, typer.Option(help="With --dry-run: a dump instead of a live cluster; may be repeated.")
+    ] = None,
+    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the plan.")] = Output.TABLE,
+    grace: Annotated[float, typer.Option(help="Seconds for which a promise has to be broken.")] = 30.0,
+    max_changed: Annotated[
+        float, typer.Option(help="Share of the nodes that may break promises at once; more open the breaker.")
+    ] = 0.1,
+    window: Annotated[float, typer.Option(help="Seconds that count as at once.")] = 300.0,
+    node_rate: Annotated[float, typer.Option(help="Evictions a second from one node.")] = 0.2,
+    node_burst: Annotated[int, typer.Option(help="Evictions from one node at once.")] = 5,
+    namespace_rate: Annotated[float, typer.Option(help="Evictions a second in one namespace.")] = 0.5,
+    namespace_burst: Annotated[int, typer.Option(help="Evictions in one namespace at once.")] = 10,
+    cluster_rate: Annotated[float, typer.Option(help="Evictions a second in all.")] = 2.0,
+    cluster_burst: Annotated[int, typer.Option(help="Evictions at once in all.")] = 20,
+    owner_backoff: Annotated[
+        float, typer.Option(help="Seconds for which the successor of an evicted pod is spared; doubles each time.")
+    ] = 300.0,
+    bare_pods: Annotated[bool, typer.Option(help="Evict pods without a controller too.")] = False,
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", help="Ours: of our Lease. Default: the context's.")
+    ] = "",
+    lease: Annotated[str, typer.Option(help="The Lease of the one that evicts.")] = "berth-evictor",
+    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
+    context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> int:
+    """Evict pods whose node is no longer what they asked for, when another node can take them.
+
+    With --dry-run the exit code is 0 when all promises are kept, 1 when some are broken, 2 when the input is wrong.
+    """
+    # Heavy imports wait until the command is known, so that the others start at once.
+    from scheduler.cli.errors import FOUND, InputError, about, tell
+    from scheduler.cli.inputs import configuration, named, world
+    from scheduler.engine.eviction.settings import Settings
+    from scheduler.framework.profiles import build
+    from scheduler.kube.config import connect
+    from scheduler.model.kinds import Decoder
+    from scheduler.plugins.annotation_affinity import annotated
+    from scheduler.plugins.registry import registry
+
+    if log_level not in log.LEVELS:
+        raise typer.BadParameter(f"{log_level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
+    if cluster and not dry_run:
+        raise InputError("--cluster: a dump can only be looked at, with --dry-run")
+    try:
+        careful = Settings(
+            grace=grace,
+            changed_share=max_changed,
+            changed_window=max(window, grace),
+            node_rate=node_rate,
+            node_burst=node_burst,
+            namespace_rate=namespace_rate,
+            namespace_burst=namespace_burst,
+            cluster_rate=cluster_rate,
+            cluster_burst=cluster_burst,
+            owner_backoff=owner_backoff,
+            owner_backoff_most=max(3600.0, owner_backoff),
+            bare_pods=bare_pods,
+            observe=observe,
+        )
+    except ValueError as error:
+        field, _, what = str(error).partition(": ")
+        raise InputError(f"--{_OPTIONS.get(field, field.replace('_', '-'))}: {what}") from None
+    settings = configuration(config)
+    with about(named(config) if config else "configuration"):
+        frameworks = build(settings, registry())
+    path = kubeconfig or settings.client_connection.kubeconfig or None
+    if dry_run:
+        from scheduler.whatif.promises import plan
+
+        decoder = Decoder(annotated(frameworks))
+        if cluster:
+            there = world(cluster, decoder)
+        else:
+            from scheduler.cli.live import listed
+
+            there, _, _ = listed(path, context, decoder)
+        tell(there.problems[:_PROBLEMS])
+        made = plan(there.cluster, frameworks, careful)
+        _print(made, output)
+        return FOUND if made.evictions else 0
+    from scheduler.controller.eviction.launch import keep_promises
+    from scheduler.kube.loop import loop_factory
+
+    log.configure(log_level)
+    connection = connect(path, context)
+    ours = namespace or connection.namespace or "default"
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(keep_promises(connection, frameworks, careful, namespace=ours, lease=lease))
+    return 0
+
+
+_OPTIONS = {"changed_share": "max-changed", "changed_window": "window"}
+_PROBLEMS = 8
+
+
+def _print(made: "Plan", output: Output) -> None:
+    if output is Output.JSON:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(made)).decode() + "\n")
+        return
+    from scheduler.report.plan import PlanTable
+    from scheduler.report.tables import console_for
+
+    console = console_for(sys.stdout)
+    with console.capture() as captured:
+        console.print(PlanTable(made))
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())

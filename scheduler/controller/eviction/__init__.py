@@ -1,0 +1,1 @@
+"""The shell around the evictor's engine: `berth evictor`."""

@@ -1,0 +1,193 @@
+"""One leader's term: reflectors → inbox → the evictor's engine → writer, on one event loop."""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from scheduler.controller.eviction.counts import Counts
+from scheduler.controller.eviction.writer import Writer
+from scheduler.controller.scheduler import LIVE_PODS, NEEDED, WATCHED
+from scheduler.engine.eviction.evictor import Evictor
+from scheduler.engine.eviction.messages import Evict, Instruction, Look, Read, Restored, Stimulus
+from scheduler.engine.eviction.settings import Settings
+from scheduler.engine.stimuli import Gone, Put
+from scheduler.framework.runtime import Framework
+from scheduler.kube import evictions
+from scheduler.kube.changes import Change, Deleted
+from scheduler.kube.client import Client
+from scheduler.kube.errors import ApiError
+from scheduler.kube.evictions import Regarding
+from scheduler.kube.reflector import IDLE_SECONDS, Reflector
+from scheduler.kube.resources import Resource
+from scheduler.model.kinds import Decoder
+from scheduler.plugins.annotation_affinity import annotated
+
+log = structlog.get_logger("evictor")
+
+STALE_SECONDS = IDLE_SECONDS + 10.0
+"""A watch that said nothing for so long is not followed: silence alone ends it before."""
+SLICE_SECONDS = 0.008
+_IDLE_SECONDS = 10.0
+_NO_HURRY = 0.05
+"""Between two looks at most one slice of news; a watch that floods costs one look for many changes."""
+
+
+class Watcher:
+    """Keeps promises while this process leads; made anew for each term, for what is old is not to be trusted."""
+
+    def __init__(
+        self,
+        client: Client,
+        frameworks: Mapping[str, Framework],
+        settings: Settings,
+        leads: Callable[[], bool],
+        about: Regarding,
+        instance: str,
+    ) -> None:
+        self.engine = Evictor(frameworks, settings, random.random, time.monotonic())
+        self._client = client
+        self._inbox: deque[Stimulus] = deque()
+        self._awake = asyncio.Event()
+        self._decoder = Decoder(annotated(frameworks))
+        self._writer = Writer(client, self._receive, self._decoder, leads, about, instance, observe=settings.observe)
+        self._reflectors = [self._reflector(client, resource) for resource in WATCHED]
+        self._needed = [reflector for reflector in self._reflectors if reflector.resource in NEEDED]
+        self._was_fresh = True
+
+    def counts(self) -> Counts:
+        """The figures of this term."""
+        engine = self.engine
+        return Counts(dict(engine.evictions), engine.waiting(), engine.breaker.open, len(engine.census.followed))
+
+    async def run(self, *, drain_seconds: float = 10.0) -> None:
+        """Work until cancelled; then what was asked of the API gets its answer.
+
+        Raises ApiError and Unreachable when the intents of earlier evictors can't be read.
+        """
+        await self._restore()
+        async with asyncio.TaskGroup() as tasks:
+            following = [tasks.create_task(reflector.run()) for reflector in self._reflectors]
+            try:
+                await self._sync()
+                await self._loop()
+            finally:
+                late = await self._writer.drain(drain_seconds)
+                log.info("term over", writes_cut_off=late, evictions=_totals(self.counts()))
+                for task in following:
+                    task.cancel()
+
+    async def _restore(self) -> None:
+        """Learn what earlier evictors meant to do: their pods' successors are spared for a while."""
+        now = datetime.now(UTC)
+        found = await evictions.intents(self._client)
+        for intent in found:
+            ago = max((now - datetime.fromisoformat(intent.at)).total_seconds(), 0.0)
+            self.engine.handle(Restored(intent.owner, ago, intent.at), time.monotonic())
+        log.info("intents read", intents=len(found))
+
+    async def _sync(self) -> None:
+        """Wait until every kind is listed, or refused where it can be done without."""
+        started = time.monotonic()
+        while not all(r.has_synced or (r.refused is not None and r.resource not in NEEDED) for r in self._reflectors):
+            await self._wait(0.1)
+            await self._apply()
+        await self._apply()
+        census = self.engine.census
+        log.info(
+            "synced",
+            seconds=round(time.monotonic() - started, 3),
+            nodes=census.cluster.nodes.count,
+            followed=len(census.followed),
+        )
+
+    async def _loop(self) -> None:
+        while True:
+            await self._apply()
+            now = time.monotonic()
+            fresh = self._fresh()
+            self._carry_out(self.engine.handle(Look(fresh), now))
+            due = self.engine.next_look() if fresh else None
+            seconds = _IDLE_SECONDS if due is None else min(max(due - now, _NO_HURRY), _IDLE_SECONDS)
+            await self._wait(seconds if fresh else 1.0)
+
+    def _fresh(self) -> bool:
+        """Whether what we know of nodes and pods is what there is, as far as anybody can tell."""
+        stale = [r.resource.kind for r in self._needed if (r.staleness() or 0.0) > STALE_SECONDS or r.refused]
+        if bool(stale) == self._was_fresh:
+            self._was_fresh = not stale
+            (log.warning if stale else log.info)("stale, nothing is decided" if stale else "fresh again", kinds=stale)
+        return not stale
+
+    async def _apply(self) -> None:
+        """Apply the inbox in slices; answers are carried out at once."""
+        while self._inbox:
+            now = started = time.monotonic()
+            while self._inbox and now - started < SLICE_SECONDS:
+                for _ in range(min(len(self._inbox), 32)):
+                    self._carry_out(self.engine.handle(self._inbox.popleft(), now))
+                now = time.monotonic()
+            await asyncio.sleep(0)
+
+    async def _wait(self, seconds: float) -> None:
+        """Sleep until something arrives or the time is over."""
+        self._awake.clear()
+        if self._inbox:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._awake.wait()
+        except TimeoutError:
+            return
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Read():
+                    self._writer.read(instruction)
+                case Evict():
+                    self._writer.evict(instruction)
+                case _:
+                    self._writer.tell(instruction)
+
+    def _reflector(self, client: Client, resource: Resource) -> Reflector[Any]:
+        return Reflector(
+            client,
+            resource,
+            self._decoder.of_kind(resource.kind),
+            lambda changes, _replaced: self._deliver(resource.kind, changes),
+            field_selector=LIVE_PODS if resource.kind == "Pod" else "",
+            on_malformed=_malformed,
+            on_refused=_refused,
+        )
+
+    def _deliver(self, kind: str, changes: list[Change[Any]]) -> None:
+        for change in changes:
+            if isinstance(change, Deleted):
+                self._receive(Gone(kind, change.namespace, change.name, change.uid))
+            else:
+                self._receive(Put(change.object))
+
+    def _receive(self, stimulus: Stimulus) -> None:
+        self._inbox.append(stimulus)
+        self._awake.set()
+
+
+def _malformed(resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
+    log.error("object not understood, done without", kind=resource.kind, key=key, error=str(error)[:300])
+
+
+def _refused(resource: Resource, error: ApiError | None) -> None:
+    if error is None:
+        log.info("allowed again", kind=resource.kind)
+    else:
+        log.error("not allowed to follow", kind=resource.kind, needed=resource in NEEDED, error=str(error)[:300])
+
+
+def _totals(counts: Counts) -> dict[str, int]:
+    return {f"{reason}/{result}": count for (reason, result), count in sorted(counts.evictions.items())}

@@ -1,0 +1,192 @@
+"""What is seen: the cluster's columns, the pods whose promise is followed, and what changed since the last look."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from scheduler.engine.eviction.claims import Claims
+from scheduler.engine.eviction.followed import Followed
+from scheduler.engine.eviction.owners import owner_key
+from scheduler.engine.eviction.promises import Promises
+from scheduler.engine.eviction.wording import left_alone
+from scheduler.engine.stimuli import Gone
+from scheduler.framework.runtime import Framework
+from scheduler.model.kinds import Modelled
+from scheduler.model.namespaced import Namespace, Selecting
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.promise import NodeRequirement, required
+from scheduler.model.storage import STORAGE_KINDS
+from scheduler.state.cluster import Cluster
+
+NODE_CHANGED, POD_CHANGED, FOUND = "NodeChanged", "PodChanged", "Found"
+"""Why a promise is broken: its node's labels changed, the pod asks for something else, or it was so from the start."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """One look. `broken`: UID → why; `anew`: those whose node changed in what they read; `lost`: no longer followed."""
+
+    broken: dict[str, str] = field(default_factory=dict)
+    anew: set[str] = field(default_factory=set)
+    mended: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    unreadable: list[tuple[Pod, str]] = field(default_factory=list)
+    """Pods with an annotation that can't be read, and what is wrong with it; each is told once."""
+    before: dict[int, Mapping[str, str]] = field(default_factory=dict)
+    """Row → the node's labels before they changed."""
+
+
+class Census:
+    """Applies changes; `look` says what they mean for the promises."""
+
+    def __init__(self, frameworks: Mapping[str, Framework], *, bare_pods: bool) -> None:
+        self.cluster = Cluster()
+        self.claims = Claims(self.cluster)
+        self.followed: dict[str, Followed] = {}
+        self._promises = Promises(self.cluster)
+        self._by_profile = {name: _all_pods(framework) for name, framework in frameworks.items()}
+        self._bare_pods = bare_pods
+        self._changed: dict[str | None, set[int]] = {}
+        """Label key (None: all of them) → rows where it changed since the last look."""
+        self._pods: dict[str, str] = {}
+        self._unreadable: dict[str, str] = {}
+        self._seen = Seen()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a look would find anything changed."""
+        return bool(self._changed or self._pods or self._seen.lost or self._seen.unreadable)
+
+    def node(self, row: int) -> str:
+        """The name of a row's node."""
+        return self.cluster.nodes.names[row] or ""
+
+    def wanted(self, pod: Pod) -> NodeRequirement | None:
+        """What a pod of one of our profiles asks of its node while it runs."""
+        by_profile = self._by_profile.get(pod.scheduler_name)
+        return None if by_profile is None else required(pod.shape, by_profile=by_profile)
+
+    def mark(self, uid: str, *, broken: bool) -> None:
+        """Whether a promise counts as broken: only those that do are reported as mended."""
+        self._promises.mark(uid, broken=broken)
+
+    def put(self, thing: Modelled, now: float) -> None:
+        """Add or update an object."""
+        match thing:
+            case Pod():
+                self._put_pod(thing, now)
+            case Node():
+                self._put_node(thing)
+            case Namespace():
+                self.cluster.put_namespace(thing)
+            case Selecting():
+                self.cluster.put_selecting(thing)
+            case _:
+                self.cluster.storage.put(thing)
+
+    def gone(self, gone: Gone) -> None:
+        """Remove an object."""
+        match gone.kind:
+            case "Pod":
+                self._unfollow(gone.uid)
+                self._unreadable.pop(gone.uid, None)
+                self.cluster.nominations.drop(gone.uid)
+                self.cluster.drop_pod(gone.uid)
+            case "Node":
+                row = self.cluster.nodes.row_of(gone.name)
+                if row is not None and self.cluster.drop_node(gone.name) is not None:
+                    self._touch(row, None)
+            case "Namespace":
+                self.cluster.drop_namespace(gone.name)
+            case kind if kind in STORAGE_KINDS:
+                self.cluster.storage.drop(kind, gone.namespace, gone.name)
+            case kind:
+                self.cluster.drop_selecting(kind, gone.namespace, gone.name)
+
+    def look(self) -> Seen:
+        """What changed since the last look: one pass for each label key that changed anywhere, one for the pods."""
+        seen, self._seen = self._seen, Seen()
+        changed, self._changed = self._changed, {}
+        pods, self._pods = self._pods, {}
+        broken, mended = self._promises.check(self._promises.slots(pods))
+        seen.broken.update((uid, pods[uid]) for uid in broken)
+        seen.mended += mended
+        for key, rows in changed.items():
+            broken, mended = self._promises.check(self._promises.on(rows, key))
+            for uid in broken:
+                seen.broken.setdefault(uid, NODE_CHANGED if key is not None else FOUND)
+            if key is not None:
+                seen.anew.update(broken)
+            seen.mended += mended
+        return seen
+
+    def _put_node(self, node: Node) -> None:
+        old = self.cluster.put_node(node)
+        row = self.cluster.nodes.ensure_row(node.name)
+        if old is None or old.uid != node.uid:
+            self._touch(row, None)
+        elif old.labels is not node.labels and old.labels != node.labels:
+            self._seen.before.setdefault(row, old.labels)
+            for key in {key for key, _ in old.labels.items() ^ node.labels.items()}:
+                self._touch(row, key)
+
+    def _touch(self, row: int, key: str | None) -> None:
+        self._changed.setdefault(key, set()).add(row)
+
+    def _put_pod(self, pod: Pod, now: float) -> None:
+        if pod.finished:
+            self.gone(Gone("Pod", pod.namespace, pod.name, pod.uid))
+        elif pod.node_name:
+            self._put_placed(pod, now)
+        elif pod.nominated_node_name and not pod.terminating:
+            self.cluster.nominations.put(pod, pod.nominated_node_name)
+        else:
+            self.cluster.nominations.drop(pod.uid)
+
+    def _put_placed(self, pod: Pod, now: float) -> None:
+        # The cluster may give the pod the shape that it knew before, so what it asks of nodes is kept apart first.
+        own = replace(pod)
+        self.cluster.nominations.drop(pod.uid)
+        if self.cluster.put_pod(pod) is None:
+            self.claims.settle(owner_key(pod))
+        wanted = self.wanted(own)
+        if wanted is None or own.terminating or left_alone(own, bare_pods=self._bare_pods):
+            self._unfollow(own.uid)
+            self._note_unreadable(own)
+            return
+        placement = self.cluster.placement(own.uid)
+        assert placement is not None
+        old = self.followed.get(own.uid)
+        if not self._promises.put(own.uid, placement.row, wanted):
+            assert old is not None
+            old.pod = own
+            return
+        if old is not None:
+            self._unfollow(own.uid)
+            self._promises.put(own.uid, placement.row, wanted)
+        self.followed[own.uid] = Followed(own, wanted, placement.row, now if old is None else old.placed_at)
+        self._pods[own.uid] = FOUND if old is None else POD_CHANGED
+
+    def _unfollow(self, uid: str) -> None:
+        """A pod is gone, leaving, or asks for something else."""
+        if self.followed.pop(uid, None) is not None:
+            self._promises.drop(uid)
+            self._pods.pop(uid, None)
+            self._seen.lost.append(uid)
+
+    def _note_unreadable(self, pod: Pod) -> None:
+        """An annotation that can't be read is the user's to mend: it is told once."""
+        promise = pod.shape.promise
+        problem = promise.problem if promise is not None and pod.scheduler_name in self._by_profile else None
+        if problem is None or pod.terminating:
+            self._unreadable.pop(pod.uid, None)
+        elif self._unreadable.get(pod.uid) != problem:
+            self._unreadable[pod.uid] = problem
+            self._seen.unreadable.append((pod, problem))
+
+
+def _all_pods(framework: Framework) -> bool:
+    """Whether a profile asks it of pods that say nothing."""
+    return bool(getattr(framework.plugin("RequiredDuringExecution"), "all_pods", False))

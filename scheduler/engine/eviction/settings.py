@@ -1,0 +1,50 @@
+"""How careful the evictor is."""
+
+from dataclasses import dataclass, fields
+
+SYSTEM_CRITICAL = 2_000_000_000
+"""Priority of system-cluster-critical and above (scheduling.SystemCriticalPriority)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Times in seconds, rates per second.
+
+    Raises ValueError naming the field for a figure that makes no sense.
+    """
+
+    grace: float = 30.0
+    """A promise has to be broken, and to stay so, for this long."""
+    changed_share: float = 0.1
+    """The breaker opens when more than this share of the nodes break promises within `changed_window`."""
+    changed_window: float = 300.0
+    node_rate: float = 0.2
+    node_burst: int = 5
+    namespace_rate: float = 0.5
+    namespace_burst: int = 10
+    cluster_rate: float = 2.0
+    cluster_burst: int = 20
+    owner_backoff: float = 300.0
+    """Before a successor of an evicted pod may be evicted; doubles each time, up to `owner_backoff_most`."""
+    owner_backoff_most: float = 3600.0
+    retry: float = 10.0
+    """After a refusal; doubles up to `retry_most`, with jitter, and never less than the server asks for."""
+    retry_most: float = 300.0
+    rest: float = 600.0
+    """After an answer that trying again soon does not help: two budgets, no right to evict."""
+    bare_pods: bool = False
+    """Evict pods without a controller too: nobody makes them anew."""
+    observe: bool = False
+    """Ask the server what would happen (dry run), and evict nobody."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool):
+                continue
+            if not value > 0:
+                raise ValueError(f"{field.name}: Invalid value: {value:g}: must be greater than 0")
+        if self.changed_window < self.grace:
+            raise ValueError(f"changed_window: Invalid value: {self.changed_window:g}: must be no shorter than grace")
+        if self.changed_share > 1:
+            raise ValueError(f"changed_share: Invalid value: {self.changed_share:g}: must be at most 1")

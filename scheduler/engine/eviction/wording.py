@@ -1,0 +1,53 @@
+"""What is said of a broken promise, in Events, logs, plans and explanations."""
+
+from collections.abc import Mapping
+
+from scheduler.engine.eviction.settings import SYSTEM_CRITICAL
+from scheduler.model.pod import Pod
+from scheduler.model.promise import ANNOTATION, NO_TERM, NodeRequirement
+from scheduler.model.selectors import Requirement
+
+Labels = Mapping[str, str]
+
+
+def breach(wanted: NodeRequirement, node: str, labels: Labels, before: Labels | None = None) -> str:
+    """Which requirements a node does not meet, with the label's value now, and `before` where that is known."""
+    parts = []
+    for missed in wanted.broken(node, labels):
+        if missed is NO_TERM:
+            parts.append("no term can match a node")
+        elif isinstance(missed, Requirement):
+            parts.append(f"{missed}: {_change(missed.key, labels, before)}")
+        else:
+            parts.append(str(missed))
+    return "; ".join(parts)
+
+
+def _change(key: str, labels: Labels, before: Labels | None) -> str:
+    now = _value(labels, key)
+    if before is None or before.get(key) == labels.get(key):
+        return f"the label is {now}" if key in labels else "the label is absent"
+    return f"the label was {_value(before, key)}, is {now}"
+
+
+def _value(labels: Labels, key: str) -> str:
+    return f'"{labels[key]}"' if key in labels else "absent"
+
+
+def source(pod: Pod) -> str:
+    """Where a pod's promise comes from."""
+    promise = pod.shape.promise
+    return ANNOTATION if promise is not None else "the profile's allPods"
+
+
+def left_alone(pod: Pod, *, bare_pods: bool) -> str:
+    """Why a pod is never evicted, whatever it asks for; empty when it may be."""
+    if pod.mirror or (pod.owner is not None and pod.owner[0] == "Node"):
+        return "a mirror pod: its kubelet would bring it back"
+    if pod.owner is not None and pod.owner[0] == "DaemonSet":
+        return "a DaemonSet's pod: it would come back to the same node"
+    if pod.priority >= SYSTEM_CRITICAL:
+        return "a system-critical pod"
+    if pod.owner is None and not bare_pods:
+        return "a pod without a controller: nobody would make it anew"
+    return ""

@@ -1,0 +1,64 @@
+"""No upstream twin: RequiredDuringSchedulingRequiredDuringExecution, which the API never got. See `model.promise`."""
+
+from msgspec import Struct
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import RowLocal
+from scheduler.framework.status import Rejections, Unresolvable
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.promise import ANNOTATION, NodeRequirement, required
+from scheduler.model.shape import PodShape
+from scheduler.plugins.node_affinity import matches, matches_all
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
+from scheduler.state.nodes import Nodes
+
+
+class RequiredDuringExecutionArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """`allPods`: the profile's pods that say nothing are held to their own nodeSelector and required node affinity."""
+
+    all_pods: bool = False
+
+
+class RequiredDuringExecution(RowLocal):
+    """Keep a pod off nodes from which the evictor would remove it again."""
+
+    name = "RequiredDuringExecution"
+    by_shape = True
+    ignores_usage = True
+    Args = RequiredDuringExecutionArgs
+    wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_LABELS | ClusterEvent.OWN_PROMISE
+    mismatch = Unresolvable(f"node(s) didn't match Pod's annotation {ANNOTATION}")
+
+    def __init__(self, args: RequiredDuringExecutionArgs) -> None:
+        self.all_pods = args.all_pods
+
+    def concerns(self, shape: PodShape) -> bool:
+        """Pods that promise nothing cost nothing."""
+        return self.all_pods or shape.promise is not None
+
+    def wanted(self, pod: Pod) -> NodeRequirement | None:
+        """What the pod asks of its node while it runs."""
+        return required(pod.shape, by_profile=self.all_pods)
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nodes that do not meet it; all of them when the annotation can't be read."""
+        promise, nodes = pod.shape.promise, cluster.nodes
+        if promise is not None and promise.problem is not None:
+            return [(Unresolvable(f"node(s) were left out, {promise.problem}"), nodes.alive[: nodes.rows])]
+        wanted = self.wanted(pod)
+        return [] if wanted is None else [(self.mismatch, ~meeting(wanted, nodes))]
+
+    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """A node that meets it now and did not before."""
+        wanted = self.wanted(pod)
+        if wanted is None:
+            return False
+        return wanted.holds(new.name, new.labels) and (old is None or not wanted.holds(old.name, old.labels))
+
+
+def meeting(wanted: NodeRequirement, nodes: Nodes) -> Bools:
+    """bool[rows] of the nodes that meet a requirement."""
+    fits = matches_all(wanted.labels, nodes)
+    return fits if wanted.selector is None else fits & matches(wanted.selector, nodes)

@@ -1,0 +1,174 @@
+"""Promises as they stand: of one pod for `berth explain`, of a whole cluster as a plan of evictions. No writes."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import field
+
+from scheduler.engine.eviction.breaker import Breaker
+from scheduler.engine.eviction.settings import Settings
+from scheduler.engine.eviction.target import find_target
+from scheduler.engine.eviction.wording import breach, left_alone, source
+from scheduler.framework.decision import Decision
+from scheduler.framework.runtime import Framework
+from scheduler.model.namespaced import Selecting
+from scheduler.model.pod import Pod
+from scheduler.model.promise import NodeRequirement, required
+from scheduler.state.cluster import Cluster
+from scheduler.whatif.explanation import API_VERSION, PromiseState, Shown
+
+KEPT, BROKEN, WAITING, UNREADABLE = "kept", "broken", "waiting", "unreadable"
+EVICT, BUDGET, STAYS, LEFT_ALONE = "evict", "budget", "stays", "leftAlone"
+
+
+class PlannedEviction(Shown, frozen=True):
+    """One broken promise. `action`: evict, budget (a PodDisruptionBudget forbids it now), stays (no other node can
+    take the pod), leftAlone; `target`: the node that can take it; `text`: why the action is no eviction.
+    """
+
+    namespace: str
+    name: str
+    node: str
+    breach: str
+    action: str
+    target: str | None
+    text: str
+
+
+class Plan(Shown, kw_only=True, frozen=True):
+    """What an evictor would do, were all grace times over and all tokens there.
+
+    `breaker_open`: more nodes break promises than may at once, so nothing would be evicted until they are put right.
+    """
+
+    api_version: str = field(default=API_VERSION)
+    kind: str = field(default="EvictionPlan")
+    nodes: int
+    pods: int
+    broken_nodes: int
+    limit: int
+    breaker_open: bool
+    evictions: list[PlannedEviction]
+    unreadable: list[str]
+
+
+def plan(cluster: Cluster, frameworks: Mapping[str, Framework], settings: Settings) -> Plan:
+    """Look at every placed pod of our profiles; those to be evicted first, in the order of their names."""
+    pods, unreadable = 0, []
+    broken: list[tuple[Pod, NodeRequirement, str]] = []
+    for placement in sorted(cluster.placements(), key=lambda placement: placement.pod.key):
+        pod, node = placement.pod, cluster.nodes.objects[placement.row]
+        framework = frameworks.get(pod.scheduler_name)
+        if framework is None or node is None or pod.terminating:
+            continue
+        if pod.shape.promise is not None and pod.shape.promise.problem is not None:
+            unreadable.append(f"{pod.key}: {pod.shape.promise.problem}")
+        wanted = wanted_by(pod, framework)
+        if wanted is None:
+            continue
+        pods += 1
+        if not wanted.holds(node.name, node.labels):
+            broken.append((pod, wanted, breach(wanted, node.name, node.labels)))
+    budgets = _Budgets(cluster)
+    evictions = [
+        _planned(pod, wanted, said, frameworks[pod.scheduler_name], cluster, settings, budgets)
+        for pod, wanted, said in broken
+    ]
+    evictions.sort(key=lambda one: (one.action != EVICT, one.namespace, one.name))
+    limit = Breaker(settings.changed_share, settings.changed_window).limit(cluster.nodes.count)
+    nodes = {one.node for one in evictions if one.action != LEFT_ALONE}
+    return Plan(
+        nodes=cluster.nodes.count,
+        pods=pods,
+        broken_nodes=len(nodes),
+        limit=limit,
+        breaker_open=len(nodes) > limit,
+        evictions=evictions,
+        unreadable=unreadable,
+    )
+
+
+def state_of(
+    pod: Pod, node: str | None, framework: Framework, cluster: Cluster, decision: Decision
+) -> PromiseState | None:
+    """How the promise of one pod stands. `node`: where it was before it was taken off for the `decision`."""
+    promise = pod.shape.promise
+    if promise is not None and promise.problem is not None:
+        return PromiseState(
+            state=UNREADABLE, requirement="", source=source(pod), node=node, breach="", text=promise.problem
+        )
+    wanted = wanted_by(pod, framework)
+    if wanted is None:
+        return None
+    row = cluster.nodes.live_row(node) if node is not None else None
+    there = cluster.nodes.objects[row] if row is not None else None
+    said = "" if there is None else breach(wanted, there.name, there.labels)
+    if there is None:
+        state, text = WAITING, f"a node has to stay {wanted} while the pod runs"
+    elif not said:
+        state, text = KEPT, f"node {node} is {wanted}, as it has to be while the pod runs"
+    else:
+        others = sum(1 for found in decision.feasible.tolist() if found != row)
+        spared = left_alone(pod, bare_pods=False)
+        then = f"an evictor leaves it alone: {spared}" if spared else _then(others)
+        state, text = BROKEN, f"node {node} is no longer what the pod asks for ({said}); {then}"
+    return PromiseState(state=state, requirement=str(wanted), source=source(pod), node=node, breach=said, text=text)
+
+
+def wanted_by(pod: Pod, framework: Framework) -> NodeRequirement | None:
+    """What a pod asks of its node while it runs, by its annotation or its profile."""
+    plugin = framework.plugin("RequiredDuringExecution")
+    return required(pod.shape, by_profile=bool(getattr(plugin, "all_pods", False)))
+
+
+def _then(others: int) -> str:
+    if not others:
+        return "it stays, for no other node can take it now"
+    return f"an evictor moves it, {others} other node{'s' if others > 1 else ''} can take it"
+
+
+def _planned(
+    pod: Pod,
+    wanted: NodeRequirement,
+    said: str,
+    framework: Framework,
+    cluster: Cluster,
+    settings: Settings,
+    budgets: "_Budgets",
+) -> PlannedEviction:
+    def planned(action: str, target: str | None, text: str) -> PlannedEviction:
+        return PlannedEviction(pod.namespace, pod.name, pod.node_name, said, action, target, text)
+
+    spared = left_alone(pod, bare_pods=settings.bare_pods)
+    if spared:
+        return planned(LEFT_ALONE, None, spared)
+    target = find_target(pod, wanted, framework, cluster)
+    if target.row is None:
+        return planned(STAYS, None, target.text)
+    forbidden = budgets.forbid(pod)
+    return planned(BUDGET if forbidden else EVICT, target.text, forbidden)
+
+
+class _Budgets:
+    """Disruptions that are still allowed; each planned eviction uses one up."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._budgets = cluster.selecting.get("PodDisruptionBudget", {})
+        self._left: dict[tuple[str, str], int] = {}
+
+    def forbid(self, pod: Pod) -> str:
+        """Why no budget allows it; empty, and one used up, when it is allowed."""
+        found = list(self._of(pod))
+        if len(found) > 1:
+            return f"PodDisruptionBudgets {', '.join(b.name for b in found)}: the Eviction API supports one a pod"
+        for budget in found:
+            key = (budget.namespace, budget.name)
+            left = self._left.setdefault(key, budget.allowed)
+            if left <= 0:
+                return f"PodDisruptionBudget {budget.name} allows no disruption now"
+            self._left[key] = left - 1
+        return ""
+
+    def _of(self, pod: Pod) -> Iterator[Selecting]:
+        for budget in self._budgets.get(pod.namespace, {}).values():
+            if budget.selector.matches(pod.labels):
+                yield budget

@@ -1,0 +1,161 @@
+"""The evictor's writes: the intent before the eviction, the eviction once, and an answer whatever comes of it."""
+
+import json
+from typing import Any, cast
+
+import pytest
+
+from scheduler.controller.eviction.writer import Writer
+from scheduler.engine.eviction.messages import Answered, Evict, NotRead, Read, Stimulus, TellAll, TellNode, WasRead
+from scheduler.kube.client import Client
+from scheduler.kube.errors import ApiError, Cause, Details, Unreachable
+from scheduler.kube.evictions import OWNER, Regarding
+from scheduler.model import wire
+from scheduler.model.kinds import Decoder
+from tests.builders import node, pod
+
+POD = Decoder().pod(wire.encode(pod("web", on="a", uid="u1")))
+EVICT = Evict(POD, "a", "b", "NodeChanged", "disk in (ssd)", "rs")
+LEASE = Regarding("coordination.k8s.io/v1", "Lease", "berth", "berth-evictor", "")
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+BUDGET = ApiError(429, "TooManyRequests", "no", Details(causes=[Cause("DisruptionBudget")]), 7.0)
+
+
+class FakeClient:
+    """Answers requests from a table of verb and path ending, and notes them in order."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, Any]] = []
+
+    async def create(self, path: str, body: bytes, **how: Any) -> bytes:
+        return self._answer("event", json.loads(body))
+
+    async def request(self, verb: str, path: str, *, query: str = "", body: bytes = b"", **how: Any) -> bytes:
+        assert (verb, path, how["tries"]) == ("POST", "/api/v1/namespaces/default/pods/web/eviction", 1)
+        return self._answer("eviction", {**json.loads(body), "query": query})
+
+    async def get(self, path: str, **how: Any) -> bytes:
+        return self._answer(path.rpartition("/")[2], how.get("query", ""))
+
+    def _answer(self, what: str, said: Any) -> bytes:
+        self.asked.append((what, said))
+        answer = self.answers.get(what, {})
+        if isinstance(answer, list):
+            answer = answer.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return wire.encode(answer)
+
+
+async def written(client: FakeClient, *, leads: bool = True, observe: bool = False, times: int = 1) -> list[Stimulus]:
+    """The answers to an Evict, given some times."""
+    heard: list[Stimulus] = []
+    writer = Writer(cast(Client, client), heard.append, Decoder(), lambda: leads, LEASE, "me", observe=observe)
+    for _ in range(times):
+        writer.evict(EVICT)
+        assert await writer.drain(10) == 0
+    return heard
+
+
+async def test_intent_comes_first() -> None:
+    """The Event names pod, owner and reason, then the eviction names the UID; a second try needs no second intent."""
+    client = FakeClient()
+    assert await written(client, times=2) == [Answered("u1", 201, "b can take it")] * 2
+    assert [what for what, _ in client.asked] == ["event", "eviction", "eviction"]
+    intent, eviction = client.asked[0][1], client.asked[1][1]
+    assert intent["regarding"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "default",
+        "name": "web",
+        "uid": "u1",
+    }
+    assert intent["metadata"]["annotations"] == {OWNER: "rs"}
+    assert (intent["reason"], intent["reportingController"]) == ("Evicting", "podberth.dev/evictor")
+    assert eviction["deleteOptions"] == {"preconditions": {"uid": "u1"}} and eviction["query"] == ""
+
+
+@pytest.mark.parametrize(
+    ("answers", "leads", "want", "asked"),
+    [
+        pytest.param({}, False, Answered("u1", 0, "not the leader any more"), [], id="not leading"),
+        pytest.param({"event": ApiError(403, "", "no")}, True, Answered("u1", 403, "no"), ["event"], id="no intent"),
+        pytest.param(
+            {"eviction": BUDGET},
+            True,
+            Answered("u1", 429, "no", budget=True, retry_after=7.0),
+            ["event", "eviction"],
+            id="budget",
+        ),
+        pytest.param(
+            {"eviction": Unreachable("refused", sent=False)},
+            True,
+            Answered("u1", 0, "refused"),
+            ["event", "eviction"],
+            id="never sent",
+        ),
+        pytest.param(
+            {"eviction": Unreachable("reset"), "web": {"metadata": {"uid": "u1"}}},
+            True,
+            Answered("u1", 0, "reset"),
+            ["event", "eviction", "web"],
+            id="lost, and it did not happen",
+        ),
+        pytest.param(
+            {"eviction": Unreachable("reset"), "web": ApiError(404)},
+            True,
+            Answered("u1", 201, "the answer was lost, and the pod is leaving"),
+            ["event", "eviction", "web"],
+            id="lost, and it is gone",
+        ),
+        pytest.param(
+            {"eviction": Unreachable("reset"), "web": {"metadata": {"uid": "u2"}}},
+            True,
+            Answered("u1", 201, "the answer was lost, and the pod is leaving"),
+            ["event", "eviction", "web"],
+            id="lost, and another has its name",
+        ),
+    ],
+)
+async def test_answers(answers: dict[str, Any], leads: bool, want: Answered, asked: list[str]) -> None:
+    """Whatever happens, the engine hears of it once."""
+    client = FakeClient(**answers)
+    assert await written(client, leads=leads) == [want]
+    assert [what for what, _ in client.asked] == asked
+
+
+async def test_observing_writes_nothing() -> None:
+    """No intent, and the server is told that it is a dry run."""
+    client = FakeClient()
+    assert await written(client, observe=True) == [Answered("u1", 201, "the API server would evict it")]
+    assert [(what, said["query"]) for what, said in client.asked] == [("eviction", "dryRun=All")]
+
+
+async def test_reads() -> None:
+    """The node and its pods as they are now; a failure is told too."""
+    heard: list[Stimulus] = []
+    pods = {"metadata": {}, "items": [pod("web", on="a", uid="u1")]}
+    client = FakeClient(a=[node("a"), ApiError(404), ApiError(500)], pods=[pods, pods, pods])
+    writer = Writer(cast(Client, client), heard.append, Decoder(), lambda: True, LEASE, "me", observe=False)
+    for _ in range(3):
+        writer.read(Read("a"))
+        await writer.drain(10)
+    first, second, third = heard
+    assert isinstance(first, WasRead) and first.node is not None and list(first.pods) == ["u1"]
+    assert isinstance(second, WasRead) and second.node is None
+    assert third == NotRead("a")
+    assert ("pods", "fieldSelector=spec.nodeName%3Da&limit=500") in client.asked
+
+
+async def test_events_about_what_is_in_no_namespace() -> None:
+    """A node's Event is in the namespace default, the breaker's is about our Lease."""
+    client = FakeClient()
+    writer = Writer(cast(Client, client), lambda _: None, Decoder(), lambda: True, LEASE, "me", observe=False)
+    writer.tell(TellNode("a", "node/a", "Warning", "PromiseBroken", "note"))
+    writer.tell(TellAll("Warning", "EvictionBreakerOpen", "note"))
+    await writer.drain(10)
+    assert [(said["metadata"]["namespace"], said["regarding"]["kind"]) for _, said in client.asked] == [
+        ("default", "Node"),
+        ("berth", "Lease"),
+    ]

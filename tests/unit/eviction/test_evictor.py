@@ -1,0 +1,383 @@
+"""The way of a broken promise, gate by gate."""
+
+import json
+
+import pytest
+
+from scheduler.engine.eviction.messages import NotRead, Restored
+from scheduler.model.promise import ANNOTATION
+from tests.builders import Object, namespace, node_selector
+from tests.unit.eviction.conftest import GRACE, Harness, disk, keeping
+
+BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
+TWO = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+
+
+def test_way_of_one_eviction(harness: Harness) -> None:
+    """Two observations a grace apart, a proved target, an Event on pod and node with the old and the new value."""
+    harness.put(keeping("web", "a"))
+    assert harness.after(0) == []
+    harness.put(disk("a", "hdd"))
+    assert harness.after(0) == []
+    assert harness.after(GRACE - 1) == []
+    harness.now += 1
+    (eviction,) = harness.look()
+    assert (eviction.pod.name, eviction.node, eviction.target) == ("web", "a", "b")
+    breach = 'disk in (ssd): the label was "ssd", is "hdd"'
+    assert harness.notes("PromiseBroken") == [
+        f"node a is no longer what the pod asks for: {breach}",
+        f"no longer what default/web asked for: {breach}",
+    ]
+    harness.answer("web", 201)
+    assert harness.evictor.evictions == {("NodeChanged", "evicted"): 1}
+    assert harness.after(10 * GRACE) == []
+
+
+@pytest.mark.parametrize(
+    ("pod", "evicted"),
+    [
+        pytest.param(keeping("p", "a"), True, id="selector"),
+        pytest.param(keeping("p", "a", "true", select={"disk": "ssd"}), True, id="own nodeSelector"),
+        pytest.param(keeping("p", "a", "true", need=["disk in ssd,nvme"]), True, id="own affinity"),
+        pytest.param(keeping("p", "a", "true"), False, id="own, and asks for nothing"),
+        pytest.param(keeping("p", "a", None, select={"disk": "ssd"}), False, id="no annotation"),
+        pytest.param(keeping("p", "a", None, select={"disk": "ssd"}, scheduler="strict"), True, id="by profile"),
+        pytest.param(keeping("p", "a", "false", select={"disk": "ssd"}, scheduler="strict"), False, id="declined"),
+        pytest.param(keeping("p", "a", scheduler="default-scheduler"), False, id="another scheduler's"),
+        pytest.param(keeping("p", "a", "{}"), False, id="unreadable"),
+        pytest.param(keeping("p", "a", phase="Succeeded"), False, id="finished"),
+        pytest.param(keeping("p", "a", priority=2_000_000_000), False, id="system-critical"),
+        pytest.param(keeping("p", "a", meta={"ownerReferences": []}), False, id="bare"),
+        pytest.param(keeping("p", "a", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}), False, id="leaving"),
+        pytest.param(
+            keeping("p", "a", meta={"ownerReferences": [{"kind": "DaemonSet", "uid": "d", "controller": True}]}),
+            False,
+            id="DaemonSet",
+        ),
+        pytest.param(keeping("p", "a", meta={"annotations": {"kubernetes.io/config.mirror": "x"}}), False, id="mirror"),
+    ],
+)
+def test_who_is_evicted(harness: Harness, pod: Object, evicted: bool) -> None:
+    """Only pods of our profiles that ask for it, and not those that nobody would make anew elsewhere."""
+    harness.put(pod)
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == (["p"] if evicted else [])
+
+
+def test_the_seeds_own_field(harness: Harness) -> None:
+    """With "true", what the affinity annotation requires during execution is kept as the rest of the pod's affinity."""
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingRequiredDuringExecution": node_selector("disk in ssd")}}
+    annotations = {"scheduler.alpha.kubernetes.io/affinity": json.dumps(affinity)}
+    harness.put(keeping("p", "a", "true", scheduler="seed", meta={"annotations": annotations}))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["p"]
+
+
+def test_bare_pods_when_asked_for() -> None:
+    """A pod without controller goes when its owner says that it may."""
+    harness = Harness(bare_pods=True)
+    harness.put(disk("a", "hdd"), disk("b"), keeping("p", "a", meta={"ownerReferences": []}))
+    harness.look()
+    assert harness.after(GRACE) == ["p"]
+
+
+def test_unreadable_is_told_once(harness: Harness) -> None:
+    """The Event names the field, and comes again only for another mistake."""
+    harness.put(keeping("p", "a", '{"nodeSelectorTerm":[]}'))
+    harness.look()
+    harness.put(keeping("p", "a", '{"nodeSelectorTerm":[]}', labels={"x": "y"}))
+    harness.look()
+    (note,) = harness.notes("InvalidPromise")
+    assert ANNOTATION in note and "nodeSelectorTerm" in note
+
+
+@pytest.mark.parametrize("seconds", [1.0, 7.0, GRACE - 0.5])
+def test_flapping_label(harness: Harness, seconds: float) -> None:
+    """A label that comes and goes evicts nobody, and says nothing."""
+    harness.put(keeping("web", "a"))
+    harness.look()
+    harness.said.clear()
+    for i in range(200):
+        harness.put(disk("a", "hdd" if i % 2 == 0 else "ssd"))
+        assert harness.after(seconds) == []
+    assert harness.said == []
+
+
+def test_flap_between_two_looks(harness: Harness) -> None:
+    """The label was right for a moment that no look saw: the grace starts anew."""
+    harness.put(keeping("web", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    harness.now += GRACE - 1
+    harness.put(disk("a", "ssd"), disk("a", "hdd"))
+    assert harness.after(1) == []
+    assert harness.after(GRACE) == ["web"]
+
+
+def test_another_label_changes_nothing(harness: Harness) -> None:
+    """A change that the promise does not read neither breaks it nor starts its grace anew."""
+    harness.put(keeping("web", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    harness.now += GRACE / 2
+    harness.put(disk("a", "hdd", zone="z"))
+    harness.look()
+    assert harness.after(GRACE / 2) == ["web"]
+
+
+def test_stale_cache(harness: Harness) -> None:
+    """While the watch is silent nothing is decided, and afterwards the grace starts anew."""
+    harness.put(keeping("web", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE, fresh=False) == []
+    assert harness.after(GRACE) == []
+    assert harness.after(GRACE) == ["web"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(disk("a"), id="label is back"),
+        pytest.param(keeping("web", "a", "false"), id="promise withdrawn"),
+        pytest.param(keeping("web", "a", uid="other"), id="another of its name"),
+        pytest.param(keeping("web", "a", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}), id="leaving"),
+    ],
+)
+def test_second_observation_reads_the_api(harness: Harness, changed: Object) -> None:
+    """What the API says counts, though the watch has not told it yet."""
+    harness.put(keeping("web", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    harness.store(changed)
+    assert harness.after(GRACE) == []
+    assert "PromiseBroken" not in harness.reasons()
+
+
+def test_no_other_node(harness: Harness) -> None:
+    """Nowhere to go: it stays, says so once, and goes when a node has room."""
+    harness.put(keeping("web", "a", cpu="3"), keeping("big", "b", cpu="3"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == []
+    for _ in range(5):
+        assert harness.after(300) == []
+    (note,) = harness.notes("NoOtherNode")
+    assert "stays on node a" in note and "1 Insufficient cpu" in note
+    harness.lose("Pod", "big")
+    assert harness.after(300) == ["web"]
+
+
+def test_target_without_our_filter(harness: Harness) -> None:
+    """A profile that disabled the filter: what the pod asked for counts for its target all the same."""
+    harness.put(disk("empty", "hdd", others={"huge": "1"}), keeping("web", "a", scheduler="lax"))
+    harness.put(*(keeping(f"busy{i}", "b", scheduler="lax") for i in range(9)))
+    harness.look()
+    for _ in range(3):
+        harness.put(disk("a", "hdd"))
+        harness.look()
+        harness.now += GRACE
+        (eviction,) = harness.look()
+        assert eviction.target == "b"
+        harness.answer("web", 409)
+        harness.put(disk("a"))
+        harness.look()
+
+
+def test_room_is_promised_once(harness: Harness) -> None:
+    """Two pods and room for one: the second stays until the first one's successor is placed or fails to come."""
+    harness.put(keeping("one", "a", cpu="2"), keeping("two", "a", cpu="2"), keeping("old", "b", cpu="2"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    (first,) = harness.after(GRACE)
+    harness.answer(first, 201)
+    harness.lose("Pod", first)
+    harness.put(keeping("new", "b", cpu="2"))
+    for _ in range(5):
+        assert harness.after(300) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "more", "result", "again", "event"),
+    [
+        (429, BUDGET, {"budget": True, "retry_after": 0.0}, "budget", 10, "DisruptionBudget"),
+        (429, BUDGET, {"budget": True, "retry_after": 60.0}, "budget", 75, "DisruptionBudget"),
+        (429, "busy", {"retry_after": 1.0}, "throttled", 10, ""),
+        (500, TWO, {}, "two_budgets", 600, "TwoDisruptionBudgets"),
+        (500, "boom", {}, "error", 10, "EvictionFailed"),
+        (403, "no", {}, "forbidden", 600, "EvictionRefused"),
+        (409, "uid", {}, "conflict", 10, ""),
+        (0, "nobody answered", {}, "unanswered", 10, ""),
+    ],
+)
+def test_refusals(
+    harness: Harness, status: int, message: str, more: dict[str, object], result: str, again: float, event: str
+) -> None:
+    """Each refusal is counted, told once, and tried again no sooner than makes sense."""
+    harness.put(keeping("web", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web"]
+    harness.answer("web", status, message, **more)
+    assert harness.evictor.evictions == {("NodeChanged", result): 1}
+    assert harness.after(0.7 * again) == []
+    assert harness.after(0.4 * again) == ["web"]
+    harness.answer("web", status, message, **more)
+    told = [reason for reason in harness.reasons() if reason not in ("PromiseBroken",)]
+    assert told == ([event] if event else [])
+
+
+def test_gone_while_asked(harness: Harness) -> None:
+    """404, and the watch says the same: nothing is left behind."""
+    harness.put(keeping("web", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    harness.after(GRACE)
+    harness.lose("Pod", "web")
+    harness.look()
+    harness.answer("web", 404, "not found")
+    assert sum(harness.evictor.waiting().values()) == 0
+    assert len(harness.evictor.census.claims) == 0
+
+
+def test_successor_that_lands_back_waits(harness: Harness) -> None:
+    """Evicted, made anew, on the wrong node again: the owner's backoff, doubled each round."""
+    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-0"]
+    harness.answer("web-0", 201)
+    for turn, backoff in enumerate((300.0, 600.0), 1):
+        harness.lose("Pod", f"web-{turn - 1}")
+        harness.now += 1
+        harness.put(keeping(f"web-{turn}", "c"))
+        harness.look()
+        assert harness.after(backoff - 2) == []
+        assert harness.after(2) == [f"web-{turn}"]
+        harness.answer(f"web-{turn}", 201)
+
+
+def test_siblings_do_not_wait(harness: Harness) -> None:
+    """Pods of one owner that were there all along go in one round."""
+    harness.put(*(keeping(f"web-{i}", "a") for i in range(3)))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert sorted(harness.after(GRACE)) == ["web-0", "web-1", "web-2"]
+
+
+@pytest.mark.parametrize(
+    ("created", "waits"), [("2026-01-01T11:59:59Z", False), ("2026-01-01T12:00:00Z", True)], ids=["sibling", "later"]
+)
+def test_restart_remembers(harness: Harness, created: str, waits: bool) -> None:
+    """What an earlier process meant to evict counts: the successor is spared, its older siblings are not."""
+    harness.tell(Restored("rs", 10.0, "2026-01-01T12:00:00Z"))
+    harness.put(keeping("web", "a", meta={"creationTimestamp": created}), disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ([] if waits else ["web"])
+    assert harness.after(300) == (["web"] if waits else [])
+
+
+def test_tokens() -> None:
+    """A burst from one node, then as fast as its bucket fills."""
+    harness = Harness(node_rate=0.1, node_burst=2, namespace_burst=100, cluster_burst=100, namespace_rate=9)
+    harness.put(disk("a", "hdd"), disk("b"), *(keeping(f"p{i}", "a") for i in range(4)))
+    harness.look()
+    evicted = harness.after(GRACE)
+    assert len(evicted) == 2
+    for _ in range(2):
+        for name in evicted:
+            harness.answer(name, 201)
+        assert harness.after(9) == []
+        evicted = harness.after(1)
+        assert len(evicted) == 1
+
+
+def test_breaker() -> None:
+    """Half of the nodes at once: nothing is evicted until they are put right; then the grace starts anew."""
+    harness = Harness(changed_share=0.2)
+    nodes = [f"n{i}" for i in range(10)]
+    harness.put(namespace("default"), *map(disk, nodes), *(keeping(f"p-{name}", name) for name in nodes))
+    harness.look()
+    harness.put(*(disk(name, "hdd") for name in nodes[:5]))
+    for _ in range(50):
+        assert harness.after(GRACE) == []
+    assert harness.breaker() == ["EvictionBreakerOpen"]
+    assert harness.evictor.breaker.open
+    harness.put(*(disk(name) for name in nodes[:3]))
+    assert harness.after(0) == []
+    assert harness.breaker() == ["EvictionBreakerOpen", "EvictionBreakerClosed"]
+    assert harness.after(GRACE - 1) == []
+    assert sorted(harness.after(1)) == ["p-n3", "p-n4"]
+
+
+def test_observe_mode_frees_nothing() -> None:
+    """A dry run's yes is told once, and neither room nor owner is touched."""
+    harness = Harness(observe=True)
+    harness.put(disk("a", "hdd"), disk("b"), keeping("web", "a"))
+    harness.look()
+    assert harness.after(GRACE) == ["web"]
+    harness.answer("web", 201)
+    assert harness.evictor.evictions == {("Found", "observed"): 1}
+    assert harness.reasons().count("WouldEvict") == 1
+    assert len(harness.evictor.census.claims) == 0
+    assert harness.after(600) == ["web"]
+
+
+def test_unanswered_read(harness: Harness) -> None:
+    """A read that fails is no observation; it is tried again."""
+    harness.put(keeping("web", "a"), disk("a", "hdd"))
+    harness.look()
+    harness.deaf = True
+    assert harness.after(GRACE) == []
+    assert harness.evictor.waiting()["reading"] == 1
+    harness.tell(NotRead("a"))
+    harness.deaf = False
+    assert harness.after(1) == []
+    assert harness.after(10) == ["web"]
+
+
+def test_stale_cache_shortens_no_backoff(harness: Harness) -> None:
+    """A silent watch makes nobody hot: whoever rests, rests on."""
+    harness.put(keeping("web", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web"]
+    harness.answer("web", 500, TWO)
+    harness.after(1, fresh=False)
+    assert harness.after(1) == []
+    assert harness.after(590) == []
+    assert harness.after(20) == ["web"]
+
+
+def test_watch_is_quicker_than_the_answer(harness: Harness) -> None:
+    """The pod is gone, and its successor placed, before the API has answered: the successor is spared all the same."""
+    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-0"]
+    harness.now += 1
+    harness.lose("Pod", "web-0")
+    harness.put(keeping("web-1", "c"))
+    harness.look()
+    harness.now += 1
+    harness.answer("web-0", 201)
+    assert harness.evictor.evictions == {("NodeChanged", "evicted"): 1}
+    assert "Evicted" in harness.reasons()
+    assert harness.after(290) == []
+    assert harness.after(20) == ["web-1"]

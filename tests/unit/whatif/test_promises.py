@@ -1,0 +1,143 @@
+"""The plan of evictions, and what explain says of one pod's promise."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler.cli.main import run
+from scheduler.engine.eviction.settings import Settings
+from scheduler.framework.config import decode
+from scheduler.framework.profiles import build
+from scheduler.plugins.registry import registry
+from scheduler.whatif.promises import Plan, plan
+from scheduler.whatif.world import World
+from tests.builders import Object
+from tests.unit.eviction.conftest import CONFIG, disk, keeping
+
+MINE = {"labels": {"app": "web"}}
+
+
+def planned(*objects: Object, **settings: Any) -> Plan:
+    """The plan for these objects."""
+    world = World()
+    world.add_all(objects)
+    return plan(world.cluster, build(decode(CONFIG), registry()), Settings(**settings))
+
+
+def budget(name: str, allowed: int) -> Object:
+    """A PodDisruptionBudget of app=web."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
+@pytest.mark.parametrize(
+    ("objects", "want"),
+    [
+        pytest.param([keeping("p", "b")], [], id="kept"),
+        pytest.param([keeping("p", "a")], [("p", "evict", "b", "")], id="evict"),
+        pytest.param([keeping("p", "a", cpu="9")], [("p", "stays", None, "2 Insufficient cpu")], id="no room"),
+        pytest.param(
+            [keeping("p", "a", priority=2_000_000_000)], [("p", "leftAlone", None, "critical")], id="critical"
+        ),
+        pytest.param([keeping("p", "a", scheduler="other")], [], id="another scheduler's"),
+        pytest.param(
+            [keeping("p", "a", **MINE), keeping("q", "a", **MINE), budget("one", 1)],
+            [("p", "evict", "b", ""), ("q", "budget", "b", "budget one allows no disruption")],
+            id="budget",
+        ),
+        pytest.param(
+            [keeping("p", "a", **MINE), budget("one", 1), budget("two", 1)],
+            [("p", "budget", "b", "supports one a pod")],
+            id="two budgets",
+        ),
+    ],
+)
+def test_actions(objects: list[Object], want: list[tuple[str, str, str | None, str]]) -> None:
+    """What would be done, and why not."""
+    found = planned(disk("a", "hdd"), disk("b"), *objects).evictions
+    assert [(one.name, one.action, one.target) for one in found] == [(n, a, t) for n, a, t, _ in want]
+    assert all(says.lower() in one.text.lower() for one, (*_, says) in zip(found, want, strict=True))
+
+
+def test_breaker() -> None:
+    """Nodes whose promises nobody would act on do not count."""
+    nodes = [disk(f"n{i}", "hdd") for i in range(4)]
+    made = planned(*nodes, *(keeping(f"p{i}", f"n{i}") for i in range(3)), changed_share=0.5)
+    assert (made.broken_nodes, made.limit, made.breaker_open) == (3, 2, True)
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Table and JSON, and the exit code that says whether a promise is broken."""
+    dump = tmp_path / "dump.yaml"
+    objects = [disk("a", "hdd"), disk("b"), keeping("web", "a"), keeping("bad", "b", "{}")]
+    dump.write_text(yaml.safe_dump_all(objects))
+    asked = ["evictor", "--dry-run", f"--cluster={dump}"]
+    assert run([*asked, "-o", "json"]) == 1
+    made = json.loads(capsys.readouterr().out)
+    assert (made["kind"], made["pods"], len(made["unreadable"])) == ("EvictionPlan", 1, 1)
+    assert made["evictions"] == [
+        {
+            "namespace": "default",
+            "name": "web",
+            "node": "a",
+            "breach": 'disk in (ssd): the label is "hdd"',
+            "action": "evict",
+            "target": "b",
+            "text": "",
+        }
+    ]
+    assert run(asked) == 1
+    said = capsys.readouterr().out
+    assert "1 of 1 promise broken, on 1 node of 2" in said and "to b" in said
+    dump.write_text(yaml.safe_dump_all([disk("b"), keeping("web", "b")]))
+    assert run(asked) == 0
+    assert "All promises of 1 pod are kept" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--grace", "0"], "--grace: Invalid value: 0: must be greater than 0"),
+        (["--max-changed", "1.5"], "--max-changed: Invalid value: 1.5: must be at most 1"),
+        (["--node-burst", "0"], "--node-burst: Invalid value: 0: must be greater than 0"),
+        (["--cluster", "dump.yaml"], "--cluster: a dump can only be looked at, with --dry-run"),
+        (["--log-level", "loud"], "loud: want one of"),
+    ],
+)
+def test_wrong_options(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, exit code 2."""
+    assert run(["evictor", *options]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and says in said[0]
+
+
+@pytest.mark.parametrize(
+    ("pod", "state", "says"),
+    [
+        (keeping("web", "b"), "kept", "node b is disk in (ssd)"),
+        (keeping("web", "a"), "broken", "1 other node can take it"),
+        (keeping("web", "a", cpu="9"), "broken", "it stays"),
+        (keeping("web", "a", meta={"ownerReferences": []}), "broken", "leaves it alone"),
+        (keeping("web", None), "waiting", "has to stay disk in (ssd)"),
+        (keeping("web", "b", "{}"), "unreadable", "nodeSelectorTerms"),
+        (keeping("web", "b", None), None, ""),
+    ],
+)
+def test_explain(pod: Object, state: str | None, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The state of the promise is in the JSON, and in the table."""
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(yaml.safe_dump_all([disk("a", "hdd"), disk("b"), pod]))
+    run(["explain", "web", f"--cluster={dump}", "-o", "json"])
+    promise = json.loads(capsys.readouterr().out)["promise"]
+    assert (None if promise is None else promise["state"]) == state
+    assert promise is None or says in promise["text"]
+    run(["explain", "web", f"--cluster={dump}"])
+    assert (f"promise {state}:" in capsys.readouterr().out) is (state is not None)
