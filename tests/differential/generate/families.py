@@ -182,6 +182,8 @@ def preemption(dice: Dice) -> Scene:
         pod["spec"]["preemptionPolicy"] = "Never"
     for constrain in dice.some((_with_affinity, _with_spread, _with_ports, _with_nodes), 0, 2):
         constrain(dice, pod, placed, len(scene.nodes))
+    if dice.maybe(0.2):
+        _with_volumes(scene, placed)
     scene.objects += _budgets(dice)
     if dice.maybe(0.15):
         pod["status"] = {"nominatedNodeName": f"node-{dice.randint(0, len(scene.nodes))}"}
@@ -191,7 +193,8 @@ def preemption(dice: Dice) -> Scene:
 def nominated(dice: Dice) -> Scene:
     """Nodes that are kept for pods of equal or higher priority."""
     scene = Scene(dice, 2, 6, taints=0.1, room="small")
-    for one in scene.place(1, 8, heavy=True):
+    others = scene.place(1, 8, heavy=True)
+    for one in others:
         pods.priority(dice, one)
     pods.priority(dice, scene.comes())
     for number in range(dice.randint(1, 4)):
@@ -203,12 +206,15 @@ def nominated(dice: Dice) -> Scene:
         if dice.maybe(0.3):
             pods.ports(dice, one)
         scene.objects.append(one)
+        others.append(one)
     if dice.maybe(0.4):
         pods.spread(dice, scene.pod)
     if dice.maybe(0.4):
         pods.pod_affinity(dice, scene.pod, 0.3)
     if dice.maybe(0.3):
         pods.ports(dice, scene.pod)
+    if dice.maybe(0.15):
+        _with_volumes(scene, others)
     scene.nominees = dice.one("", "queued")
     return scene
 
@@ -232,6 +238,7 @@ def mixed(dice: Dice, most: int = 20) -> Scene:
         if dice.maybe(0.2):
             pods.ports(dice, one)
         pods.priority(dice, one)
+    pods.unshare(placed)
     pod = scene.comes(rich=dice.maybe(0.5))
     pods.priority(dice, pod)
     if dice.maybe(0.4):
@@ -244,11 +251,7 @@ def mixed(dice: Dice, most: int = 20) -> Scene:
         pods.ports(dice, pod)
     scene.objects += _selecting(dice) + _budgets(dice)
     if dice.maybe(0.2):
-        many = len(scene.nodes)
-        pod["metadata"].update(namespace="default", uid="uid-default-p")
-        scene.objects += storage.cluster(dice, many) + storage.claims(dice, 3, many)
-        for one in (pod, *(one for one in placed if one["metadata"]["namespace"] == "default")):
-            scene.objects += storage.use(dice, one, 3)
+        _with_volumes(scene, placed)
     if dice.maybe(0.2):
         scene.config = config(dice, len(scene.nodes))
     return scene
@@ -283,10 +286,20 @@ def _with_spread(dice: Dice, pod: Object, placed: list[Object], nodes: int) -> N
 def _with_ports(dice: Dice, pod: Object, placed: list[Object], nodes: int) -> None:
     for one in (pod, *placed):
         pods.ports(dice, one)
+    pods.unshare(placed)
 
 
 def _with_nodes(dice: Dice, pod: Object, placed: list[Object], nodes: int) -> None:
     pods.node_affinity(dice, pod, nodes)
+
+
+def _with_volumes(scene: Scene, others: list[Object]) -> None:
+    """Three claims, used by the incoming pod and by others of its namespace."""
+    dice, many = scene.dice, len(scene.nodes)
+    scene.pod["metadata"].update(namespace="default", uid="uid-default-p")
+    scene.objects += storage.cluster(dice, many) + storage.claims(dice, 3, many)
+    for one in (scene.pod, *(one for one in others if one["metadata"]["namespace"] == "default")):
+        scene.objects += storage.use(dice, one, 3)
 
 
 def _budgets(dice: Dice) -> list[Object]:

@@ -158,6 +158,27 @@ def ports(dice: Dice, pod: Object) -> None:
             container["ports"] = found
 
 
+def unshare(placed: list[Object]) -> None:
+    """Take host ports away until no two pods of a node have one: a state that only a hand-made Binding can bring.
+
+    When one of such pods goes, kube-scheduler takes the port for free; Berth does not (docs/equal.md).
+    """
+    taken = set()
+    for pod in placed:
+        for container in pod["spec"]["containers"]:
+            free = []
+            for port in container.get("ports", ()):
+                key = pod["spec"].get("nodeName"), port["protocol"], port.get("hostPort")
+                if port.get("hostPort") and key in taken:
+                    continue
+                free.append(port)
+            if "ports" in container:
+                container["ports"] = free
+        for container in pod["spec"]["containers"]:
+            for port in container.get("ports", ()):
+                taken.add((pod["spec"].get("nodeName"), port["protocol"], port.get("hostPort")))
+
+
 def _container(dice: Dice, name: str, *, rich: bool, heavy: bool) -> Object:
     made: Object = {"name": name, "image": dice.one(*IMAGES, "reg.test/web", "reg.test/none")}
     requests: Object = {}

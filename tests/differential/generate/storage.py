@@ -104,10 +104,12 @@ def use(dice: Dice, pod: Object, count: int) -> list[Object]:
         spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         spec["storageClassName"] = dice.one("wffc", "noprov")
         volumes.append({"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}})
-        if dice.maybe(0.7):
+        # A placed pod had its claim once; where it is unreadable, kube-scheduler fails others for it (docs/equal.md).
+        placed = "nodeName" in pod["spec"]
+        if placed or dice.maybe(0.7):
             claim = _claim(dice, f"{meta['name']}-scratch", meta["namespace"])
             owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"], "controller": True}
-            if dice.maybe(0.85):
+            if placed or dice.maybe(0.85):
                 claim["metadata"]["ownerReferences"] = [owner]
             made.append(claim)
     if dice.maybe(0.25):
@@ -206,7 +208,7 @@ def _volume(dice: Dice, name: str, nodes: int) -> Object:
     if dice.maybe(0.5) or "local" in spec:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [_place(dice, nodes) for _ in range(dice.one(1, 2))]}}
     labels = {"disk": dice.one("ssd", "hdd")} if dice.maybe(0.6) else {}
-    if dice.maybe(0.3):
+    if dice.maybe(0.3) and "gcePersistentDisk" not in spec:  # whose zones have to be Google's
         labels[ZONE] = dice.one(*ZONES, "z0__z1")
     if dice.maybe(0.1):
         labels[REGION] = dice.one("r0", "r1")
