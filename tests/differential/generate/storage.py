@@ -35,8 +35,7 @@ def cluster(dice: Dice, nodes: int) -> list[Object]:
                 "spec": {"storageCapacity": dice.maybe(0.7), "attachRequired": dice.maybe(0.8)},
             }
         )
-    made += [_capacity(dice, i) for i in range(dice.one(0, 2, 4))]
-    return made
+    return made + _capacities(dice)
 
 
 def claims(dice: Dice, count: int, nodes: int, namespace: str = "default") -> list[Object]:
@@ -95,6 +94,8 @@ def use(dice: Dice, pod: Object, count: int) -> list[Object]:
     volumes: list[Object] = []
     made: list[Object] = []
     meta = pod["metadata"]
+    if pod["spec"].get("nodeName") == "node-99":
+        return []  # whether a claim is in use on a node that is gone depends on the cache's past, upstream
     for number in dice.some(range(count), 0, 2):
         source: Object = {"claimName": f"v{number}"}
         if dice.maybe(0.1):
@@ -154,17 +155,24 @@ def _csi_node(dice: Dice, name: str) -> Object:
     return {"apiVersion": STORAGE, "kind": "CSINode", "metadata": meta, "spec": {"drivers": drivers}}
 
 
-def _capacity(dice: Dice, number: int) -> Object:
-    one: Object = {"apiVersion": STORAGE, "kind": "CSIStorageCapacity"}
-    one |= {"metadata": {"name": f"cap-{number}", "namespace": "default"}}
-    one["storageClassName"] = dice.one("wffc", "wffc", "imm")
-    if dice.maybe(0.9):
-        one["nodeTopology"] = dice.one({}, *({"matchLabels": {ZONE: zone}} for zone in ZONES))
-    if dice.maybe(0.9):
-        one["capacity"] = dice.one("0", "1Gi", "20Gi", "100Gi")
-    if dice.maybe(0.2):
-        one["maximumVolumeSize"] = dice.one("1Gi", "5Gi")
-    return one
+def _capacities(dice: Dice) -> list[Object]:
+    """What is left of each class: one object at most for each node, since of several any may be meant."""
+    made: list[Object] = []
+    for name in dice.some(("wffc", "imm", "migrated")):
+        topologies: tuple[Object, ...] = ({},) if dice.maybe(0.3) else tuple({"matchLabels": {ZONE: z}} for z in ZONES)
+        for number, topology in enumerate(topologies):
+            if dice.maybe(0.25):
+                continue
+            one: Object = {"apiVersion": STORAGE, "kind": "CSIStorageCapacity", "storageClassName": name}
+            one["metadata"] = {"name": f"cap-{name}-{number}", "namespace": "default"}
+            if dice.maybe(0.95):
+                one["nodeTopology"] = topology
+            if dice.maybe(0.9):
+                one["capacity"] = dice.one("0", "1Gi", "7Gi", "20Gi", "100Gi")
+            if dice.maybe(0.2):
+                one["maximumVolumeSize"] = dice.one("1Gi", "5Gi")
+            made.append(one)
+    return made
 
 
 def _claim(dice: Dice, name: str, namespace: str) -> Object:
