@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.controlplane import build
 from tests.differential.generate.families import FAMILIES, case
-from tests.differential.oracle import Oracle
+from tests.differential.client import Oracle
 from tests.differential.shrink import shrink
 from tests.differential.verdict import Verdict, judge
 

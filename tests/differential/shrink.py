@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.conformance.comparison import Case
-from tests.differential.oracle import Oracle
+from tests.differential.client import Oracle
 from tests.differential.verdict import judge
 
 BATCH = 48
@@ -26,8 +26,7 @@ def shrink(oracle: Oracle, case: Case, field: str) -> Case:
         if smaller is None:
             break
         case = smaller
-    (vector,) = oracle.vectors([case])
-    return vector
+    return oracle.vectors([case])[0]
 
 
 def _first(oracle: Oracle, candidates: Iterator[Case], field: str) -> Case | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.conformance.comparison import Case, described, differing
 from tests.differential.answers import answer
-from tests.differential.oracle import Oracle
+from tests.differential.client import Oracle
 
 PATIENCE = 300
 """Preemptions until a node that Berth picks and kube-scheduler has not yet picked counts as wrong."""

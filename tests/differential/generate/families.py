@@ -26,18 +26,18 @@ class Scene:
         self.config = ""
         self.nominees = ""
 
-    def place(self, least: int, most: int, **how: bool) -> list[Object]:
+    def place(self, least: int, most: int, *, rich: bool = False, heavy: bool = False) -> list[Object]:
         """Pods on random nodes, or on one that is gone."""
         dice, made = self.dice, []
         for number in range(dice.randint(least, most)):
             where = "node-99" if dice.maybe(0.01) else dice.one(*self.nodes)["metadata"]["name"]
-            made.append(pods.pod(dice, f"e{number}", where, **how))
+            made.append(pods.pod(dice, f"e{number}", where, rich=rich, heavy=heavy))
         self.objects += made
         return made
 
-    def comes(self, **how: bool) -> Object:
+    def comes(self, *, rich: bool = False, heavy: bool = False) -> Object:
         """The incoming pod."""
-        self.pod = pods.pod(self.dice, "p", **how)
+        self.pod = pods.pod(self.dice, "p", rich=rich, heavy=heavy)
         if self.dice.maybe(0.2):
             self.pod["spec"]["tolerations"] = node_maker.tolerations(self.dice)
         return self.pod

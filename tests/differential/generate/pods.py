@@ -64,13 +64,14 @@ def node_affinity(dice: Dice, pod: Object, nodes: int) -> None:
         wanted[REQUIRED] = {"nodeSelectorTerms": terms}
     if dice.maybe(0.6):
         wanted[PREFERRED] = [
-            {"weight": dice.one(1, 7, 50, 100), "preference": node_term(dice, nodes)}
-            for _ in range(dice.randint(1, 3))
+            {"weight": dice.one(1, 7, 50, 100), "preference": node_term(dice, nodes)} for _ in range(dice.randint(1, 3))
         ]
     pod["spec"].setdefault("affinity", {})["nodeAffinity"] = wanted
 
 
-def pod_affinity(dice: Dice, pod: Object, chance: float = 0.5, *, required: bool = True, preferred: bool = True) -> None:
+def pod_affinity(
+    dice: Dice, pod: Object, chance: float = 0.5, *, required: bool = True, preferred: bool = True
+) -> None:
     """Affinity and anti-affinity to pods."""
     affinity = pod["spec"].setdefault("affinity", {})
     for kind in ("podAffinity", "podAntiAffinity"):

@@ -66,12 +66,13 @@ func newCluster(ctx context.Context, text string, objects []runtime.Object, pod 
 		case *v1.Node:
 			nodes = append(nodes, object)
 		case *v1.Pod:
+			if object == pod {
+				continue
+			}
 			if object.Spec.NodeName != "" {
 				bound = append(bound, object)
-			} else if object != pod {
-				if err := nominated.add(object, queued); err != nil {
-					return nil, err
-				}
+			} else if err := nominated.add(object, queued); err != nil {
+				return nil, err
 			}
 		}
 	}

@@ -30,9 +30,7 @@ class Oracle:
 
     def _run(self, cases: Iterable[Case], *options: str) -> list[Case]:
         lines = "".join(json.dumps(case) + "\n" for case in cases)
-        done = subprocess.run(
-            [self._program, *options], input=lines, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        done = subprocess.run([self._program, *options], input=lines, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"the oracle ended with {done.returncode}: {done.stderr[-2000:]}")
         return [json.loads(line) for line in done.stdout.splitlines()]
