@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit controlplane vectors pictures clean lock
+.PHONY: help setup demo test check unit controlplane vectors differential pictures clean lock
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ controlplane: $(STAMP) ## Build etcd, kube-apiserver, kube-scheduler and kubectl
 
 vectors: $(STAMP) ## Compare decisions with the real plugins' answers: make vectors VECTORS=path
 	@$(BIN)/pytest -q tests/conformance
+
+differential: $(STAMP) ## Berth against kube-scheduler's own plugins on generated cases: make differential SEEDS=0-199
+	@$(BIN)/python -m tests.differential.fuzz --seeds $(or $(SEEDS),0-199)
 
 pictures: $(STAMP) ## Draw the README's pictures anew from real output
 	@$(BIN)/python docs/pictures/make.py

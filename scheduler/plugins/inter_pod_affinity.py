@@ -130,7 +130,7 @@ class InterPodAffinity:
 
     def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod wanted near arrived, or one in the way (in either direction) left or changed."""
-        if event is ClusterEvent.POD_LABELS:
+        if event & ClusterEvent.POD_LABELS:
             return True
         if event is ClusterEvent.POD_PLACED:
             terms = pod.shape.affinity_terms

@@ -10,9 +10,9 @@ import pytest
 from tests.conformance.comparison import Case, described
 from tests.conformance.test_vectors import FAMILIES as KNOWN
 from tests.conformance.test_vectors import FOLDER, OWN
-from tests.differential import fuzz
-from tests.differential.generate.families import FAMILIES
+from tests.differential import fuzz, hints
 from tests.differential.client import Oracle
+from tests.differential.generate.families import FAMILIES
 from tests.differential.test_found import FOUND
 
 SEEDS = range(1000, 1006)
@@ -48,6 +48,13 @@ def test_generated_cases(family: str, oracle: Oracle) -> None:
     assert len(verdicts) == len(SEEDS) * fuzz.PER_SEED
     assert [text for verdict in verdicts for text in verdict.texts] == []
     assert sum(verdict.kind == "failed" for verdict in verdicts) < len(verdicts) // 4
+
+
+def test_queueing_hints(oracle: Oracle) -> None:
+    """What wakes a pod upstream wakes it here; waking more than that is allowed, and costs a look."""
+    outcomes = [outcome for seed in SEEDS for outcome in hints.run(oracle, seed)]
+    assert [outcome for outcome in outcomes if outcome.kind in ("stuck", "refused")] == []
+    assert {outcome.kind for outcome in outcomes} >= {"woken", "left"}
 
 
 def test_a_case_that_is_not_valid(oracle: Oracle) -> None:

@@ -29,9 +29,12 @@ class Scene:
     def place(self, least: int, most: int, *, rich: bool = False, heavy: bool = False) -> list[Object]:
         """Pods on random nodes, or on one that is gone."""
         dice, made = self.dice, []
-        for number in range(dice.randint(least, most)):
+        count = dice.randint(least, most)
+        for number in range(count):
             where = "node-99" if dice.maybe(0.01) else dice.one(*self.nodes)["metadata"]["name"]
             made.append(pods.pod(dice, f"e{number}", where, rich=rich, heavy=heavy))
+            if count > 12:  # upstream sorts victims, and more than twelve not stably: none may be equal
+                made[-1]["status"]["startTime"] = f"2026-01-01T00:{dice.randint(0, 9):02}:{number:02}Z"
         self.objects += made
         return made
 

@@ -151,7 +151,7 @@ def _csi_node(dice: Dice, name: str) -> Object:
             drivers.append(one)
     meta: Object = {"name": name}
     if dice.maybe(0.5):
-        meta["annotations"] = {MIGRATED: ",".join(dice.some(list(IN_TREE), 1))}
+        meta["annotations"] = {MIGRATED: ",".join(sorted(dice.some(list(IN_TREE), 1)))}
     return {"apiVersion": STORAGE, "kind": "CSINode", "metadata": meta, "spec": {"drivers": drivers}}
 
 
