@@ -15,7 +15,7 @@ from tests.differential.client import Oracle
 from tests.differential.generate.families import FAMILIES
 from tests.differential.test_found import FOUND
 
-SEEDS = range(1000, 1006)
+SEEDS = range(1000, 1004)
 
 
 def wrong(oracle: Oracle, vectors: list[Case]) -> list[str]:
@@ -52,7 +52,7 @@ def test_generated_cases(family: str, oracle: Oracle) -> None:
 
 def test_queueing_hints(oracle: Oracle) -> None:
     """What wakes a pod upstream wakes it here; waking more than that is allowed, and costs a look."""
-    outcomes = [outcome for seed in SEEDS for outcome in hints.run(oracle, seed)]
+    outcomes = [outcome for seed in SEEDS[:2] for outcome in hints.run(oracle, seed)]
     assert [outcome for outcome in outcomes if outcome.kind in ("stuck", "refused")] == []
     assert {outcome.kind for outcome in outcomes} >= {"woken", "left"}
 
