@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit controlplane vectors differential pictures clean lock
+.PHONY: help setup demo test check unit controlplane vectors differential replay pictures clean lock
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ vectors: $(STAMP) ## Compare decisions with the real plugins' answers: make vect
 
 differential: $(STAMP) ## Berth against kube-scheduler's own plugins on generated cases: make differential SEEDS=0-199
 	@$(BIN)/python -m tests.differential.fuzz --seeds $(or $(SEEDS),0-199)
+
+replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to Berth in its state: make replay PODS=2000
+	@$(BIN)/python -m bench.replay --pods $(or $(PODS),2000)
 
 pictures: $(STAMP) ## Draw the README's pictures anew from real output
 	@$(BIN)/python docs/pictures/make.py

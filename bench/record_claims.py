@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -79,24 +80,18 @@ def pv_controller(cluster: ControlPlane) -> Iterator[None]:
     """The PV controller and the provisioner of the class `fast`, while the block runs."""
     disks, over = Disks(cluster, "default"), threading.Event()
     disks.name = "fast"
-    failed: list[BaseException] = []
 
     def work() -> None:
-        try:
-            while not over.wait(LOOK):
-                disks.step()
-        except BaseException as error:
-            failed.append(error)
+        while not over.wait(LOOK):
+            disks.step()
 
-    worker = threading.Thread(target=work)
-    worker.start()
-    try:
-        yield
-    finally:
-        over.set()
-        worker.join()
-    if failed:
-        raise failed[0]
+    with ThreadPoolExecutor(1) as threads:
+        worker = threads.submit(work)
+        try:
+            yield
+        finally:
+            over.set()
+        worker.result()
 
 
 def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
@@ -128,7 +123,7 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     page.run("kubectl get pod high -o jsonpath='{.status.conditions}'")
     page.run("kubectl get pod low-free -o jsonpath='{.status.conditions}'")
     page.say("The victim goes, and the pod takes the node that was kept for it:")
-    page.run("kubectl patch pod low-free --type=merge -p '{\"metadata\":{\"finalizers\":null}}'")
+    page.run('kubectl patch pod low-free --type=merge -p \'{"metadata":{"finalizers":null}}\'')
     page.run("kubectl wait pod high --for=condition=PodScheduled --timeout=60s && kubectl get pods -o wide")
     page.say("All events, in order:")
     page.run(f"kubectl get events.events.k8s.io --sort-by=.eventTime -o custom-columns=REASON:.reason,{COLUMNS}")
