@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -41,11 +42,14 @@ def family_of(name: str) -> str:
 
 
 def seeds_of(text: str) -> list[int]:
-    """`0-199`, `7` or `1,4-6`. Raises ValueError."""
+    """`0-199`, `7` or `1,4-6`. Raises ArgumentTypeError."""
     found: list[int] = []
     for part in text.split(","):
-        first, dash, last = part.partition("-")
-        found += range(int(first), int(last if dash else first) + 1)
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        seeds = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
+        if not seeds:
+            raise argparse.ArgumentTypeError(f"expected seeds as in 0-199 or 1,4-6, not {text!r}")
+        found += seeds
     return found
 
 

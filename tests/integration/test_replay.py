@@ -11,7 +11,7 @@ from tests.integration import replay
 from tests.integration.volumes import Disks
 
 PODS, NODES = 150, 20
-PATIENCE = 120.0
+PATIENCE = 240.0
 
 
 def test_replay(control_plane: Cluster, real_namespace: str, add_nodes: Callable[..., None]) -> None:
