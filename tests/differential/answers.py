@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 from scheduler.framework.config import decode, default_configuration
+from scheduler.framework.profiles import build
+from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
+from scheduler.plugins.registry import registry
 from scheduler.whatif import cases
-from scheduler.whatif.cases import framework_for, got
+from scheduler.whatif.cases import got
 from scheduler.whatif.world import World
 from tests.conformance.comparison import Case
 
@@ -26,10 +29,15 @@ def answer(case: Case) -> Case:
 
 def _queued(case: Case) -> Case:
     """As `cases.answer`, with the nominated pods counted whole: the way of `berth run`, which knows them."""
-    config = decode(json.loads(case["config"])) if case.get("config") else default_configuration()
     world = World()
     world.add_all(case["objects"])
     pod = world.decode(case["pod"])
     assert isinstance(pod, Pod)
-    framework = framework_for(config, pod)
+    framework = framework_of(pod, case.get("config", ""))
     return got(framework.decide(pod, world.cluster, score_always=True), framework, world)
+
+
+def framework_of(pod: Pod, config: str = "") -> Framework:
+    """The profile of a configuration that a pod names, else the first; without a text, the default."""
+    frameworks = build(decode(json.loads(config)) if config else default_configuration(), registry())
+    return frameworks.get(pod.scheduler_name) or next(iter(frameworks.values()))

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from scheduler.engine import changes, wakes
 from scheduler.engine.queue import Queue
-from scheduler.framework.config import default_configuration
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.storage import StorageKind
-from scheduler.whatif.cases import framework_for
 from scheduler.whatif.world import World
 from tests.conformance.comparison import Case
+from tests.differential.answers import framework_of
 from tests.differential.client import Oracle
 from tests.differential.generate.changes import CHANGES, question
 
@@ -71,7 +70,7 @@ def _wakes(case: Case) -> bool:
     old = world.decode(case["old"]) if "old" in case else None
     new = world.decode(case["new"]) if "new" in case else None
     assert isinstance(pod, Pod)
-    framework = framework_for(default_configuration(), pod)
+    framework = framework_of(pod)
     queue = _Asked(framework, case["plugin"], pod)
     match old, new:
         case (Pod() as before, Pod() as now) if now.uid == pod.uid:

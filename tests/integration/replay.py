@@ -16,12 +16,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from scheduler.framework.config import default_configuration
 from scheduler.framework.decision import fit_error
-from scheduler.whatif.cases import framework_for
 from scheduler.whatif.world import World
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
+from tests.differential.answers import framework_of
 from tests.integration.objects import HOSTNAME, ZONE, apart, near, node, on, pod, pods_path, rather_apart
 from tests.integration.volumes import CLASSES, VOLUMES, Disks
 
@@ -198,7 +197,7 @@ def _judge(world: World, cycle: Cycle, node: str, outcome: Outcome) -> str:
     """What Berth would have done otherwise; empty when nothing."""
     pod = world.waiting[cycle.key]
     cluster = world.cluster
-    framework = framework_for(default_configuration(), pod)
+    framework = framework_of(pod)
     decision = framework.decide(pod, cluster)
     best = {str(cluster.nodes.names[row]) for row in decision.best()}
     if cycle.message is None:
