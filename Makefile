@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit controlplane vectors reference pictures clean lock evictor-scale
+.PHONY: help setup demo test check unit controlplane vectors reference pictures clean lock evictor-scale differential replay
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,12 @@ vectors: $(STAMP) ## Compare decisions with the real plugins' answers: make vect
 
 reference: $(STAMP) ## Write docs/metrics.md anew from the code
 	@$(BIN)/python docs/reference/make.py
+
+differential: $(STAMP) ## Berth against kube-scheduler's own plugins on generated cases: make differential SEEDS=0-199
+	@$(BIN)/python -m tests.differential.fuzz --seeds $(or $(SEEDS),0-199)
+
+replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to Berth in its state: make replay PODS=2000
+	@$(BIN)/python -m bench.replay --pods $(or $(PODS),2000)
 
 pictures: $(STAMP) ## Draw the README's pictures anew from real output
 	@$(BIN)/python docs/pictures/make.py

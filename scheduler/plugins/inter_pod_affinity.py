@@ -14,7 +14,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
-from scheduler.state.incidence import HARD
+from scheduler.state.incidence import HARD, Carried
 
 
 class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -74,7 +74,7 @@ class InterPodAffinity:
             found.append((self.not_apart, hit if free is None else hit & free))
             free = ~hit if free is None else free & ~hit
         repelling = [carried for carried in cluster.incidence.repelling(pod) if carried.total]
-        if repelling:
+        if repelling and not self._passed_over(pod, cluster, repelling):
             hit = np.zeros(rows, dtype=np.bool_)
             for carried in repelling:
                 hit |= carried.anywhere(rows)
@@ -130,7 +130,7 @@ class InterPodAffinity:
 
     def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod wanted near arrived, or one in the way (in either direction) left or changed."""
-        if event is ClusterEvent.POD_LABELS:
+        if event & ClusterEvent.POD_LABELS:
             return True
         if event is ClusterEvent.POD_PLACED:
             terms = pod.shape.affinity_terms
@@ -138,6 +138,15 @@ class InterPodAffinity:
         return any(_may_select(term, other) for term in pod.shape.anti_affinity_terms) or any(
             _may_select(term, pod) for term in other.shape.anti_affinity_terms
         )
+
+    def _passed_over(self, pod: Pod, cluster: Cluster, repelling: list[Carried]) -> bool:
+        """Whether PreFilter would have skipped the plugin: it saw the cluster before a dry run changed it."""
+        if not cluster.supposed or pod.shape.affinity_terms or pod.shape.anti_affinity_terms:
+            return False
+        before = sum(carried.total for carried in repelling)
+        for other, row, sign in cluster.supposed.values():
+            before -= sign * cluster.incidence.repulsion(other, row, repelling)
+        return before == 0
 
     def _near(self, terms: tuple[AffinityTerm, ...], pod: Pod, cluster: Cluster) -> Bools:
         """Rows whose every domain holds pods that all terms select; or the first pod of its kind anywhere."""

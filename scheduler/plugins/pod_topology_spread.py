@@ -180,13 +180,14 @@ class PodTopologySpread:
             return has
         had = all(constraint.topology_key in old.labels for constraint in hard)
         moved = any(old.labels.get(c.topology_key) != new.labels.get(c.topology_key) for c in hard)
-        return has != had or (has and moved) or any(c.honor_taints or c.honor_affinity for c in hard)
+        tainted = old.taints != new.taints
+        return has != had or (has and (moved or tainted)) or any(c.honor_taints or c.honor_affinity for c in hard)
 
     def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod of the namespace that one of the constraints counts."""
         if other.namespace != pod.namespace:
             return False
-        if event is ClusterEvent.POD_LABELS:
+        if event & ClusterEvent.POD_LABELS:
             return True
         hard = [constraint for constraint in pod.shape.spread if constraint.hard]
         return not hard or any(c.selector_for(pod.labels).matches(other.labels) for c in hard)

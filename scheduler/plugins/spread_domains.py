@@ -45,7 +45,22 @@ class Domains:
         return np.zeros(cluster.nodes.rows, dtype=np.int64) if found is None else found.by_row(cluster.nodes.rows)
 
     def counts(self, pod: Pod, cluster: Cluster) -> Ints:
-        """int64[codes]: these pods on eligible nodes, by topology value; do not change it."""
+        """int64[codes]: these pods on eligible nodes, by topology value; do not change it.
+
+        What a dry run adds or takes away counts under the empty selector, and on its way out, too (updateWithPod).
+        """
+        counts = self._of_placed(pod, cluster)
+        if not cluster.supposed:
+            return counts
+        selector = self.constraint.selector
+        counts = counts.copy()
+        for other, row, sign in cluster.supposed.values():
+            uncounted = selector.is_everything or other.terminating
+            if uncounted and other.namespace == pod.namespace and self.eligible[row] and selector.matches(other.labels):
+                counts[self.codes[row]] += sign
+        return counts
+
+    def _of_placed(self, pod: Pod, cluster: Cluster) -> Ints:
         found = self._of(pod, cluster)
         if found is None:
             return self._counts

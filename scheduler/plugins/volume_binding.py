@@ -148,8 +148,9 @@ class VolumeBinding(RowLocal):
             case CSIDriver():
                 return isinstance(old, CSIDriver) and old.storage_capacity and not new.storage_capacity
             case CSIStorageCapacity():
-                before = old.limit if isinstance(old, CSIStorageCapacity) else None
-                return new.limit is not None and (before is None or new.limit > before)
+                if not isinstance(old, CSIStorageCapacity):
+                    return True
+                return new.limit is not None and (old.limit is None or new.limit > old.limit)
         return True
 
     def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Promised | None:

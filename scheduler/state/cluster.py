@@ -36,6 +36,8 @@ class Cluster:
         self.nominations = Nominations()
         self.storage = Storage(self.nodes)
         self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
+        self.supposed: dict[str, tuple[Pod, int, int]] = {}
+        """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it took away)."""
         self._placed: dict[str, Placement] = {}
         self._on_row: dict[int, dict[str, Placement]] = {}
 
@@ -218,6 +220,11 @@ class Cluster:
 
     def _suppose(self, pod: Pod, row: int, sign: int) -> None:
         """Count for a dry run only."""
+        net = sign
+        if pod.uid in self.supposed:
+            net += self.supposed.pop(pod.uid)[2]
+        if net:
+            self.supposed[pod.uid] = (pod, row, net)
         self._count(pod, row, sign)
         self.storage.suppose(pod, sign)
 

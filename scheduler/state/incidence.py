@@ -243,6 +243,11 @@ class Incidence:
         """Required anti-affinity terms of placed pods that select this pod."""
         return self._seen(pod).repelled_by
 
+    def repulsion(self, other: Pod, row: int, repelling: list[Carried]) -> int:
+        """How many of the `repelling` terms a pod carries that count on a row."""
+        carried = self._carried_of(other.shape)
+        return sum(one in repelling and int(one.column.codes[row]) >= 0 for one in carried)
+
     def preferring(self, pod: Pod) -> list[Carried]:
         """Terms of placed pods that score for or against this pod."""
         return self._seen(pod).preferred_by

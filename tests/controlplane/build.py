@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.controlplane import golang, warden
@@ -27,6 +27,7 @@ MODULE = (HERE / "go.mod").read_text()
 VERSION = re.findall(r"^(?:require)?\s+k8s\.io/kubernetes (v\S+)", MODULE, re.MULTILINE)[0]
 GO_WANTED = re.findall(r"^go (\S+)$", MODULE, re.MULTILINE)[0]
 
+ORACLE = HERE.parent / "differential" / "oracle"
 BINARIES = ("etcd", "kube-apiserver", "kube-scheduler", "kubectl")
 PACKAGES = ("./etcd", *(f"k8s.io/kubernetes/cmd/{name}" for name in BINARIES[1:]))
 
@@ -66,31 +67,50 @@ def binaries() -> Path:
             raise BuildError(f"KUBEBUILDER_ASSETS={given} has no {' and no '.join(missing)}")
         return Path(given)
     target = place()
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(target.parent / "lock"):
-            if not target.exists():
-                _build(target)
+    _once(target, "the control plane", PACKAGES, "once, about 7 minutes on 2 cores")
     return target
 
 
+def oracle() -> Path:
+    """The oracle of tests/differential, built first when it is not there; raise UnreachableError or BuildError.
+
+    Its files are compiled in the control plane's module and with its flags: all packages but its own are shared.
+    """
+    sources = sorted(ORACLE.glob("*.go"))
+    digest = hashlib.sha256()
+    for file in (HERE / "go.mod", HERE / "go.sum", *sources):
+        digest.update(file.read_bytes())
+    digest.update(" ".join((*FLAGS, sys.platform, os.uname().machine)).encode())
+    target = cache() / "oracle" / digest.hexdigest()[:16]
+    _once(target, "the oracle", [str(file) for file in sources], "once, half a minute after the control plane")
+    return target / "oracle"
+
+
+def _once(target: Path, what: str, packages: Sequence[str], long: str) -> None:
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(target.parent / "lock", what):
+            if not target.exists():
+                _build(target, what, packages, long)
+
+
 @contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def _alone(lock: Path, what: str) -> Iterator[None]:
     with lock.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say("Another run is building the control plane; waiting for it.")
+            _say(f"Another run is building {what}; waiting for it.")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
-def _build(target: Path) -> None:
-    _say(f"Building the Kubernetes {VERSION} control plane for tests: once, about 7 minutes on 2 cores.")
+def _build(target: Path, what: str, packages: Sequence[str], long: str) -> None:
+    _say(f"Building {what} for tests, Kubernetes {VERSION}: {long}.")
     began = time.monotonic()
     go = golang.find(GO_WANTED, cache())
     listed = _run(
-        [go, "list", "-deps", *FLAGS[:3], *PACKAGES],
+        [go, "list", "-deps", *FLAGS[:3], *packages],
         "downloading Go modules",
         "{said} modules",
         golang.download_failure,
@@ -99,9 +119,11 @@ def _build(target: Path) -> None:
     partial = target.with_suffix(".partial")  # whoever holds the lock owns it
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
+    # Files are one command, which Go would name after the first of them.
+    output = f"{partial}/oracle" if packages[0].endswith(".go") else f"{partial}/"
     _run(
-        [go, "build", "-v", *FLAGS, "-o", f"{partial}/", *PACKAGES],
-        "building the control plane",
+        [go, "build", "-v", *FLAGS, "-o", output, *packages],
+        f"building {what}",
         f"{{packages:,}} packages of at most {total:,}",
         golang.failure,  # everything is downloaded: from here on the network is no excuse
     )
@@ -173,9 +195,10 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Build if needed, and print the directory."""
+    """Build if needed, and print where the control plane and the oracle are."""
     try:
         print(binaries())
+        print(oracle())
     except UnreachableError as error:
         _say(f"The control plane can't be built here, what it needs is out of reach: {error}")
         return 3

@@ -71,14 +71,14 @@ class Disks:
         """The test's volumes."""
         return self.api.list(VOLUMES, labelSelector=f"disks={self.name}")
 
-    def until(self, what: str, probe: Callable[[], Found | None]) -> Found:
+    def until(self, what: str, probe: Callable[[], Found | None], timeout: float = checks.BOUND) -> Found:
         """Let the controllers work until the probe gives something true."""
 
         def look() -> Found | None:
             self.step()
             return probe()
 
-        return wait_for(what, look, checks.BOUND, 0.1)
+        return wait_for(what, look, timeout, 0.1)
 
     def step(self) -> None:
         """One look of the PV controller and the provisioner at everything."""

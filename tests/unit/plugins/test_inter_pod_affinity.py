@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.framework.events import ClusterEvent
 from tests.builders import Object, namespace, node, pod, term
-from tests.unit.plugins.small import a_node, a_pod, normalized, plugin, pre_filter, rejected, scored
+from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, pre_filter, rejected, scored
 
 NOT_NEAR = "!node(s) didn't match pod affinity rules"
 NOT_APART = "node(s) didn't match pod anti-affinity rules"
@@ -212,8 +212,21 @@ def test_wakes_for_a_node(asks: Object, old: Object | None, new: Object, wakes: 
         (APART, ClusterEvent.POD_GONE, on("e", "n", labels={}), False),
         (APART, ClusterEvent.POD_GONE, on("e", "n", labels={}, apart=["app=web per zone"]), True),
         (NEAR, ClusterEvent.POD_GONE, on("e", "n"), False),
+        (NEAR, ClusterEvent.POD_LABELS, on("e", "n"), True),
+        (NEAR, ClusterEvent.POD_LABELS | ClusterEvent.POD_SHRUNK, on("e", "n"), True),
     ],
 )
 def test_wakes_for_a_pod(asks: Object, event: ClusterEvent, other: Object, wakes: bool) -> None:
     """One wanted near that came, or one in the way that went."""
     assert plugin("InterPodAffinity").wakes_for_pod(a_pod(asks), event, a_pod(other)) is wakes
+
+
+def test_a_supposed_pod_repels_nobody_whom_none_repelled_before() -> None:
+    """PreFilter skips the plugin for a pod without terms that nobody repels; a dry run's pods come too late."""
+    asks, made = a_pod(pod("p", labels={"app": "web"})), plugin("InterPodAffinity")
+    other = a_pod(pod("e", apart=["app=web per zone"]))
+    for repelled, placed in ((False, []), (True, [on("f", "b1", apart=["app=web per zone"])])):
+        there = cluster(*NODES, *placed)
+        with there.supposing([(other, there.nodes.row_of("a1") or 0)]):
+            assert bool(made.filter(asks, there)) is repelled
+        assert there.supposed == {}

@@ -317,6 +317,7 @@ def test_arguments() -> None:
         ("capacity no longer asked for", csi_driver(capacity=True), csi_driver(), True),
         ("capacity asked for", csi_driver(), csi_driver(capacity=True), False),
         ("room", None, capacity("c", "1Gi"), True),
+        ("room that nobody measured", None, capacity("c", None), True),
         ("more room", capacity("c", "1Gi"), capacity("c", "2Gi"), True),
         ("less room", capacity("c", "2Gi"), capacity("c", "1Gi"), False),
     ],

@@ -1,0 +1,1 @@
+"""Berth against kube-scheduler's own plugins on generated cases; see README.md."""

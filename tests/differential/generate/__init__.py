@@ -1,0 +1,1 @@
+"""Generated clusters and pods: valid API objects, few names, many collisions. All of it follows from one seed."""

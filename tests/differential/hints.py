@@ -1,0 +1,96 @@
+"""Whether a change wakes a waiting pod: what the engine asks of a plugin, against kube-scheduler's QueueingHintFn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from scheduler.engine import changes, wakes
+from scheduler.engine.queue import Queue
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.runtime import Framework
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.storage import StorageKind
+from scheduler.whatif.world import World
+from tests.conformance.comparison import Case
+from tests.differential.answers import framework_of
+from tests.differential.client import Oracle
+from tests.differential.generate.changes import CHANGES, question
+
+PER_SEED = 8
+KINDS = ("woken", "left", "eager", "refused", "stuck")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`kind`: woken and left where both agree; eager where only Berth wakes the pod; stuck where only it does not."""
+
+    id: str
+    kind: str
+    text: str = ""
+
+
+class _Asked(Queue):
+    """A queue with one pod, rejected by one plugin, that only says whether it would have been woken."""
+
+    def __init__(self, framework: Framework, plugin: str, pod: Pod) -> None:
+        self._framework, self._plugin, self._pod = framework, plugin, pod
+        self.woken = False
+
+    def wake(self, event: ClusterEvent, hint: Callable[..., bool], now: float) -> int:
+        plugin = self._framework.plugin(self._plugin)
+        self.woken |= bool(self._framework.wakes(self._plugin) & event) and hint(plugin, self._pod)
+        return 0
+
+
+def run(oracle: Oracle, seed: int, plugins: Iterable[str] = CHANGES) -> list[Outcome]:
+    """The outcomes of a seed's questions."""
+    asked = [question(plugin, seed, number) for plugin in plugins for number in range(PER_SEED)]
+    return [_outcome(case, answer) for case, answer in zip(asked, oracle.hints(asked), strict=True)]
+
+
+def _outcome(case: Case, answer: Case) -> Outcome:
+    if "error" in answer:
+        return Outcome(case["id"], "refused", answer["error"])
+    ours, theirs = _wakes(case), bool(answer["queue"])
+    if ours == theirs:
+        return Outcome(case["id"], "woken" if ours else "left")
+    text = (
+        f"{case['id']}: Berth {'wakes' if ours else 'leaves'} {case['pod']} for {case.get('old')} -> {case.get('new')}"
+    )
+    return Outcome(case["id"], "eager" if ours else "stuck", text)
+
+
+def _wakes(case: Case) -> bool:
+    """What the engine does (`engine/engine.py`), for one change of one object."""
+    world = World()
+    world.add_all(case["objects"])
+    pod = world.decode(case["pod"])
+    old = world.decode(case["old"]) if "old" in case else None
+    new = world.decode(case["new"]) if "new" in case else None
+    assert isinstance(pod, Pod)
+    framework = framework_of(pod)
+    queue = _Asked(framework, case["plugin"], pod)
+    match old, new:
+        case (Pod() as before, Pod() as now) if now.uid == pod.uid:
+            return bool(changes.waiting_pod_changes(before, now) & framework.wakes(case["plugin"]))
+        case (None | Node() as before, Node() as now):
+            wakes.for_node(queue, changes.node_changes(before, now), before, now, 0)
+        case (None, Pod() as now):
+            wakes.for_pod(queue, ClusterEvent.POD_PLACED, now, 0)
+        case (Pod() as before, None):
+            wakes.for_pod(queue, ClusterEvent.POD_GONE, before, 0)
+        case (Pod() as before, Pod() as now):
+            wakes.for_pod(queue, changes.placed_pod_changes(before, now), now, 0)
+        case (before, None):
+            wakes.for_storage(queue, ClusterEvent.ATTACHMENT_GONE, _storage(before), None, 0)
+        case (before, now):
+            kept = None if before is None else _storage(before)
+            wakes.for_storage(queue, changes.storage_changes(kept, _storage(now)), kept, _storage(now), 0)
+    return queue.woken
+
+
+def _storage(thing: object) -> StorageKind:
+    assert isinstance(thing, StorageKind)
+    return thing

@@ -1,0 +1,67 @@
+"""The oracle against answers that are known, and Berth against the oracle."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from tests.conformance.comparison import Case, described
+from tests.conformance.test_vectors import FAMILIES as KNOWN
+from tests.conformance.test_vectors import FOLDER, OWN
+from tests.differential import fuzz, hints
+from tests.differential.client import Oracle
+from tests.differential.generate.families import FAMILIES
+from tests.differential.test_found import FOUND
+
+SEEDS = range(1000, 1004)
+
+
+def wrong(oracle: Oracle, vectors: list[Case]) -> list[str]:
+    """Where the oracle's answers are not those written in the vectors."""
+    answers = oracle.answers({key: value for key, value in vector.items() if key != "want"} for vector in vectors)
+    return [
+        line
+        for vector, answer in zip(vectors, answers, strict=True)
+        for line in described(vector, vector["want"], answer.get("want", answer))
+    ]
+
+
+def test_our_own_vectors(oracle: Oracle) -> None:
+    """What the fast tests compare with is what the plugins say."""
+    assert wrong(oracle, OWN + FOUND) == []
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no vectors: {FOLDER} is not there (BERTH_VECTORS names another)")
+@pytest.mark.parametrize("family", KNOWN)
+def test_a_family_of_vectors(family: str, oracle: Oracle) -> None:
+    """Answers that another program made from the same plugins."""
+    with gzip.open(FOLDER / f"{family}.jsonl.gz", "rt") as lines:
+        assert wrong(oracle, [json.loads(line) for line in lines]) == []
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_generated_cases(family: str, oracle: Oracle) -> None:
+    """Valid cases, and Berth says the same of each; `make differential` makes many more."""
+    verdicts = [verdict for seed in SEEDS for verdict in fuzz.run(oracle, seed, [family])]
+    assert len(verdicts) == len(SEEDS) * fuzz.PER_SEED
+    assert [text for verdict in verdicts for text in verdict.texts] == []
+    assert sum(verdict.kind == "failed" for verdict in verdicts) < len(verdicts) // 4
+
+
+def test_queueing_hints(oracle: Oracle) -> None:
+    """What wakes a pod upstream wakes it here; waking more than that is allowed, and costs a look."""
+    outcomes = [outcome for seed in SEEDS[:2] for outcome in hints.run(oracle, seed)]
+    assert [outcome for outcome in outcomes if outcome.kind in ("stuck", "refused")] == []
+    assert {outcome.kind for outcome in outcomes} >= {"woken", "left"}
+
+
+def test_a_case_that_is_not_valid(oracle: Oracle) -> None:
+    """It is refused, with the API server's words, and the next one is answered."""
+    good = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}
+    good["spec"] = {"containers": [{"name": "c", "image": "i"}]}
+    bad = {**good, "spec": {"containers": []}}
+    first, second = oracle.vectors({"id": name, "objects": [], "pod": pod} for name, pod in (("a", bad), ("b", good)))
+    assert "spec.containers: Required value" in first["error"]
+    assert second["want"] == {"feasible": [], "message": "no nodes available to schedule pods"}

@@ -1,0 +1,58 @@
+"""What comes of one case: whether Berth says what kube-scheduler's plugins say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tests.conformance.comparison import Case, described, differing
+from tests.differential.answers import answer
+from tests.differential.client import Oracle
+
+PATIENCE = 300
+"""Preemptions until a node that Berth picks and kube-scheduler has not yet picked counts as wrong."""
+
+FAILS_UPSTREAM = (
+    re.compile(r"could not translate pv: failed to get region from zones: zone in unexpected format"),
+    re.compile(r"PVC \S+ was not created for pod \S+ \(pod is not owner\)"),
+)
+"""Cycles that end in an error there and not here, on purpose: docs/equal.md says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`kind`: bound, pending, preempting, failed (upstream, see above), refused (no valid case), different."""
+
+    id: str
+    kind: str
+    texts: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+
+
+def judge(oracle: Oracle, vectors: list[Case]) -> list[Verdict]:
+    """The verdict on each line of `Oracle.vectors`, in order."""
+    found = [_judge(vector) for vector in vectors]
+    unsure = [i for i, verdict in enumerate(found) if verdict.fields == ("preemption",)]
+    asked = [{**vectors[i], "repeat": PATIENCE} for i in unsure]
+    for i, more in zip(unsure, oracle.answers(asked) if asked else (), strict=True):
+        found[i] = _judge({**vectors[i], "want": more["want"]})
+    return found
+
+
+def _judge(vector: Case) -> Verdict:
+    name = vector["id"]
+    if "error" in vector:
+        return Verdict(name, "refused", (f"{name}: {vector['error']}",))
+    want, got = vector["want"], answer(vector)
+    if "error" in want:
+        deliberate = any(pattern.search(want["error"]) for pattern in FAILS_UPSTREAM)
+        if deliberate or "error" in got:
+            return Verdict(name, "failed")
+        return Verdict(name, "different", (f"{name} error: got {got}, want {want['error']}",), ("error",))
+    if "error" in got:
+        return Verdict(name, "different", (f"{name} error: got {got['error']}, want {want}",), ("error",))
+    fields = differing(got, want)
+    if fields:
+        return Verdict(name, "different", tuple(described(vector, got, want)), tuple(fields))
+    kind = "preempting" if want.get("preemption") else "bound" if want["feasible"] else "pending"
+    return Verdict(name, kind)

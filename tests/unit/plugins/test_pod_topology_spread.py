@@ -1,0 +1,70 @@
+"""Spread: what a dry run adds and takes away, and what wakes a pod."""
+
+import pytest
+
+from scheduler.framework.events import ClusterEvent
+from tests.builders import Object, node, pod
+from tests.unit.plugins.small import a_node, a_pod, cluster, plugin
+
+NODES = [node("a1", zone="a"), node("b1", zone="b")]
+
+
+def spread(selector: Object | None, **more: object) -> Object:
+    """A pod that wants as many of the selected in each zone."""
+    made = pod("p", labels={"app": "db"})
+    constraint = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    made["spec"]["topologySpreadConstraints"] = [constraint | {"labelSelector": selector} | more]
+    return made
+
+
+def leaving(document: Object) -> Object:
+    """The pod on its way out."""
+    document["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return document
+
+
+@pytest.mark.parametrize(
+    ("id", "selector", "other", "uneven"),
+    [
+        ("selected", {"matchLabels": {"app": "db"}}, pod("e", labels={"app": "db"}), ["a1"]),
+        ("not selected", {"matchLabels": {"app": "web"}}, pod("e", labels={"app": "db"}), []),
+        ("of everything", {}, pod("e"), ["a1"]),
+        ("of nothing", None, pod("e"), []),
+        ("of another namespace", {}, pod("e", namespace="other"), []),
+        ("on its way out", {"matchLabels": {"app": "db"}}, leaving(pod("e", labels={"app": "db"})), ["a1"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_dry_run_adds_counts(id: str, selector: Object | None, other: Object, uneven: list[str]) -> None:
+    """Also where the same pods, were they placed, would not: upstream counts the two in different functions."""
+    made, there = plugin("PodTopologySpread"), cluster(*NODES)
+    made_of = a_pod(spread(selector, maxSkew=1))
+    row = there.nodes.row_of("a1")
+    assert row is not None
+    with there.supposing([(a_pod(other), row)]):
+        found = made.filter(made_of, there)
+    rows = {there.nodes.names[i] for reason, where in found for i in range(2) if where[i] and reason is made.uneven}
+    assert sorted(map(str, rows)) == uneven
+    assert not any(where[:2].any() for _, where in made.filter(made_of, there))
+
+
+@pytest.mark.parametrize(
+    ("id", "old", "new", "wakes"),
+    [
+        ("other taints", node("n", zone="a", taints=["x:NoSchedule"]), node("n", zone="a"), True),
+        ("other taints out of every zone", node("n", taints=["x:NoSchedule"]), node("n"), False),
+        ("another zone", node("n", zone="a"), node("n", zone="b"), True),
+        ("another label", node("n", zone="a"), node("n", zone="a", labels={"x": "y"}), False),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_wakes_for_a_node(id: str, old: Object, new: Object, wakes: bool) -> None:
+    """Whatever may change the counts of a domain, policies or not."""
+    asks = a_pod(spread({"matchLabels": {"app": "db"}}, nodeAffinityPolicy="Ignore", nodeTaintsPolicy="Ignore"))
+    assert plugin("PodTopologySpread").wakes_for_node(asks, a_node(old), a_node(new)) is wakes
+
+
+def test_wakes_for_new_labels_of_a_pod_that_also_shrank() -> None:
+    """One update can be several events."""
+    event = ClusterEvent.POD_LABELS | ClusterEvent.POD_SHRUNK
+    assert plugin("PodTopologySpread").wakes_for_pod(a_pod(spread({})), event, a_pod(pod("e", on="n")))
