@@ -66,9 +66,13 @@ class Engine:
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
         in_full: bool = False,
+        cluster: Cluster | None = None,
     ) -> None:
-        """`in_full`: keep in each decision who rejected what and how every plugin scored, at the cost of speed."""
-        self.cluster = Cluster()
+        """`in_full`: keep in each decision who rejected what and how every plugin scored, at the cost of speed.
+
+        `cluster`: the columns to start from; empty ones without it.
+        """
+        self.cluster = cluster if cluster is not None else Cluster()
         self.queue = Queue(frameworks, initial_backoff, max_backoff)
         self._frameworks = frameworks
         self._seed = seed
