@@ -66,7 +66,7 @@ def main() -> int:
                 chosen.partial.write_text(tables(lines(rows), goals()) + "\n")
     print(tables(lines(rows), goals()))
     if chosen.record:
-        page.write(history.record(rows, chosen.scale, time.monotonic() - began))
+        page.write(history.record(rows, chosen.scale, chosen.pods, time.monotonic() - began))
     return 0
 
 

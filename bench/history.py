@@ -24,11 +24,14 @@ class Record(msgspec.Struct, rename="camel", frozen=True):
     cores: int
     python: str
     scale: float
+    """What every count was multiplied by."""
+    measured: float
+    """What the number of measured pods was multiplied by."""
     seconds: float
     rows: list[Row]
 
 
-def record(rows: Sequence[Row], scale: float, seconds: float) -> Record:
+def record(rows: Sequence[Row], scale: float, measured: float, seconds: float) -> Record:
     """Write the file; the run as recorded."""
     now = datetime.now(UTC)
     made = Record(
@@ -37,6 +40,7 @@ def record(rows: Sequence[Row], scale: float, seconds: float) -> Record:
         cores=len(os.sched_getaffinity(0)),
         python=platform.python_version(),
         scale=scale,
+        measured=measured,
         seconds=round(seconds),
         rows=list(rows),
     )

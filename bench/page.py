@@ -25,6 +25,7 @@ def write(record: history.Record) -> None:
     """The figures between the page's marks, and the chart."""
     found = lines(record.rows)
     size = "" if record.scale == 1 else f", every count times {record.scale:g}"
+    size += "" if record.measured == 1 else f", the measured pods times {record.measured:g}"
     head = (
         f"`make bench RECORD=1` on {record.date}, commit {record.commit}, {record.cores} cores shared by everything, "
         f"Python {record.python}, {record.seconds / 60:.0f} minutes{size}."

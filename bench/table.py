@@ -18,18 +18,18 @@ def tables(lines: Sequence[Line], goals: Goals) -> str:
 def _cost(lines: Sequence[Line], goals: Goals) -> str:
     columns: list[tuple[str, Cell]] = [
         ("workload", _name),
-        ("pods", lambda line: _bound(line)),
+        ("pods", _bound),
         ("kube-scheduler pods/s", _of("kube", _rate)),
         ("all nodes", _of("kube-all", _rate)),
-        ("Berth", _of("berth", _rate)),
-        ("binder", _of("binder", _rate)),
+        ("Berth pods/s", _of("berth", _rate)),
+        ("binder pods/s", _of("binder", _rate)),
         ("Berth / kube", _held("rate_to_kube", goals)),
         ("Berth / binder", _held("rate_to_binder", goals)),
         ("kube CPU ms/pod", _of("kube", _cpu)),
-        ("all nodes", _of("kube-all", _cpu)),
-        ("Berth", _of("berth", _cpu)),
-        ("binder", _of("binder", _cpu)),
-        ("Berth / kube", _held("cpu_to_kube", goals)),
+        ("all nodes CPU", _of("kube-all", _cpu)),
+        ("Berth CPU", _of("berth", _cpu)),
+        ("binder CPU", _of("binder", _cpu)),
+        ("CPU Berth / kube", _held("cpu_to_kube", goals)),
     ]
     return _table(lines, columns)
 
@@ -38,16 +38,16 @@ def _waits(lines: Sequence[Line], goals: Goals) -> str:
     columns: list[tuple[str, Cell]] = [
         ("workload", _name),
         ("kube RSS MB", _of("kube", _memory)),
-        ("Berth", _of("berth", _memory)),
-        ("ratio", _held("memory_to_kube", goals)),
+        ("Berth RSS", _of("berth", _memory)),
+        ("RSS ratio", _held("memory_to_kube", goals)),
         ("kube first s", _of("kube", _first)),
-        ("Berth", _of("berth", _first)),
-        ("ratio", _held("first_to_kube", goals)),
+        ("Berth first", _of("berth", _first)),
+        ("first ratio", _held("first_to_kube", goals)),
         ("kube create to bound ms p50 / p99", _of("kube", _wait)),
-        ("Berth", _of("berth", _wait)),
+        ("Berth create to bound", _of("berth", _wait)),
         ("binder", _of("binder", _wait)),
         ("kube decision ms p50 / p99", _of("kube", _decision)),
-        ("Berth p50", _held("decision_p50", goals)),
+        ("Berth decision p50", _held("decision_p50", goals)),
         ("p99", _held("decision_p99", goals)),
     ]
     return _table(lines, columns)
