@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit controlplane vectors reference pictures clean lock evictor-scale differential replay
+.PHONY: help setup demo test check unit controlplane vectors reference pictures clean lock evictor-scale differential replay bench bench-trace bench-scale
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,15 @@ controlplane: $(STAMP) ## Build etcd, kube-apiserver, kube-scheduler and kubectl
 evictor-scale: $(STAMP) controlplane ## The evictor at its goal: 2,000 nodes, 20,000 pods, a real API server (some minutes)
 	@BERTH_EVICTOR_NODES=2000 $(BIN)/pytest -q -s tests/integration/test_evictor.py -k relabel
 	@$(BIN)/python -m bench.eviction
+
+bench: $(STAMP) controlplane ## kube-scheduler, Berth and a bare binder on every workload: make bench WORKLOADS=basic,affinity SCALE=0.2 RECORD=1
+	@$(BIN)/python -m bench $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(SCALE),--scale $(SCALE)) $(if $(PODS),--pods $(PODS)) $(if $(RECORD),--record)
+
+bench-trace: $(STAMP) controlplane ## Placement quality on a trace, kube-scheduler beside it: make bench-trace TRACE=path RECORD=1
+	@$(BIN)/python -m bench.trace $(TRACE) $(if $(RECORD),--record)
+
+bench-scale: $(STAMP) ## The engine alone, up to 50,000 nodes and 500,000 pods: make bench-scale RECORD=1
+	@$(BIN)/python -m bench.scale $(if $(RECORD),--record)
 
 vectors: $(STAMP) ## Compare decisions with the real plugins' answers: make vectors VECTORS=path
 	@$(BIN)/pytest -q tests/conformance

@@ -16,6 +16,8 @@ COMMANDS = {
     "evictor": "Keeps promises after scheduling: evicts pods whose node is no longer what they asked for, with care.",
     "explain": "Why a pod goes where it goes, or nowhere: every node, with numbers, and what would free it.",
     "config": "What a configuration comes to, all defaults filled in, and what is wrong with it.",
+    "simulate": "What would happen: pods created, nodes added or drained; or a production trace played to its end.",
+    "bench": "Run workloads against a cluster, and time its scheduler.",
     "admission": "The webhook server that enforces MetadataPolicies.",
     "operator": "Keeps the status of MetadataPolicies: what they do, what is wrong with them, whom they would hit.",
     "policy": "Try MetadataPolicies on objects, and find what is wrong with them.",

@@ -80,12 +80,14 @@ class Engine:
         in_full: bool = False,
         extenders: Iterable[Extender] = (),
         binders: Iterable[Any] = (),
+        cluster: Cluster | None = None,
     ) -> None:
         """`in_full`: keep in each decision who rejected what and how every plugin scored, at the cost of speed.
 
-        `binders`: Bind plugins for the extenders that bind; each has its `extender`.
+        `binders`: Bind plugins for the extenders that bind; each has its `extender`. `cluster`: the columns to start
+        from; empty ones without it.
         """
-        self.cluster = Cluster()
+        self.cluster = cluster if cluster is not None else Cluster()
         self.queue = Queue(frameworks, initial_backoff, max_backoff)
         self._frameworks = frameworks
         self._seed = seed

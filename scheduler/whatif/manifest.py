@@ -59,6 +59,25 @@ def pods(documents: Iterable[Document]) -> list[dict[str, Any]]:
     return found
 
 
+def replicas(document: Document) -> int | None:
+    """How many pods a workload wants, None for a pod itself.
+
+    Raises ObjectError.
+    """
+    kind, raw, place = document
+    if kind in ("Pod", "PodTemplate"):
+        return None
+    where = f"{place}: " if place else ""
+    if kind == "DaemonSet":
+        raise ObjectError(f"{where}DaemonSet: wants a pod on each node, which is not simulated: expected the pods")
+    field = "parallelism" if kind == "Job" else "replicas"
+    spec = _mapping(msgspec.json.decode(raw).get("spec"), f"{where}spec")
+    found = spec.get(field, 1)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise ObjectError(f"{where}{kind}: spec.{field}: {found!r}: expected a whole number, 0 or more")
+    return found
+
+
 def completed(
     pod: Mapping[str, Any],
     namespace: str | None,

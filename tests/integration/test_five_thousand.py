@@ -6,23 +6,33 @@ from pathlib import Path
 
 import pytest
 
-from bench import first_table
+from tests.controlplane import namespaces
 from tests.controlplane.cluster import ControlPlane
 from tests.integration import checks
+from tests.integration.berth import Harbour
+from tests.integration.objects import NODES, nodes, plain, pods_path
 
 PODS = 5000
+PATIENCE = 240.0
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("control_plane_binaries")
-def test_five_thousand(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """All are bound, no node is overfull, memory stays under 400 MB; the table beside kube-scheduler is printed."""
+def test_five_thousand(tmp_path: Path) -> None:
+    """All are bound, each with its event, no node is overfull, and memory stays under 400 MB."""
+    harbour = Harbour(tmp_path)
     with ControlPlane() as own:
-        rows = first_table.compare(own, PODS, PODS, tmp_path)
-        overfull = checks.overfull(own.api)
-    with capfd.disabled():
-        print(f"\n{first_table.table(*rows)}")
-    assert [row.bound for row in rows] == [PODS, PODS]
-    assert overfull == []
-    assert rows[1].memory_mb < 400
+        own.api.create_many(NODES, nodes(PODS, "many"))
+        namespace = namespaces.create(own.api)
+        own.api.create_many(pods_path(namespace), plain(PODS, "many"))
+        try:
+            berth = harbour.berth(own, "many", synced=False)
+            checks.wait_bound(own.api, namespace, PODS, PATIENCE)
+            checks.wait_events(own.api, namespace, "Scheduled", PODS, PATIENCE)
+            memory = berth.peak_memory_mb()
+            assert berth.end()["bound"] == PODS
+        finally:
+            harbour.close()
+        assert checks.overfull(own.api) == []
+    assert memory < 400

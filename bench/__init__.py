@@ -1,0 +1,1 @@
+"""Benchmarks on a control plane of their own: schedulers one after the other, on the same API server."""

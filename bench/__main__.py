@@ -1,0 +1,106 @@
+"""`python -m bench`: every workload for kube-scheduler, Berth and the bare binder, and one table (`make bench`)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench import history, page
+from bench.contenders import CONTENDERS, Contender
+from bench.goals import goals, lines
+from bench.run import Row, Runner
+from bench.table import tables
+from scheduler.bench.workload import Workload, WorkloadError, read
+from tests.controlplane.build import binaries
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.golang import BuildError, UnreachableError
+
+WORKLOADS = Path(__file__).with_name("workloads")
+FIRST = (
+    "basic",
+    "nodeaffinity",
+    "affinity",
+    "antiaffinity",
+    "prefaffinity",
+    "prefantiaffinity",
+    "spread",
+    "prefspread",
+    "hetero",
+)
+"""The first table; the other files follow in the order of their names."""
+ALL_NODES = ("basic", "hetero")
+"""Workloads for which kube-scheduler is also made to score all nodes."""
+
+
+def main() -> int:
+    """Run, print, and record if asked to."""
+    chosen = _options().parse_args()
+    try:
+        workloads = [workload.scaled(chosen.scale, chosen.pods) for workload in load(chosen.workloads)]
+    except WorkloadError as error:
+        print(*(f"bench: {line}" for line in str(error).splitlines()), sep="\n", file=sys.stderr)
+        return 2
+    try:
+        binaries()
+    except (BuildError, UnreachableError) as error:
+        print(f"bench: no control plane: {error}", file=sys.stderr)
+        return 1
+    began = time.monotonic()
+    rows: list[Row] = []
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:6.0f} s  {text}", file=sys.stderr, flush=True)
+
+    kinds = [kind for kind in CONTENDERS if kind.key in chosen.contenders.split(",")]
+    with tempfile.TemporaryDirectory(prefix="berth-bench-") as directory, ControlPlane() as cluster:
+        contenders: list[Contender] = [kind(cluster, Path(directory)) for kind in kinds]
+        runner = Runner(cluster, Path(directory), say)
+        for workload in workloads:
+            rows += runner.run(
+                workload, [each for each in contenders if each.key != "kube-all" or workload.name in ALL_NODES]
+            )
+            if chosen.partial is not None:
+                chosen.partial.write_text(tables(lines(rows), goals()) + "\n")
+    print(tables(lines(rows), goals()))
+    if chosen.record:
+        page.write(history.record(rows, chosen.scale, chosen.pods, time.monotonic() - began))
+    return 0
+
+
+def load(names: str) -> list[Workload]:
+    """The workloads of these names (comma-separated; files of `bench/workloads`, or paths), or all of them.
+
+    Raises WorkloadError.
+    """
+    there = {file.stem: file for file in sorted(WORKLOADS.glob("*.yaml"))}
+    files = [there[name] for name in FIRST] + [file for name, file in there.items() if name not in FIRST]
+    if names:
+        for name in names.split(","):
+            if name not in there and not Path(name).is_file():
+                raise WorkloadError(f"{name}: no such workload: expected a file or one of {', '.join(there)}")
+        files = [there.get(name, Path(name)) for name in names.split(",")]
+    found = []
+    for file in files:
+        try:
+            found.append(read(file.read_bytes()))
+        except WorkloadError as error:
+            raise WorkloadError("\n".join(f"{file}: {line}" for line in str(error).splitlines())) from None
+    return found
+
+
+def _options() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").partition("\n")[0])
+    options.add_argument("--workloads", default="", help="comma-separated names or files; all without it")
+    options.add_argument("--scale", type=float, default=1.0, help="multiplies every count")
+    options.add_argument("--pods", type=float, default=1.0, help="multiplies the number of measured pods")
+    options.add_argument("--contenders", default=",".join(kind.key for kind in CONTENDERS), help="comma-separated")
+    options.add_argument("--record", action="store_true", help="write bench/history, docs/benchmarks.md and its chart")
+    options.add_argument("--partial", type=Path, help="a file that has the table so far")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

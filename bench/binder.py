@@ -1,0 +1,174 @@
+"""The ceiling: binds pods to nodes in turn and posts the same event as a scheduler, without any thought.
+
+`python -m bench.binder KUBECONFIG SCHEDULER_NAME`. A process of its own, so that its CPU can be read; aiohttp with
+uvloop and 48 connections for bindings, as many for events. It shares no code with Berth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import sys
+import tempfile
+import time
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import uvloop
+import yaml
+
+CONNECTIONS = 48
+READY = "ready"
+
+
+class Meta(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    scheduler_name: str = ""
+    scheduling_gates: list[Any] = []
+
+
+class Object(msgspec.Struct):
+    metadata: Meta
+    spec: Spec
+
+
+class Event(msgspec.Struct):
+    type: str
+    object: Object
+
+
+class Page(msgspec.Struct):
+    metadata: dict[str, Any]
+    items: list[Object] | None
+
+
+_event, _page = msgspec.json.Decoder(Event), msgspec.json.Decoder(Page)
+
+
+class Binder:
+    """One scheduler name, one API server."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, scheduler_name: str) -> None:
+        self._session = session
+        self._url = url
+        self._name = scheduler_name
+        self._bindings: asyncio.Queue[Meta] = asyncio.Queue()
+        self._events: asyncio.Queue[tuple[Meta, str]] = asyncio.Queue()
+        self._seen: set[str] = set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        nodes = cycle([node.metadata.name for node in (await self._list("nodes")).items or ()])
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(CONNECTIONS):
+                tasks.create_task(self._bind(nodes))
+                tasks.create_task(self._record())
+            pods = await self._list("pods")
+            for pod in pods.items or ():
+                self._take(pod)
+            print(READY, flush=True)
+            await self._follow(pods.metadata["resourceVersion"])
+
+    async def _list(self, plural: str) -> Page:
+        async with self._session.get(f"{self._url}/api/v1/{plural}") as response:
+            return _page.decode(await response.read())
+
+    async def _follow(self, version: str) -> None:
+        query = {"watch": "true", "resourceVersion": version}
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with self._session.get(f"{self._url}/api/v1/pods", params=query, timeout=timeout) as response:
+            rest = b""
+            async for chunk in response.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    event = _event.decode(line)
+                    if event.type == "ADDED":
+                        self._take(event.object)
+
+    def _take(self, pod: Object) -> None:
+        spec, uid = pod.spec, pod.metadata.uid
+        if (
+            spec.scheduler_name == self._name
+            and not spec.node_name
+            and not spec.scheduling_gates
+            and uid not in self._seen
+        ):
+            self._seen.add(uid)
+            self._bindings.put_nowait(pod.metadata)
+
+    async def _bind(self, nodes: Any) -> None:
+        while True:
+            pod = await self._bindings.get()
+            node = next(nodes)
+            body = {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+                "target": {"kind": "Node", "name": node},
+            }
+            if await self._post(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding", body) < 300:
+                self._events.put_nowait((pod, node))
+
+    async def _record(self) -> None:
+        while True:
+            pod, node = await self._events.get()
+            body = {
+                "apiVersion": "events.k8s.io/v1",
+                "kind": "Event",
+                "metadata": {"namespace": pod.namespace, "name": f"{pod.name}.{time.time_ns():x}"},
+                "eventTime": time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime()),
+                "type": "Normal",
+                "reason": "Scheduled",
+                "action": "Binding",
+                "note": f"Successfully assigned {pod.namespace}/{pod.name} to {node}",
+                "reportingController": self._name,
+                "reportingInstance": "binder",
+                "regarding": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "namespace": pod.namespace,
+                    "name": pod.name,
+                    "uid": pod.uid,
+                },
+            }
+            await self._post(f"/apis/events.k8s.io/v1/namespaces/{pod.namespace}/events", body)
+
+    async def _post(self, path: str, body: object) -> int:
+        async with self._session.post(self._url + path, data=msgspec.json.encode(body)) as response:
+            await response.read()
+            return response.status
+
+
+async def main(document: dict[str, Any], scheduler_name: str) -> None:
+    """Bind on the cluster of the tests' kubeconfig (a token and a CA)."""
+    cluster = document["clusters"][0]["cluster"]
+    with tempfile.NamedTemporaryFile() as ca:
+        ca.write(base64.b64decode(cluster["certificate-authority-data"]))
+        ca.flush()
+        context = ssl.create_default_context(cafile=ca.name)
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=2 * CONNECTIONS + 1, ssl=context),
+        headers={
+            "Authorization": f"Bearer {document['users'][0]['user']['token']}",
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+        },
+        read_bufsize=1 << 20,
+        skip_auto_headers=("Accept-Encoding",),
+    ) as session:
+        await Binder(session, cluster["server"], scheduler_name).run()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(yaml.safe_load(Path(sys.argv[1]).read_text()), sys.argv[2]))

@@ -1,0 +1,141 @@
+"""Who is measured: kube-scheduler, Berth, and a binder that does not think. Each is started anew for each run."""
+
+from __future__ import annotations
+
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from bench.binder import READY
+from scheduler.bench.workload import Mode
+from tests.controlplane.api import Api, Object
+from tests.controlplane.cluster import Cluster
+from tests.controlplane.process import Process
+from tests.controlplane.wait import wait_for
+from tests.integration.berth import Berth, configuration, environment
+
+START = 120.0
+"""Seconds that a start may take on a busy machine."""
+_ROOT = Path(__file__).parents[1]
+_BUCKET = re.compile(r'scheduler_scheduling_algorithm_duration_seconds_bucket\{.*?le="([^"]+)".*?\} (\S+)')
+
+
+class Contender(ABC):
+    """One kind of scheduler on one cluster. `key` is what history and goals call it."""
+
+    key: ClassVar[str]
+    title: ClassVar[str]
+    modes: ClassVar[tuple[Mode, ...]] = tuple(Mode)
+
+    def __init__(self, cluster: Cluster, home: Path) -> None:
+        self.cluster = cluster
+        self.home = home
+        self._started = 0
+
+    @property
+    def scheduler_name(self) -> str:
+        """What its pods ask for."""
+        return f"bench-{self.key}"
+
+    @abstractmethod
+    def start(self) -> Process:
+        """Start one and wait until it schedules."""
+
+    @abstractmethod
+    def decisions(self, process: Process) -> Mapping[float, float]:
+        """Quantile → milliseconds of a decision alone; ends the process if it tells only then. Empty: not known."""
+
+    def place(self, name: str) -> Path:
+        """A file of this start's own."""
+        self._started += 1
+        return self.home / f"{self.key}-{self._started}-{name}"
+
+
+class BerthContender(Contender):
+    """`berth run`, with kube-scheduler's own rights."""
+
+    key, title = "berth", "Berth"
+
+    def start(self) -> Berth:
+        place = self.place("home")
+        place.mkdir()
+        kubeconfig = self.cluster.kubeconfig(place / "kubeconfig", self.cluster.scheduler_token())
+        started = Berth(place, self.scheduler_name, kubeconfig, configuration(self.scheduler_name))
+        started.start()
+        started.wait_synced()
+        return started
+
+    def decisions(self, process: Process) -> Mapping[float, float]:
+        assert isinstance(process, Berth)
+        said = process.end()
+        return {
+            part: said[name] for part, name in ((0.5, "decision_p50_ms"), (0.99, "decision_p99_ms")) if name in said
+        }
+
+
+class KubeScheduler(Contender):
+    """kube-scheduler as it comes: it looks at a share of the nodes only."""
+
+    key, title = "kube", "kube-scheduler"
+    config: ClassVar[Object] = {}
+
+    def start(self) -> Process:
+        return self.cluster.start_kube_scheduler(config=self.config, scheduler_name=self.scheduler_name)
+
+    def decisions(self, process: Process) -> Mapping[float, float]:
+        certificate = next(Path(word.removeprefix("--cert-dir=")) for word in process.argv if "--cert-dir=" in word)
+        api = Api(process.url, ca=certificate / "kube-scheduler.crt")
+        buckets = {float(le.replace("+Inf", "inf")): float(n) for le, n in _BUCKET.findall(api.text("/metrics"))}
+        api.close()
+        return {part: 1000 * found for part in (0.5, 0.99) if (found := _interpolated(buckets, part)) is not None}
+
+
+class KubeSchedulerAllNodes(KubeScheduler):
+    """kube-scheduler when it scores every node, as Berth does."""
+
+    key, title = "kube-all", "kube-scheduler, all nodes"
+    modes = (Mode.BACKLOG,)
+    config: ClassVar[Object] = {"percentageOfNodesToScore": 100}
+
+
+class Binder(Contender):
+    """The bare binder."""
+
+    key, title = "binder", "bare binder"
+
+    def start(self) -> Process:
+        kubeconfig = self.cluster.kubeconfig(self.place("kubeconfig"), self.cluster.scheduler_token())
+        argv = [sys.executable, "-m", "bench.binder", kubeconfig, self.scheduler_name]
+        started = Process("bare binder", argv, self.place("log"), {**environment(), "PYTHONPATH": str(_ROOT)})
+        started.start()
+
+        def ready() -> bool:
+            started.check()
+            return READY in started.log.read_text()
+
+        wait_for("the bare binder to be ready", ready, START)
+        return started
+
+    def decisions(self, process: Process) -> Mapping[float, float]:
+        return {}
+
+
+CONTENDERS: tuple[type[Contender], ...] = (KubeScheduler, KubeSchedulerAllNodes, BerthContender, Binder)
+
+
+def _interpolated(buckets: Mapping[float, float], part: float) -> float | None:
+    """A quantile of a cumulative histogram, by linear interpolation within its bucket as Prometheus does it."""
+    total = max(buckets.values(), default=0.0)
+    if not total:
+        return None
+    below, seen = 0.0, 0.0
+    for bound, count in sorted(buckets.items()):
+        if count >= part * total:
+            if bound == float("inf"):
+                return below
+            return below + (bound - below) * (part * total - seen) / (count - seen)
+        below, seen = bound, count
+    return below

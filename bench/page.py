@@ -1,0 +1,85 @@
+"""docs/benchmarks.md and its chart, out of a recorded run: `python -m bench.page bench/history/FILE` draws them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from bench import history
+from bench.goals import Line, goals, lines
+from bench.table import tables
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "benchmarks.md"
+CHART = DOCS / "pictures" / "benchmarks.svg"
+_SERIES = (("kube", "kube-scheduler", "#b54708"), ("berth", "Berth", "#1570ef"), ("binder", "bare binder", "#98a2b3"))
+_ROW, _BAR, _LEFT, _WIDE, _TOP = 44, 11, 190, 520, 44
+
+
+def write(record: history.Record) -> None:
+    """The figures between the page's marks, and the chart."""
+    found = lines(record.rows)
+    size = "" if record.scale == 1 else f", every count times {record.scale:g}"
+    size += "" if record.measured == 1 else f", the measured pods times {record.measured:g}"
+    head = (
+        f"`make bench RECORD=1` on {record.date}, commit {record.commit}, {record.cores} cores shared by everything, "
+        f"Python {record.python}, {record.seconds / 60:.0f} minutes{size}."
+    )
+    replace_between(PAGE, "figures", f"{head}\n\n{tables(found, goals())}")
+    CHART.write_text(chart(found))
+
+
+def replace_between(page: Path, mark: str, text: str) -> None:
+    """Replace what stands between `<!-- mark -->` and `<!-- /mark -->`."""
+    before, start, rest = page.read_text().partition(f"<!-- {mark} -->\n")
+    _, end, after = rest.partition(f"<!-- /{mark} -->")
+    if not start or not end:
+        raise ValueError(f"{page.name} has no <!-- {mark} --> … <!-- /{mark} -->")
+    page.write_text(f"{before}{start}{text}\n{end}{after}")
+
+
+def provenance(command: str) -> str:
+    """When, from which commit and on how many cores a figure was made."""
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    cores = len(os.sched_getaffinity(0))
+    return f"`{command}` on {now}, commit {history.commit()}, {cores} cores, Python {platform.python_version()}."
+
+
+def chart(found: Sequence[Line]) -> str:
+    """Pods a second, a group of bars for each workload and mode."""
+    rates = [row.figures.rate or 0.0 for line in found for row in line.rows.values()]
+    most = max(rates, default=1.0) or 1.0
+    height = _TOP + _ROW * len(found) + 10
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + _WIDE + 70} {height}" '
+        'font-family="system-ui, sans-serif" font-size="12">',
+        "<style>text { fill: #667085; } .name { font-size: 13px; }</style>",
+        "<title>Pods bound a second</title>",
+    ]
+    x = _LEFT
+    for _, title, colour in _SERIES:
+        parts.append(f'<rect x="{x}" y="14" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 18}" y="24">{escape(title)}</text>')
+        x += 60 + 7 * len(title)
+    for i, line in enumerate(found):
+        y = _TOP + _ROW * i
+        name = escape(f"{line.workload}, {line.mode}")
+        parts.append(f'<text class="name" x="{_LEFT - 8}" y="{y + 22}" text-anchor="end">{name}</text>')
+        for j, (key, _, colour) in enumerate(_SERIES):
+            rate = line.rows[key].figures.rate if key in line.rows else None
+            if rate is None:
+                continue
+            wide = _WIDE * rate / most
+            top = y + 2 + (_BAR + 1) * j
+            parts.append(f'<rect x="{_LEFT}" y="{top}" width="{wide:.1f}" height="{_BAR}" fill="{colour}"/>')
+            parts.append(f'<text x="{_LEFT + wide + 5:.1f}" y="{top + 10}" font-size="10">{rate:.0f}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+if __name__ == "__main__":
+    write(history.read(Path(sys.argv[1])))

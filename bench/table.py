@@ -1,0 +1,142 @@
+"""The tables of a run, as Markdown that also reads well on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bench.goals import Goal, Goals, Line
+from bench.run import Row
+
+Cell = Callable[[Line], str]
+
+
+def tables(lines: Sequence[Line], goals: Goals) -> str:
+    """Two tables: what a pod costs, and how long it waits. A goal stands beside its figure, with whether it is met."""
+    return "\n\n".join((_cost(lines, goals), _waits(lines, goals), _notes(lines, goals)))
+
+
+def _cost(lines: Sequence[Line], goals: Goals) -> str:
+    columns: list[tuple[str, Cell]] = [
+        ("workload", _name),
+        ("pods", _bound),
+        ("kube-scheduler pods/s", _of("kube", _rate)),
+        ("all nodes", _of("kube-all", _rate)),
+        ("Berth pods/s", _of("berth", _rate)),
+        ("binder pods/s", _of("binder", _rate)),
+        ("Berth / kube", _held("rate_to_kube", goals)),
+        ("Berth / binder", _held("rate_to_binder", goals)),
+        ("kube CPU ms/pod", _of("kube", _cpu)),
+        ("all nodes CPU", _of("kube-all", _cpu)),
+        ("Berth CPU", _of("berth", _cpu)),
+        ("binder CPU", _of("binder", _cpu)),
+        ("CPU Berth / kube", _held("cpu_to_kube", goals)),
+    ]
+    return _table(lines, columns)
+
+
+def _waits(lines: Sequence[Line], goals: Goals) -> str:
+    columns: list[tuple[str, Cell]] = [
+        ("workload", _name),
+        ("kube RSS MB", _of("kube", _memory)),
+        ("Berth RSS", _of("berth", _memory)),
+        ("RSS ratio", _held("memory_to_kube", goals)),
+        ("kube first s", _of("kube", _first)),
+        ("Berth first", _of("berth", _first)),
+        ("first ratio", _held("first_to_kube", goals)),
+        ("kube create to bound ms p50 / p99", _of("kube", _wait)),
+        ("Berth create to bound", _of("berth", _wait)),
+        ("binder", _of("binder", _wait)),
+        ("kube decision ms p50 / p99", _of("kube", _decision)),
+        ("Berth decision p50", _held("decision_p50", goals)),
+        ("p99", _held("decision_p99", goals)),
+    ]
+    return _table(lines, columns)
+
+
+def _notes(lines: Sequence[Line], goals: Goals) -> str:
+    found = [
+        (goal.met(line.measures()[name]))
+        for line in lines
+        for name, goal in goals.of(line.workload, line.mode).items()
+        if name in line.measures()
+    ]
+    said = [f"{sum(found)} of {len(found)} goals met."]
+    beyond = [
+        f"{line.workload}, {line.mode}"
+        for line in lines
+        if (goal := goals.of(line.workload, line.mode).get("rate_to_kube")) is not None and line.out_of_reach(goal)
+    ]
+    if beyond:
+        said.append(f"Not even the bare binder reaches the rate to kube-scheduler on: {'; '.join(beyond)}.")
+    for line in lines:
+        for row in line.rows.values():
+            if row.figures.bound < row.figures.pods:
+                said.append(
+                    f"{line.workload}, {line.mode}: {row.contender} bound {row.figures.bound} of {row.figures.pods}."
+                )
+            if row.events_missing:
+                said.append(f"{line.workload}, {line.mode}: {row.contender} left {row.events_missing} events out.")
+    return "\n".join(said)
+
+
+def _table(lines: Sequence[Line], columns: Sequence[tuple[str, Cell]]) -> str:
+    cells = [[title for title, _ in columns]] + [[cell(line) for _, cell in columns] for line in lines]
+    kept = [i for i in range(len(columns)) if i == 0 or any(row[i] for row in cells[1:])]
+    cells = [[row[i] for i in kept] for row in cells]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(kept))]
+    rows = [
+        " | ".join(t.ljust(w) if i == 0 else t.rjust(w) for i, (t, w) in enumerate(zip(row, widths, strict=True)))
+        for row in cells
+    ]
+    rule = " | ".join("-" * w if i == 0 else "-" * (w - 1) + ":" for i, w in enumerate(widths))
+    return "\n".join(f"| {row} |" for row in (rows[0], rule, *rows[1:]))
+
+
+def _name(line: Line) -> str:
+    return f"{line.workload}, {line.mode}"
+
+
+def _bound(line: Line) -> str:
+    return str(max(row.figures.pods for row in line.rows.values()))
+
+
+def _of(contender: str, value: Callable[[Row], str]) -> Cell:
+    return lambda line: value(line.rows[contender]) if contender in line.rows else ""
+
+
+def _held(name: str, goals: Goals) -> Cell:
+    def cell(line: Line) -> str:
+        value = line.measures().get(name)
+        if value is None:
+            return ""
+        goal: Goal | None = goals.of(line.workload, line.mode).get(name)
+        shown = f"{value:.2f}" if value < 100 else f"{value:.0f}"
+        return shown if goal is None else f"{shown} {'✓' if goal.met(value) else '✗'} {goal}"
+
+    return cell
+
+
+def _rate(row: Row) -> str:
+    return "" if row.figures.rate is None else f"{row.figures.rate:.0f}"
+
+
+def _cpu(row: Row) -> str:
+    return "" if row.cpu_ms is None else f"{row.cpu_ms:.2f}"
+
+
+def _memory(row: Row) -> str:
+    return f"{row.memory_mb:.0f}"
+
+
+def _first(row: Row) -> str:
+    return "" if row.figures.first_seconds is None else f"{row.figures.first_seconds:.2f}"
+
+
+def _wait(row: Row) -> str:
+    p50, p99 = row.figures.wait_p50, row.figures.wait_p99
+    return "" if p50 is None or p99 is None else f"{p50:.0f} / {p99:.0f}"
+
+
+def _decision(row: Row) -> str:
+    p50, p99 = row.decision_p50, row.decision_p99
+    return "" if p50 is None or p99 is None else f"{p50:.2f} / {p99:.2f}"

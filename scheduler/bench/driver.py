@@ -1,0 +1,311 @@
+"""Carries out a workload's steps in a cluster, and times its measured pods."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
+from dataclasses import dataclass
+
+from scheduler.bench import objects
+from scheduler.bench.bindings import Bindings, Key
+from scheduler.bench.objects import KINDS, LABEL
+from scheduler.bench.template import Template, merged
+from scheduler.bench.workload import (
+    Barrier,
+    Churn,
+    CreateNamespaces,
+    CreateNodes,
+    CreateObjects,
+    CreatePods,
+    Mode,
+    Workload,
+)
+from scheduler.bench.writes import create_all, delete_labelled, delete_one, names
+from scheduler.kube.client import Client
+from scheduler.kube.resources import NAMESPACES, NODES, PODS, Resource
+from scheduler.kube.wire import partial
+
+_CHURNED = f"{LABEL}-churn"
+"""On what churn makes, nodes among it: these go with the run's pods, the workload's own nodes stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What a run showed. Moments are time.monotonic() seconds."""
+
+    pods: int
+    started: float
+    """When the scheduler was started (backlog), or the first measured pod was created (stream)."""
+    bound: list[float]
+    """When each measured pod was bound, in order."""
+    waited: list[float]
+    """Seconds from a measured pod's creation (backlog: from the start of the scheduler) to its binding, ascending."""
+
+
+async def nobody() -> None:
+    """Start nothing: the scheduler runs already."""
+
+
+def _at_ease() -> None:
+    """Check nothing."""
+
+
+class Driver:
+    """One workload in one cluster, for one or several schedulers, one after the other.
+
+    `run` begins all names and is the value of the label on all objects; it has to be new to the cluster. `pool` is the
+    same for nodes, when another run has made them.
+    """
+
+    def __init__(self, client: Client, workload: Workload, run: str, *, pool: str = "") -> None:
+        self._client = client
+        self._workload = workload
+        self._run = run
+        self._pool = pool or run
+        self._namespaces: set[str] = set()
+        self._spread: dict[str, int] = {}
+        self._measured: list[str] = []
+        self._set_up = False
+
+    @property
+    def measured_namespaces(self) -> list[str]:
+        """Where the measured pods are created."""
+        return self._measured
+
+    async def set_up(self) -> None:
+        """Make what lasts: nodes, namespaces, objects, pods that are created bound. What is there is left alone."""
+        for number, step in enumerate(self._workload.steps):
+            match step.operation:
+                case CreateNodes() as nodes if self._pool == self._run:
+                    document = objects.node(nodes.node, nodes.allocatable)
+                    await self._create(nodes.count, document, NODES.path())
+                case CreateNamespaces() as namespaces:
+                    self._spread[namespaces.name] = namespaces.count
+                    for i in range(namespaces.count):
+                        await self._namespace(f"{namespaces.name}-{i}", namespaces.labels)
+                case CreateObjects() as made:
+                    if made.namespace is not None:
+                        await self._namespace(made.namespace)
+                    path = self._path(KINDS[made.object["kind"]], made.namespace)
+                    await self._create(made.count, objects.other(made.object, ""), path)
+                case CreatePods(bound=True) as pods:
+                    await self._pods(number, pods, "nobody")
+        self._set_up = True
+
+    async def measure(
+        self,
+        scheduler_name: str,
+        mode: Mode,
+        start: Callable[[], Awaitable[None]] = nobody,
+        check: Callable[[], None] = _at_ease,
+    ) -> Timing:
+        """Create the pods of this scheduler, start it when the mode says so, and wait until the measured are bound.
+
+        Raises ApiError, Unreachable, and whatever `start` and `check` raise.
+        """
+        if not self._set_up:
+            await self.set_up()
+        wanted: set[Key] = set()
+        sent: dict[Key, float] = {}
+        async with Bindings(self._client, self._run) as bindings, _Background() as background:
+            started = time.monotonic()
+            if mode is Mode.STREAM:
+                await start()
+            churns: list[Churn] = []
+            expected: set[Key] = set()
+            for number, step in enumerate(self._workload.steps):
+                match step.operation:
+                    case CreatePods(bound=False) as pods:
+                        if pods.measured and not wanted and mode is Mode.STREAM:
+                            started = time.monotonic()
+                        keys = await self._pods(number, pods, scheduler_name, sent if pods.measured else None)
+                        if pods.waits:
+                            expected.update(keys)
+                        if pods.measured:
+                            wanted.update(keys)
+                    case Churn() as churn if mode is Mode.STREAM:
+                        background.start(self._churn(churn, scheduler_name, background))
+                    case Churn() as churn:
+                        churns.append(churn)
+                    case Barrier() if mode is Mode.STREAM:
+                        await bindings.wait(_all_in(bindings, expected), self._workload.patience, check)
+            if mode is Mode.BACKLOG:
+                started = time.monotonic()
+                for churn in churns:
+                    background.start(self._churn(churn, scheduler_name, background))
+                await start()
+            await bindings.wait(_all_in(bindings, wanted), self._workload.patience, check)
+            done = {key: bindings.at[key] for key in wanted if key in bindings.at}
+        return Timing(
+            pods=len(wanted),
+            started=started,
+            bound=sorted(done.values()),
+            waited=sorted(moment - max(sent[key], started) for key, moment in done.items()),
+        )
+
+    async def clear(self) -> None:
+        """Remove what `measure` made, and make again what the scheduler removed."""
+        for step in self._workload.steps:
+            match step.operation:
+                case CreatePods(bound=False) as pods:
+                    for namespace in self._namespaces_of(pods):
+                        path = PODS.path(self._name(namespace))
+                        await delete_labelled(self._client, path, f"{LABEL}={self._run}")
+                case Churn() as churn:
+                    await self._clear_churn(churn)
+        for number, step in enumerate(self._workload.steps):
+            match step.operation:
+                case CreatePods(bound=True) as pods if self._evicts:
+                    there = {key for namespace in self._namespaces_of(pods) for key in await self._there(namespace)}
+                    await self._pods(number, pods, "nobody", without=there)
+
+    async def tear_down(self, *, keep_nodes: bool = False) -> None:
+        """Remove everything of the run: pods, objects, nodes, namespaces."""
+        label = f"{LABEL}={self._run}"
+        kinds = [KINDS[s.create_objects.object["kind"]] for s in self._workload.steps if s.create_objects]
+        kinds += [KINDS[o["kind"]] for s in self._workload.steps if s.churn for o in s.churn.objects]
+        for namespace in sorted(self._namespaces):
+            for kind in dict.fromkeys([PODS, *(kind for kind in kinds if kind.namespaced)]):
+                await delete_labelled(self._client, kind.path(self._name(namespace)), label)
+        for kind in dict.fromkeys(kind for kind in kinds if not kind.namespaced and kind is not NODES):
+            await delete_labelled(self._client, kind.path(), label)
+        if not keep_nodes:
+            await delete_labelled(self._client, NODES.path(), f"{LABEL}={self._pool}")
+        for namespace in sorted(self._namespaces):
+            await delete_one(self._client, NAMESPACES.path(name=self._name(namespace)))
+
+    @property
+    def _evicts(self) -> bool:
+        """Whether a scheduler may remove pods of this workload: some have a priority."""
+        made = [step.create_pods.pod for step in self._workload.steps if step.create_pods]
+        made += [each for step in self._workload.steps if step.churn for each in step.churn.objects]
+        return any("priorityClassName" in each.get("spec", {}) for each in made)
+
+    async def _pods(
+        self,
+        number: int,
+        pods: CreatePods,
+        scheduler_name: str,
+        sent: dict[Key, float] | None = None,
+        without: Container[Key] = (),
+    ) -> list[Key]:
+        """Create the pods of one step, but for those `without`; the keys of all. `sent` gets when each was sent."""
+        namespaces = self._namespaces_of(pods)
+        for namespace in namespaces:
+            await self._namespace(namespace)
+            if pods.measured and self._name(namespace) not in self._measured:
+                self._measured.append(self._name(namespace))
+        name = f"pod-{number}-"
+        document = objects.pod(f"{name}$(i)", scheduler_name, pods.pod, pods.requests)
+        if pods.bound:
+            document["spec"]["nodeName"] = "$(pool)-node-$(i % nodes)"
+        keys = [(self._name(namespaces[i % len(namespaces)]), f"{name}{i}") for i in range(pods.count)]
+        paths = [PODS.path(self._name(namespace)) for namespace in namespaces]
+
+        made = self._template(document, pods.count)
+        wanted = [i for i in range(pods.count) if keys[i] not in without]
+
+        def note(index: int, moment: float) -> None:
+            if sent is not None:
+                sent[keys[wanted[index]]] = moment
+
+        posts = ((paths[i % len(paths)], made.render(i)) for i in wanted)
+        await create_all(self._client, posts, rate=pods.rate, again=True, sent=note)
+        return keys
+
+    async def _there(self, namespace: str) -> list[Key]:
+        """The pods of a namespace."""
+        name = self._name(namespace)
+        return [(name, each) for each in await names(self._client, PODS.path(name), f"{LABEL}={self._run}")]
+
+    async def _create(self, count: int, document: Mapping[str, object], path: str) -> None:
+        made = self._template(document, count)
+        await create_all(self._client, ((path, made.render(i)) for i in range(count)), again=True)
+
+    def _template(self, document: object, count: int) -> Template:
+        words = {"run": self._run, "pool": self._pool}
+        return Template(document, words, {"count": count, "nodes": self._workload.nodes})
+
+    async def _churn(self, churn: Churn, scheduler_name: str, background: _Background) -> None:
+        """Until the measured pods are bound."""
+        await self._namespace(churn.namespace)
+        mark = {"metadata": {"labels": {_CHURNED: "true"}}}
+        documents = [merged(objects.other(each, scheduler_name), mark) for each in churn.objects]
+        paths = [self._path(KINDS[each["kind"]], churn.namespace) for each in documents]
+        templates = [self._template(each, 1) for each in documents]
+        due, i = time.monotonic(), 0
+        before: list[str] = []
+        while not await background.over_in(due - time.monotonic()):
+            for path in before if churn.recreate else ():
+                await delete_one(self._client, path)
+            before = []
+            for path, made in zip(paths, templates, strict=True):
+                body = made.render(i)
+                await create_all(self._client, [(path, body)], again=True)
+                before.append(f"{path}/{partial.decode(body).metadata.name}")
+            i += 1
+            due += churn.interval
+
+    async def _clear_churn(self, churn: Churn) -> None:
+        for kind in dict.fromkeys(each["kind"] for each in churn.objects):
+            resource = KINDS[kind]
+            if resource is NODES:
+                await delete_labelled(self._client, NODES.path(), _CHURNED)
+            else:
+                await delete_labelled(self._client, self._path(resource, churn.namespace), f"{LABEL}={self._run}")
+
+    async def _namespace(self, name: str, labels: dict[str, str] | None = None) -> None:
+        if name not in self._namespaces:
+            self._namespaces.add(name)
+            metadata = {"name": self._name(name), "labels": {LABEL: self._run, **(labels or {})}}
+            document = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+            await self._create(1, document, NAMESPACES.path())
+
+    def _namespaces_of(self, pods: CreatePods) -> list[str]:
+        if pods.namespace is not None:
+            return [pods.namespace]
+        assert pods.namespaces is not None
+        return [f"{pods.namespaces}-{i}" for i in range(self._spread[pods.namespaces])]
+
+    def _path(self, resource: Resource, namespace: str | None) -> str:
+        return resource.path(self._name(namespace) if resource.namespaced and namespace else None)
+
+    def _name(self, namespace: str) -> str:
+        return f"{self._run}-{namespace}"
+
+
+def _all_in(bindings: Bindings, keys: set[Key]) -> Callable[[], bool]:
+    """Whether all of these are bound; asked often, so counted first."""
+    wanted = frozenset(keys)
+    return lambda: len(bindings.at) >= len(wanted) and wanted <= bindings.at.keys()
+
+
+class _Background:
+    """Tasks that go on until the block ends, and then end by themselves: what they have begun, they finish."""
+
+    def __init__(self) -> None:
+        self._over = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> _Background:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._over.set()
+        for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Begin one."""
+        self._tasks.append(asyncio.ensure_future(work))
+
+    async def over_in(self, seconds: float) -> bool:
+        """Wait so long, or until the end; True at the end."""
+        try:
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._over.wait()
+        except TimeoutError:
+            pass
+        return self._over.is_set()

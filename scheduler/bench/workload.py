@@ -1,0 +1,266 @@
+"""The workload file: a list of steps, in the spirit of kube-scheduler's scheduler_perf; see docs/benchmarks.md.
+
+Read strictly: an unknown field, a step with two operations or a count of 0 is refused with its place in the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from scheduler.bench import template
+from scheduler.bench.objects import KINDS
+from scheduler.whatif.documents import ObjectError, parse
+from scheduler.whatif.places import complaint
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
+Document = dict[str, Any]
+
+
+class WorkloadError(ValueError):
+    """A workload that can't be run: each line of the text names the field, its value and what was expected."""
+
+
+class Mode(StrEnum):
+    """When the scheduler starts: with all pods there (backlog), or before the first is created (stream)."""
+
+    BACKLOG = "backlog"
+    STREAM = "stream"
+
+
+class Strict(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Unknown fields are errors."""
+
+
+class CreateNodes(Strict, frozen=True):
+    """Standard nodes (4 CPU, 32Gi, 110 pods, ten zones) with `node` merged over them."""
+
+    count: int
+    node: Document = {}
+    allocatable: dict[str, str | int] = {}
+
+
+class CreateNamespaces(Strict, frozen=True):
+    """`count` namespaces called `<name>-0`, `<name>-1`, … with these labels."""
+
+    name: str
+    count: int
+    labels: dict[str, str] = {}
+
+
+class CreateObjects(Strict, frozen=True):
+    """Any objects of the kinds that a scheduler watches, and PriorityClass."""
+
+    count: int
+    object: Document
+    namespace: str | None = None
+
+
+class CreatePods(Strict, frozen=True):
+    """Standard pods (100m, 500Mi) with `pod` merged over them, in one namespace or over those of a name.
+
+    `bound`: created on a node, in turn. `measured`: the run ends when these are bound. `waits`: whether anybody waits
+    for them at all. `rate`: created so many a second instead of as fast as the API server takes them.
+    """
+
+    count: int
+    namespace: str | None = None
+    namespaces: str | None = None
+    pod: Document = {}
+    requests: dict[str, str | int] = {}
+    bound: bool = False
+    measured: bool = False
+    waits: bool = True
+    rate: float | None = None
+
+
+class Churn(Strict, frozen=True):
+    """Create these objects every `interval` seconds until the measured pods are bound.
+
+    `recreate`: those of the last round are deleted first.
+    """
+
+    interval: float
+    objects: list[Document]
+    namespace: str = "churn"
+    recreate: bool = True
+
+
+class Barrier(Strict, frozen=True):
+    """Wait until all pods that somebody waits for, created so far, are bound."""
+
+
+Operation = CreateNodes | CreateNamespaces | CreateObjects | CreatePods | Churn | Barrier
+
+
+class Step(Strict, frozen=True):
+    """One operation: exactly one field is given."""
+
+    create_nodes: CreateNodes | None = None
+    create_namespaces: CreateNamespaces | None = None
+    create_objects: CreateObjects | None = None
+    create_pods: CreatePods | None = None
+    churn: Churn | None = None
+    barrier: Barrier | None = None
+
+    @property
+    def operations(self) -> list[Operation]:
+        """Those that are given: one, in a workload that was checked."""
+        fields = (
+            self.create_nodes,
+            self.create_namespaces,
+            self.create_objects,
+            self.create_pods,
+            self.churn,
+            self.barrier,
+        )
+        return [field for field in fields if field is not None]
+
+    @property
+    def operation(self) -> Operation:
+        """The one that is given."""
+        return self.operations[0]
+
+
+class Workload(Strict, frozen=True):
+    """One file. `ceiling`: whether a binder that does not think may bind its pods for comparison."""
+
+    name: str
+    about: str
+    steps: list[Step]
+    modes: tuple[Mode, ...] = (Mode.STREAM,)
+    ceiling: bool = True
+    patience: float = 300.0
+    """Seconds that a scheduler gets for the measured pods."""
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes its steps create (churn's are not counted)."""
+        return sum(step.create_nodes.count for step in self.steps if step.create_nodes is not None)
+
+    @property
+    def measured(self) -> int:
+        """How many pods are measured."""
+        return sum(step.create_pods.count for step in self.steps if step.create_pods and step.create_pods.measured)
+
+    def scaled(self, scale: float, measured: float = 1.0) -> Workload:
+        """The same with every count times `scale`, that of measured pods also times `measured`, and at least 1."""
+        return replace(self, steps=[_scaled(step, scale, measured) for step in self.steps])
+
+
+def read(text: bytes) -> Workload:
+    """A workload from YAML.
+
+    Raises WorkloadError.
+    """
+    try:
+        document = parse(text)
+    except ObjectError as error:
+        raise WorkloadError(str(error)) from None
+    raw = msgspec.json.encode(document)
+    try:
+        found = msgspec.json.decode(raw, type=Workload)
+    except msgspec.ValidationError as error:
+        raise WorkloadError(complaint("Workload", raw, error)) from None
+    problems = list(_problems(found))
+    if problems:
+        raise WorkloadError("\n".join(problems))
+    return found
+
+
+def _problems(workload: Workload) -> Iterator[str]:
+    if not _NAME.fullmatch(workload.name):
+        yield f"name: {workload.name!r}: expected lower-case letters, digits and dashes"
+    if not workload.modes:
+        yield f"modes: []: expected some of {', '.join(Mode)}"
+    if workload.patience <= 0:
+        yield f"patience: {workload.patience:g}: expected more than 0 seconds"
+    namespaces = set()
+    for i, step in enumerate(workload.steps):
+        fields = msgspec.structs.fields(Step)
+        if len(step.operations) != 1:
+            names = ", ".join(each.encode_name for each in fields)
+            yield f"steps[{i}]: {len(step.operations)} operations: expected one of {names}"
+            continue
+        operation = step.operation
+        field = next(each.encode_name for each in fields if getattr(step, each.name) is operation)
+        if isinstance(operation, CreateNamespaces):
+            namespaces.add(operation.name)
+        for path, problem in _step_problems(operation, namespaces):
+            yield f"steps[{i}].{field}.{path}: {problem}"
+    if not workload.nodes:
+        yield "steps: no createNodes: expected one at least"
+    if not workload.measured:
+        yield "steps: no createPods with measured: true: expected one at least"
+
+
+def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, str]]:
+    count = getattr(operation, "count", 1)
+    if count < 1:
+        yield "count", f"{count}: expected 1 or more"
+    for field in ("name", "namespace"):
+        name = getattr(operation, field, None)
+        if name is not None and not _NAME.fullmatch(name):
+            yield field, f"{name!r}: expected lower-case letters, digits and dashes, at most 32"
+    match operation:
+        case CreatePods():
+            if (operation.namespace is None) == (operation.namespaces is None):
+                yield "namespace", "expected either namespace or namespaces"
+            if operation.namespaces is not None and operation.namespaces not in namespaces:
+                yield (
+                    "namespaces",
+                    f"{operation.namespaces!r}: expected the name of an earlier createNamespaces",
+                )
+            if operation.rate is not None and operation.rate <= 0:
+                yield "rate", f"{operation.rate:g}: expected more than 0 pods a second"
+            if operation.measured and (operation.bound or not operation.waits):
+                yield "measured", "true: expected pods that are waited for and not created bound"
+            yield from _template_problems("pod", operation.pod)
+            yield from _template_problems("requests", operation.requests)
+        case CreateNodes():
+            yield from _template_problems("node", operation.node)
+            yield from _template_problems("allocatable", operation.allocatable)
+        case CreateObjects():
+            yield from _object_problems("object", operation.object, operation.namespace)
+        case Churn():
+            if operation.interval < 0.01:
+                yield "interval", f"{operation.interval:g}: expected seconds, 0.01 or more"
+            if not operation.objects:
+                yield "objects", "[]: expected one at least"
+            for i, each in enumerate(operation.objects):
+                yield from _object_problems(f"objects[{i}]", each, operation.namespace)
+
+
+def _object_problems(path: str, document: Document, namespace: str | None) -> Iterator[tuple[str, str]]:
+    kind = document.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        yield f"{path}.kind", f"{kind!r}: expected one of {', '.join(sorted(KINDS))}"
+        return
+    if KINDS[kind].namespaced and namespace is None:
+        yield "namespace", f"a {kind} lives in one: expected its name"
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        yield f"{path}.metadata.name", "Required value"
+    yield from _template_problems(path, document)
+
+
+def _template_problems(path: str, document: Any) -> Iterator[tuple[str, str]]:
+    try:
+        template.check(document)
+    except template.TemplateError as error:
+        yield path, str(error)
+
+
+def _scaled(step: Step, scale: float, measured: float) -> Step:
+    changed = {}
+    for name in step.__struct_fields__:
+        operation = getattr(step, name)
+        if isinstance(operation, CreateNodes | CreateNamespaces | CreateObjects | CreatePods):
+            times = scale * measured if isinstance(operation, CreatePods) and operation.measured else scale
+            changed[name] = replace(operation, count=max(1, round(operation.count * times)))
+    return replace(step, **changed)

@@ -1,0 +1,116 @@
+"""A simulation as one page with pictures: self-contained, no script, no network, dark or light as the system is."""
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from scheduler.report import simulation_tables as words
+from scheduler.report.chart import Chart, Line, line_chart
+from scheduler.whatif.plan import Outcome
+from scheduler.whatif.replay import Run
+from scheduler.whatif.study import Study
+
+_MANY = 500
+
+
+def outcome_page(outcome: Outcome) -> str:
+    """What would happen on a cluster."""
+    return _render(
+        "simulation.html",
+        title=words.summary(outcome),
+        bad=bool(outcome.waiting),
+        notes=outcome.notes,
+        lost=outcome.lost,
+        placed=outcome.placed[:_MANY],
+        waiting=outcome.waiting[:_MANY],
+        preempted=outcome.preempted[:_MANY],
+        unshown=max(len(outcome.placed) - _MANY, 0),
+        changes=[
+            (title, before, after, _width(before), _width(after))
+            for title, before, after in words.changes(outcome.before, outcome.after)
+        ],
+    )
+
+
+def study_page(study: Study) -> str:
+    """What a trace showed, for each profile."""
+    return _render(
+        "trace.html",
+        title=f"{study.pods:,} pods on {study.nodes:,} nodes",
+        profiles=[each.profile for each in study.profiles],
+        figures=list(words.figures(study)),
+        footnote=words.footnote(study),
+        charts=list(_charts(study)),
+    )
+
+
+def _charts(study: Study) -> list[Chart]:
+    saturations = [(each.profile, each.saturation) for each in study.profiles]
+    departures = [(each.profile, each.departures) for each in study.profiles if each.departures is not None]
+    names = list(study.profiles[0].saturation.end.allocated)
+    charts = []
+    for name in names:
+        what = words.short(name)
+        charts.append(
+            line_chart(
+                f"Saturation: {what} allocated",
+                "GPU asked for / GPU there",
+                [Line(who, [(p.x, p.quality.allocated[name]) for p in run.points]) for who, run in saturations],
+                x_format="{:.0%}",
+            )
+        )
+        charts.append(
+            line_chart(
+                f"Saturation: {what} stranded",
+                "GPU asked for / GPU there",
+                [Line(who, [(p.x, p.quality.stranded[name]) for p in run.points]) for who, run in saturations],
+                x_format="{:.0%}",
+            )
+        )
+    charts.append(
+        line_chart(
+            "Saturation: nodes in use",
+            "GPU asked for / GPU there",
+            [Line(who, [(p.x, p.quality.nodes_in_use) for p in run.points]) for who, run in saturations],
+            y_format="{:,.0f}",
+            x_format="{:.0%}",
+        )
+    )
+    if departures:
+        charts.append(
+            line_chart(
+                "Arrivals and departures: nodes in use",
+                "event",
+                [Line(who, _by_event(run, "in use")) for who, run in departures],
+                y_format="{:,.0f}",
+                x_format="{:.0%}",
+            )
+        )
+        charts.append(
+            line_chart(
+                "Arrivals and departures: pods that wait",
+                "event",
+                [Line(who, _by_event(run, "waiting")) for who, run in departures],
+                y_format="{:,.0f}",
+                x_format="{:.0%}",
+            )
+        )
+    return charts
+
+
+def _by_event(run: Run, what: str) -> list[tuple[float, float]]:
+    """By the part of the events gone by: arrivals crowd at the end of the published time."""
+    last = max(len(run.points) - 1, 1)
+    return [(i / last, p.quality.nodes_in_use if what == "in use" else p.waiting) for i, p in enumerate(run.points)]
+
+
+def _width(text: str) -> str | None:
+    """The bar of a percentage."""
+    return text.removesuffix(" %") if text.endswith(" %") else None
+
+
+def _render(template: str, **values: Any) -> str:
+    environment = Environment(
+        loader=PackageLoader("scheduler.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template(template).render(**values)

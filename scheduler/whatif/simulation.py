@@ -1,0 +1,107 @@
+"""The engine on virtual time, beside an API server that accepts everything at once: `berth run` without a cluster.
+
+`scheduler.whatif.plan` asks it what would happen, `scheduler.whatif.replay` plays a trace through it.
+"""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from scheduler.engine.engine import Engine
+from scheduler.engine.instructions import Announce, Bind, Failed, Instruction, Preempt, Prepare
+from scheduler.engine.stimuli import Bound, Cycle, Gone, Prepared, Put, Stimulus, Tick
+from scheduler.framework.runtime import Framework
+from scheduler.model.kinds import Modelled
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+
+_PATIENCE = 60.0
+"""Seconds of virtual time without a new binding after which nothing more is expected to happen by itself."""
+
+
+class Simulation:
+    """What pods do, by uid. `now` is virtual time in seconds; who plays a trace moves it."""
+
+    def __init__(
+        self,
+        frameworks: Mapping[str, Framework],
+        cluster: Cluster | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        self.engine = Engine(frameworks, seed=seed, cluster=cluster)
+        self.now = 0.0
+        self.bound: dict[str, tuple[Pod, str]] = {}
+        """The pod and the node that it went to, in the order of the bindings."""
+        self.failed: dict[str, tuple[Pod, str]] = {}
+        """The pod and what was last said of it; it waits on."""
+        self.preempted: dict[str, tuple[Pod, Pod, str]] = {}
+        """The victim, the pod that it made room for, and the node."""
+        self.preparing: dict[str, tuple[Pod, str]] = {}
+        """Pods that hold a node until their volumes are made, which nobody does here."""
+        self._newly: list[str] = []
+
+    @property
+    def cluster(self) -> Cluster:
+        """The columns."""
+        return self.engine.cluster
+
+    def put(self, thing: Modelled) -> None:
+        """An object came or changed."""
+        self._tell(Put(thing))
+
+    def gone(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """An object was deleted."""
+        for known in (self.bound, self.failed, self.preparing):
+            known.pop(uid, None)
+        self._tell(Gone(kind, namespace, name, uid))
+
+    def newly_bound(self) -> list[str]:
+        """The uids bound since this was asked last."""
+        found, self._newly = self._newly, []
+        return found
+
+    def work(self) -> None:
+        """Schedule until the queue has nobody who could go now."""
+        while self.engine.has_work:
+            self._tell(Cycle())
+
+    def settle(self) -> None:
+        """Schedule, and let time pass while that leads to new bindings: backoffs end, victims make room."""
+        since, bound = self.now, len(self.bound)
+        self.work()
+        while (due := self.engine.next_tick()) is not None and due <= since + _PATIENCE:
+            self.now = max(self.now, due)
+            self._tell(Tick())
+            self.work()
+            if len(self.bound) != bound:
+                since, bound = self.now, len(self.bound)
+
+    def _tell(self, stimulus: Stimulus) -> None:
+        waiting = [stimulus]
+        while waiting:
+            for instruction in self.engine.handle(waiting.pop(0), self.now):
+                waiting += self._carry_out(instruction)
+
+    def _carry_out(self, instruction: Instruction) -> list[Stimulus]:
+        """What the API server would answer, and show on its watches."""
+        match instruction:
+            case Bind(pod=pod, node=node):
+                self.failed.pop(pod.uid, None)
+                self.preparing.pop(pod.uid, None)
+                placed = replace(pod, node_name=node, nominated_node_name="")
+                self.bound[pod.uid] = (placed, node)
+                self._newly.append(pod.uid)
+                return [Bound(pod.uid), Put(placed)]
+            case Prepare(pod=pod, writes=writes):
+                return [Prepared(pod.uid, {write.key: write.resource_version for write in writes})]
+            case Announce(pod=pod, node=node):
+                self.preparing[pod.uid] = (pod, node)
+            case Failed(pod=pod, message=message):
+                self.failed[pod.uid] = (pod, message)
+            case Preempt(pod=pod, node=node, victims=victims):
+                for victim in victims:
+                    self.preempted[victim.uid] = (victim, pod, node)
+                    self.bound.pop(victim.uid, None)
+                return [Gone("Pod", victim.namespace, victim.name, victim.uid) for victim in victims]
+        return []

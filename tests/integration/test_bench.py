@@ -1,0 +1,39 @@
+"""`make bench` in small: two workloads, all contenders, and a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import load
+from bench.contenders import CONTENDERS
+from bench.goals import goals, lines
+from bench.run import Row, Runner
+from bench.table import tables
+from tests.controlplane.cluster import ControlPlane
+
+EVERYBODY = {"kube", "kube-all", "berth", "binder"}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("control_plane_binaries")
+def test_in_small(tmp_path: Path) -> None:
+    """Everybody binds everything, costs something, and is in the table."""
+    with ControlPlane() as cluster:
+        contenders = [kind(cluster, tmp_path) for kind in CONTENDERS]
+        runner = Runner(cluster, tmp_path, lambda _: None)
+        rows: list[Row] = []
+        for workload in load("spread,preemption"):
+            rows += runner.run(workload.scaled(0.01), contenders)
+    found = lines(rows)
+    assert [(line.workload, str(line.mode), set(line.rows)) for line in found] == [
+        ("spread", "backlog", EVERYBODY),
+        ("spread", "stream", EVERYBODY - {"kube-all"}),
+        ("preemption", "stream", EVERYBODY - {"binder", "kube-all"}),
+    ]
+    for row in rows:
+        assert (row.figures.bound, row.events_missing) == (row.figures.pods, 0), row
+        assert row.cpu_ms is not None and row.memory_mb > 10
+        assert row.contender == "binder" or (row.decision_p50 is not None and row.decision_p99 is not None)
+    assert "| spread, backlog" in tables(found, goals())

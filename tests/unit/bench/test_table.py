@@ -1,0 +1,85 @@
+"""Goals beside figures."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.goals import Goal, Goals, goals, lines
+from bench.page import chart, replace_between
+from bench.run import Row
+from bench.table import tables
+from scheduler.bench.figures import Figures
+from scheduler.bench.workload import Mode
+
+GOALS = Goals(
+    {"first_to_kube": Goal(at_most=1.0), "rate_to_kube": Goal(at_least=2.0)}, {"w": {"cpu_to_kube": Goal(at_most=0.5)}}
+)
+
+
+def row(contender: str, rate: float, cpu: float, mode: Mode = Mode.BACKLOG, bound: int = 10) -> Row:
+    """One contender's row."""
+    return Row("w", mode, contender, Figures(10, bound, rate, 1.0, 5.0, 9.0), cpu, 100.0, 0.05, 1.5)
+
+
+def test_ratios_and_goals() -> None:
+    """Each ratio, whether it meets its goal, and what the goal is."""
+    (line,) = lines([row("kube", 100, 8), row("berth", 300, 6), row("binder", 150, 1)])
+    assert line.measures() == {
+        "rate_to_kube": 3.0,
+        "rate_to_binder": 2.0,
+        "cpu_to_kube": 0.75,
+        "memory_to_kube": 1.0,
+        "first_to_kube": 1.0,
+        "decision_p50": 0.05,
+        "decision_p99": 1.5,
+    }
+    said = tables([line], GOALS)
+    assert "3.00 ✓ ≥ 2" in said
+    assert "0.75 ✗ ≤ 0.5" in said
+    assert "2 of 3 goals met." in said
+    assert "Not even the bare binder reaches the rate to kube-scheduler on: w, backlog." in said
+
+
+def test_a_stream_has_no_goal_for_its_start() -> None:
+    """The first binding counts from a start."""
+    assert "first_to_kube" in GOALS.of("w", Mode.BACKLOG)
+    assert "first_to_kube" not in GOALS.of("w", Mode.STREAM)
+
+
+def test_who_binds_less_is_named() -> None:
+    """A figure of an unfinished run does not stand alone."""
+    said = tables(lines([row("kube", 100, 8), row("berth", 300, 6, bound=7)]), GOALS)
+    assert "w, backlog: berth bound 7 of 10." in said
+
+
+@pytest.mark.parametrize(
+    ("workload", "name", "want"),
+    [
+        ("basic", "rate_to_kube", 2.2),
+        ("basic", "cpu_to_kube", 0.25),
+        ("affinity", "rate_to_kube", 11),
+        ("affinity", "cpu_to_kube", 0.04),
+        ("csi", "rate_to_binder", 0.9),
+    ],
+)
+def test_file(workload: str, name: str, want: float) -> None:
+    """The file of goals is read, common ones apply to all."""
+    goal = goals().of(workload, Mode.BACKLOG)[name]
+    assert want in (goal.at_least, goal.at_most)
+
+
+def test_chart() -> None:
+    """A bar for each who was measured."""
+    drawn = chart(lines([row("kube", 100, 8), row("berth", 300, 6)]))
+    assert drawn.count("<rect") == 3 + 2
+    assert ">300</text>" in drawn
+
+
+def test_page(tmp_path: Path) -> None:
+    """Only what stands between the marks is replaced."""
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- figures -->\nold\n<!-- /figures -->\nb\n")
+    replace_between(page, "figures", "new")
+    assert page.read_text() == "a\n<!-- figures -->\nnew\n<!-- /figures -->\nb\n"
+    with pytest.raises(ValueError, match=r"page.md has no <!-- x -->"):
+        replace_between(page, "x", "new")

@@ -1,0 +1,98 @@
+"""Workload files: what is refused, and what scaling does."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler.bench.workload import CreatePods, Mode, WorkloadError, read
+
+SHIPPED = sorted((Path(__file__).parents[3] / "bench" / "workloads").glob("*.yaml"))
+NODES = {"createNodes": {"count": 10}}
+PODS = {"createPods": {"count": 20, "namespace": "measured", "measured": True}}
+
+
+def workload(*steps: Any, **more: Any) -> bytes:
+    """A file with these steps, or the usual two."""
+    document = {"name": "w", "about": "a", "steps": list(steps) or [NODES, PODS], **more}
+    return yaml.safe_dump(document).encode()
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_shipped(file: Path) -> None:
+    """Every workload that we ship can be read, is called as its file is, and can be made small."""
+    found = read(file.read_bytes())
+    assert found.name == file.stem
+    assert found.scaled(0.001).measured >= 1
+
+
+def pods(**more: Any) -> Any:
+    """The pods step, changed."""
+    return {"createPods": {**PODS["createPods"], **more}}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(b"", "object: expected a mapping", id="empty"),
+        pytest.param(b"a: [", "not YAML", id="no YAML"),
+        pytest.param(workload(nmae="x"), "unknown field `nmae`", id="unknown field"),
+        pytest.param(workload(name="A b"), "name: 'A b': expected lower-case", id="name"),
+        pytest.param(workload(modes=["later"]), 'modes[0]: "later"', id="mode"),
+        pytest.param(workload(modes=[]), "modes: []: expected some of backlog, stream", id="no mode"),
+        pytest.param(
+            workload({}, NODES, PODS), "steps[0]: 0 operations: expected one of createNodes", id="no operation"
+        ),
+        pytest.param(workload({**NODES, **PODS}), "steps[0]: 2 operations", id="two operations"),
+        pytest.param(workload(PODS), "steps: no createNodes", id="no nodes"),
+        pytest.param(workload(NODES), "steps: no createPods with measured: true", id="nothing measured"),
+        pytest.param(workload({"createNodes": {"count": 0}}, PODS), "steps[0].createNodes.count: 0", id="count"),
+        pytest.param(workload({"createNodes": {"count": "x"}}, PODS), 'steps[0].createNodes.count: "x"', id="type"),
+        pytest.param(workload(NODES, pods(rate=0)), "steps[1].createPods.rate: 0", id="rate"),
+        pytest.param(workload(NODES, pods(bound=True)), "steps[1].createPods.measured: true", id="bound and measured"),
+        pytest.param(
+            workload(NODES, pods(namespaces="x")), "steps[1].createPods.namespace: expected either", id="both"
+        ),
+        pytest.param(
+            workload(NODES, pods(namespace=None, namespaces="x")),
+            "steps[1].createPods.namespaces: 'x': expected the name of an earlier createNamespaces",
+            id="unknown namespaces",
+        ),
+        pytest.param(
+            workload(NODES, pods(pod={"metadata": {"name": "$(j)"}})),
+            "steps[1].createPods.pod: $(j): expected",
+            id="place",
+        ),
+        pytest.param(
+            workload(NODES, PODS, {"churn": {"interval": 0, "objects": []}}),
+            "steps[2].churn.interval: 0",
+            id="interval",
+        ),
+        pytest.param(
+            workload(NODES, PODS, {"createObjects": {"count": 1, "object": {"kind": "Secret"}}}),
+            "steps[2].createObjects.object.kind: 'Secret': expected one of",
+            id="kind",
+        ),
+        pytest.param(
+            workload(NODES, PODS, {"createObjects": {"count": 1, "object": {"kind": "Service"}}}),
+            "steps[2].createObjects.namespace: a Service lives in one",
+            id="no namespace",
+        ),
+    ],
+)
+def test_refused(text: bytes, said: str) -> None:
+    """The first line says where, what and what was expected."""
+    with pytest.raises(WorkloadError) as error:
+        read(text)
+    assert said in str(error.value).splitlines()[0]
+
+
+def test_scaled() -> None:
+    """All counts shrink alike, and what is measured once more; nothing shrinks to nothing."""
+    found = read(workload(NODES, {"createPods": {"count": 3, "namespace": "init", "bound": True}}, PODS))
+    small = found.scaled(0.1, 0.25)
+    counts = [step.operation.count for step in small.steps if isinstance(step.operation, CreatePods)]
+    assert (small.nodes, counts, small.measured) == (1, [1, 1], 1)
+    assert found.scaled(2, 0.5).measured == 20
+    assert found.modes == (Mode.STREAM,)

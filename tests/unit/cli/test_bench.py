@@ -1,0 +1,120 @@
+"""`berth bench` against the embedded API server and `berth run`, both as processes of their own."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import yaml
+
+from tests.unit.cli.conftest import Berth
+from tests.unit.cli.test_live import send
+
+ROOT = Path(__file__).parents[3]
+WORKLOAD = {
+    "name": "small",
+    "about": "A bit of everything.",
+    "patience": 60,
+    "steps": [
+        {"createNodes": {"count": 6}},
+        {"createNamespaces": {"name": "team", "count": 2, "labels": {"team": "devops"}}},
+        {
+            "createObjects": {
+                "count": 1,
+                "object": {"kind": "PriorityClass", "metadata": {"name": "$(run)-p"}, "value": 1},
+            }
+        },
+        {"createPods": {"namespace": "init", "count": 3, "bound": True}},
+        {
+            "churn": {
+                "interval": 0.05,
+                "objects": [
+                    {"kind": "Node", "metadata": {"name": "$(run)-churn-$(i)"}},
+                    {"kind": "Service", "metadata": {"name": "s-$(i)"}, "spec": {"ports": [{"port": 80}]}},
+                ],
+            }
+        },
+        {"createPods": {"namespaces": "team", "count": 10}},
+        {"barrier": {}},
+        {"createPods": {"namespace": "measured", "count": 10, "measured": True, "rate": 200}},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """An API server with a scheduler: its URL, and a kubeconfig."""
+    kubeconfig = tmp_path_factory.mktemp("bench") / "kubeconfig"
+    log = kubeconfig.with_name("log").open("wb")
+    command = [sys.executable, "-m", "scheduler.apiserver", "--kubeconfig", str(kubeconfig)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as serving:
+        assert serving.stdout is not None
+        url = serving.stdout.readline().split()[-1]
+        berth = [str(Path(sys.executable).with_name("berth")), "run", "--kubeconfig", str(kubeconfig)]
+        with subprocess.Popen(berth, stderr=log) as scheduling:
+            yield url, str(kubeconfig)
+            scheduling.terminate()
+        serving.terminate()
+    log.close()
+
+
+def left(url: str, path: str) -> list[str]:
+    """Names of what a run left behind."""
+    with urlopen(f"{url}{path}") as answer:
+        items: list[dict[str, Any]] = json.load(answer)["items"]
+    return [item["metadata"]["name"] for item in items if item["metadata"]["name"].startswith("bench-")]
+
+
+def test_runs_and_cleans_up(berth: Berth, server: tuple[str, str]) -> None:
+    """All measured pods are bound, and everything is removed."""
+    url, kubeconfig = server
+    Path("small.yaml").write_text(yaml.safe_dump(WORKLOAD))
+    answer = berth("bench", "small.yaml", "-s", "berth", "--kubeconfig", kubeconfig, "-o", "json")
+    assert (answer.code, answer.err) == (0, "")
+    (found,) = json.loads(answer.out)
+    assert (found["workload"], found["schedulerName"]) == ("small", "berth")
+    assert (found["figures"]["pods"], found["figures"]["bound"]) == (10, 10)
+    assert 0 < found["figures"]["waitP50"] <= found["figures"]["waitP99"]
+    paths = ("/api/v1/nodes", "/api/v1/namespaces", "/apis/scheduling.k8s.io/v1/priorityclasses")
+    assert [left(url, path) for path in paths] == [[], [], []]
+
+
+def test_nobody_schedules(berth: Berth, server: tuple[str, str]) -> None:
+    """Exit code 1 when pods stay unbound."""
+    Path("small.yaml").write_text(yaml.safe_dump({**WORKLOAD, "patience": 0.1}))
+    answer = berth("bench", "small.yaml", "-s", "nobody", "--kubeconfig", server[1])
+    assert answer.code == 1
+    assert "small" in answer.out
+
+
+def test_real_nodes_are_respected(berth: Berth, server: tuple[str, str]) -> None:
+    """A cluster with nodes of its own is refused."""
+    url, kubeconfig = server
+    send(f"{url}/api/v1/nodes", "POST", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "real"}})
+    Path("small.yaml").write_text(yaml.safe_dump(WORKLOAD))
+    answer = berth("bench", "small.yaml", "-s", "berth", "--kubeconfig", kubeconfig)
+    send(f"{url}/api/v1/nodes/real", "DELETE", {})
+    assert (answer.code, answer.out) == (2, "")
+    assert "has nodes of its own (real, 1 in all)" in answer.err
+    assert len(answer.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["none.yaml"], "none.yaml: no such file", id="no file"),
+        pytest.param(["bad.yaml"], "bad.yaml: steps: no createNodes", id="bad file"),
+        pytest.param(["good.yaml", "--scale", "0"], "--scale: 0: expected more than 0", id="scale"),
+    ],
+)
+def test_refused(berth: Berth, arguments: list[str], said: str) -> None:
+    """Exit code 2, and a line for each problem."""
+    Path("bad.yaml").write_text(yaml.safe_dump({**WORKLOAD, "steps": []}))
+    Path("good.yaml").write_text(yaml.safe_dump(WORKLOAD))
+    answer = berth("bench", *arguments, "-s", "berth")
+    assert answer.code == 2
+    assert answer.err.startswith(f"berth: {said}")
