@@ -24,6 +24,7 @@ from scheduler.kube.wire import MALFORMED
 from scheduler.model.kinds import Decoder
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.plugins.annotation_affinity import annotated
 
 Found = TypeVar("Found")
 PAGE = 500
@@ -101,7 +102,7 @@ class Comparer:
             )
 
     async def _look(self) -> list[str]:
-        decoder = Decoder()
+        decoder = Decoder(annotated(self._scheduler.engine.queue.frameworks))
         nodes = [node async for node in self._list(NODES, decoder.node)]
         pods = [pod async for pod in self._list(PODS, decoder.pod, fieldSelector=LIVE_PODS)]
         return list(differences(self._scheduler.engine, nodes, pods))

@@ -235,15 +235,16 @@ class Scheduler:
         return self._stopping
 
     def reconfigure(self, config: SchedulerConfiguration, frameworks: Mapping[str, Framework]) -> None:
-        """Decide by another configuration from the next cycle on; pods of new profiles are found by a fresh list."""
-        new = frameworks.keys() - self.engine.queue.frameworks.keys()
+        """Decide by another configuration from the next cycle on. What it reads otherwise is found by a fresh list."""
+        anew = bool(frameworks.keys() - self.engine.queue.frameworks.keys())
+        anew = self._decoder.annotate(annotated(frameworks)) or anew
         self.engine.reconfigure(
             frameworks, config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds, time.monotonic()
         )
         self.meter.follow(frameworks)
         self.watchdog.follow(framework.guard for framework in frameworks.values())
         for reflector in self.reflectors:
-            if new and reflector.resource is PODS:
+            if anew and reflector.resource is PODS:
                 reflector.redeliver()
         self._awake.set()
 

@@ -23,7 +23,16 @@ class Decoder:
     """
 
     def __init__(self, annotated: Mapping[str, Mode] = NO_MODES) -> None:
+        self._annotated = dict(annotated)
         self.interner = Interner(annotated)
+
+    def annotate(self, annotated: Mapping[str, Mode]) -> bool:
+        """Read the affinity annotation for these profiles from now on; whether that is a change."""
+        if self._annotated == annotated:
+            return False
+        self._annotated = dict(annotated)
+        self.interner = Interner(annotated)
+        return True
 
     def pod(self, raw: bytes) -> Pod:
         """Raises msgspec.DecodeError when the bytes are not a pod."""

@@ -1,0 +1,23 @@
+"""A decoder that is told of other profiles reads the annotation for those from then on."""
+
+import json
+
+import msgspec
+
+from scheduler.model.kinds import Decoder
+from tests.builders import pod
+
+WISH = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
+
+
+def test_annotate() -> None:
+    """Before: the annotation is passed over. After: it counts. The same again is no change."""
+    document = pod("web")
+    document["metadata"]["annotations"] = {"scheduler.alpha.kubernetes.io/affinity": json.dumps(WISH)}
+    raw = msgspec.json.encode(document)
+    name = document["spec"]["schedulerName"]
+    decoder = Decoder()
+    assert decoder.pod(raw).shape.required_node_affinity is None
+    assert decoder.annotate({name: "Add"})
+    assert decoder.pod(raw).shape.required_node_affinity is not None
+    assert not decoder.annotate({name: "Add"})
