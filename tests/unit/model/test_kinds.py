@@ -18,6 +18,6 @@ def test_annotate() -> None:
     name = document["spec"]["schedulerName"]
     decoder = Decoder()
     assert decoder.pod(raw).shape.required_node_affinity is None
-    assert decoder.annotate({name: "Add"})
+    assert decoder.annotate({name: "add"})
     assert decoder.pod(raw).shape.required_node_affinity is not None
-    assert not decoder.annotate({name: "Add"})
+    assert not decoder.annotate({name: "add"})
