@@ -104,6 +104,9 @@ class Filters(Protocol):
     def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """Whether what happens to `others` on one node can change the verdict on another node."""
 
+    def by_shape(self, pod: Pod) -> bool:
+        """Whether, unless it reads other rows, the verdict on a node follows from the pod's shape and that node."""
+
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
@@ -132,6 +135,8 @@ class RowLocal:
 
     by_shape = False
     """Of the pod, only its shape counts: verdicts may be kept per shape and repaired for the rows that change."""
+    else_by_shape = False
+    """As `by_shape` while `reads_other_rows` is false and the pod names no node."""
     scores_by_shape = False
     """The same of its scores."""
     ignores_usage = False

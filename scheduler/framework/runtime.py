@@ -167,10 +167,14 @@ class Framework:
             row = cluster.nodes.live_row(name)
             if row is not None and among[row]:
                 kept[row] = pods
-        for rows in self._together(pod, cluster, kept):
+        if not kept:
+            return passed, rejected
+        apart = self.reads_other_rows(pod, cluster, (other for pods in kept.values() for other in pods))
+        usage_only = not apart and self.by_shape(pod)
+        for rows in [[row] for row in kept] if apart else [list(kept)]:
             mask = np.zeros(len(among), dtype=np.bool_)
             mask[rows] = True
-            with cluster.supposing((other, row) for row in rows for other in kept[row]):
+            with cluster.supposing(((other, row) for row in rows for other in kept[row]), usage_only=usage_only):
                 with_them, also = self._filter(pod, cluster, mask)
             failed = mask & ~with_them
             if failed.any():
@@ -186,6 +190,15 @@ class Framework:
             if asks is None or self.guard(plugin, asks, pod, cluster, others):
                 return True
         return False
+
+    def by_shape(self, pod: Pod) -> bool:
+        """Whether, unless it reads other rows, the verdict on a node follows from the pod's shape and that node."""
+        return not pod.node_name and all(
+            getattr(plugin, "by_shape", False)
+            or getattr(plugin, "else_by_shape", False)
+            or (hasattr(plugin, "concerns") and not plugin.concerns(pod.shape))
+            for plugin in self._filters
+        )
 
     def post_filter_result(self, pod: Pod, cluster: Cluster, decision: Decision) -> PostFilterResult:
         """What the PostFilter plugins make of a pod that found no node: the first that offers a node wins."""
@@ -222,13 +235,6 @@ class Framework:
     def _nominated_row(self, pod: Pod, cluster: Cluster) -> int | None:
         name = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name
         return cluster.nodes.live_row(name) if name else None
-
-    def _together(self, pod: Pod, cluster: Cluster, kept: dict[int, list[Pod]]) -> list[list[int]]:
-        """Groups of rows whose nominated pods can be supposed at once without one node's changing another's verdict."""
-        rows = list(kept)
-        if len(rows) > 1 and self.reads_other_rows(pod, cluster, (other for pods in kept.values() for other in pods)):
-            return [[row] for row in rows]
-        return [rows] if rows else []
 
     def _filter(self, pod: Pod, cluster: Cluster, alive: Bools) -> tuple[Bools, list[Rejected]]:
         rejected: list[Rejected] = []

@@ -6,7 +6,7 @@ from msgspec import Struct
 from scheduler.framework.decision import Decision
 from scheduler.framework.plugin import Filters, PostFilterResult
 from scheduler.model.pod import Pod
-from scheduler.plugins.victims import DryRun, dry_run, pick
+from scheduler.plugins.victims import DryRun, Trials, dry_run, pick
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
@@ -26,6 +26,7 @@ class DefaultPreemption:
 
     def __init__(self, args: DefaultPreemptionArgs) -> None:
         self._args = args
+        self._trials = Trials()
 
     @staticmethod
     def check(args: DefaultPreemptionArgs, path: str) -> list[str]:
@@ -53,13 +54,16 @@ class DefaultPreemption:
         if refusal:
             return PostFilterResult(f"preemption: {refusal}")
         rows = nodes.alive[: nodes.rows] & ~hopeless
-        tried = dry_run(pod, cluster, filters, rows, self._at_most(int(np.count_nonzero(rows))))
-        if not tried.candidates:
-            return PostFilterResult(f"preemption: {_no_candidates(decision.nodes, tried)}", node="")
-        chosen = pick(tried.candidates, nodes.names)
+        found = self._trials.candidates(pod, cluster, filters, rows)
+        if not found:
+            tried = dry_run(pod, cluster, filters, rows, self._at_most(int(np.count_nonzero(rows))))
+            found = tried.candidates
+            if not found:
+                return PostFilterResult(f"preemption: {_no_candidates(decision.nodes, tried)}", node="")
+        chosen = pick(found, nodes.names)
         node = nodes.names[chosen.row] or ""
         text = f"found a potential placement for pod on node {node}, preempting {len(chosen.victims)} victims"
-        candidates = {nodes.names[c.row] or "": (tuple(c.victims), c.violations) for c in tried.candidates}
+        candidates = {nodes.names[c.row] or "": (tuple(c.victims), c.violations) for c in found}
         return PostFilterResult(f"preemption: {text}", node, tuple(chosen.victims), candidates)
 
     def _at_most(self, nodes: int) -> int:

@@ -28,6 +28,7 @@ class InterPodAffinity:
     """Place pods near or away from other pods, by the values of a node label."""
 
     name = "InterPodAffinity"
+    else_by_shape = True
     Args = InterPodAffinityArgs
     wakes_on = (
         ClusterEvent.NODE_ADDED

@@ -13,6 +13,7 @@ class NodeName(RowLocal):
     """A pod that names its node in the spec fits no other."""
 
     name = "NodeName"
+    else_by_shape = True
     Args = NoArgs
     wakes_on = ClusterEvent.NODE_ADDED
     mismatch = Unresolvable("node(s) didn't match the requested node name")

@@ -40,6 +40,7 @@ class PodTopologySpread:
     """Spread matching pods evenly over the values of a node label."""
 
     name = "PodTopologySpread"
+    else_by_shape = True
     Args = PodTopologySpreadArgs
     wakes_on = (
         ClusterEvent.NODE_ADDED

@@ -13,12 +13,15 @@ from scheduler.framework.decision import Rejected
 from scheduler.framework.plugin import Filters
 from scheduler.model.namespaced import Selecting
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools
+from scheduler.state.nodes import Nodes
 
 _NOT_STARTED = "~"
 """Sorts after every RFC 3339 time: a pod that has not started starts now (GetPodStartTime)."""
 _PRIORITY_OFFSET = 1 << 31
+_KEPT_MOST = 16
 
 
 @dataclass(slots=True)
@@ -29,6 +32,19 @@ class Candidate:
     victims: list[Pod] = field(default_factory=list)
     violations: int = 0
     """Victims whose disruption budget would be overdrawn."""
+    cost: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """What is to be as low as possible: violations, highest priority, sum of priorities, number."""
+    start: str = ""
+    """When the first of the most important victims started."""
+
+    def settle(self) -> None:
+        """All victims are known."""
+        self.victims.sort(key=lambda victim: (-victim.priority, _started(victim)))
+        if self.victims:
+            total = sum(victim.priority + _PRIORITY_OFFSET for victim in self.victims)
+            highest = self.victims[0].priority
+            self.cost = self.violations, highest, total, len(self.victims)
+            self.start = min(_started(victim) for victim in self.victims if victim.priority == highest)
 
 
 @dataclass(slots=True)
@@ -74,28 +90,75 @@ def dry_run(pod: Pod, cluster: Cluster, filters: Filters, rows: Bools, at_most: 
     return result
 
 
+class Trials:
+    """What trying gave for pods of one shape and priority, kept from pod to pod.
+
+    A queue of equal preemptors tries again only the nodes where something changed: pods, nominations, the node.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[PodShape, int], _Kept] = {}
+
+    def candidates(self, pod: Pod, cluster: Cluster, filters: Filters, rows: Bools) -> list[Candidate] | None:
+        """Where preemption helps, among the given rows; None when this can't be kept by row."""
+        if not filters.by_shape(pod) or filters.reads_other_rows(pod, cluster, ()):
+            return None
+        nodes, key = cluster.nodes, (pod.shape, pod.priority)
+        ahead = _ahead(pod, cluster)
+        kept = self._kept.pop(key, None)
+        changed = None
+        if kept is not None and kept.nodes is nodes and kept.budgets == cluster.budget_changes:
+            changed = nodes.log.since(kept.version)
+        if kept is None or changed is None:
+            kept = _Kept(nodes)
+            again = rows
+        else:
+            changed |= {row for row in ahead.keys() | kept.ahead.keys() if ahead.get(row) != kept.ahead.get(row)}
+            again = np.zeros_like(rows)
+            again[list(changed)] = True
+            again &= rows
+            for row in changed:
+                kept.candidates.pop(row, None)
+        if again.any():
+            for candidate in dry_run(pod, cluster, filters, again, 0).candidates:
+                kept.candidates[candidate.row] = candidate
+        kept.version, kept.budgets, kept.ahead = nodes.log.version, cluster.budget_changes, ahead
+        if len(self._kept) >= _KEPT_MOST:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = kept
+        return list(kept.candidates.values())
+
+
+@dataclass(slots=True)
+class _Kept:
+    nodes: Nodes
+    candidates: dict[int, Candidate] = field(default_factory=dict)
+    version: int = 0
+    budgets: int = 0
+    ahead: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Row → UIDs of the nominated pods that were yielded to."""
+
+
+def _ahead(pod: Pod, cluster: Cluster) -> dict[int, tuple[str, ...]]:
+    found = {}
+    for name, pods in cluster.nominations.ahead_of(pod):
+        row = cluster.nodes.live_row(name)
+        if row is not None:
+            found[row] = tuple(other.uid for other in pods)
+    return found
+
+
 def pick(candidates: Iterable[Candidate], names: list[str | None]) -> Candidate:
     """The node to preempt on (pickOneNodeForPreemption); the name decides what would be anyone's choice."""
 
-    def cost(candidate: Candidate) -> tuple[int, int, int, int]:
-        victims = candidate.victims
-        total = sum(victim.priority + _PRIORITY_OFFSET for victim in victims)
-        return candidate.violations, victims[0].priority, total, len(victims)
-
     found = list(candidates)
-    lowest = min(map(cost, found))
-    cheapest = [candidate for candidate in found if cost(candidate) == lowest]
-    latest = max(map(_earliest_start, cheapest))
+    lowest = min(candidate.cost for candidate in found)
+    cheapest = [candidate for candidate in found if candidate.cost == lowest]
+    latest = max(candidate.start for candidate in cheapest)
     return min(
-        (candidate for candidate in cheapest if _earliest_start(candidate) == latest),
+        (candidate for candidate in cheapest if candidate.start == latest),
         key=lambda candidate: names[candidate.row] or "",
     )
-
-
-def _earliest_start(candidate: Candidate) -> str:
-    """When the first of the most important victims started."""
-    highest = candidate.victims[0].priority
-    return min(_started(victim) for victim in candidate.victims if victim.priority == highest)
 
 
 def _started(pod: Pod) -> str:
@@ -145,7 +208,7 @@ def _try(trials: list[_Trial], pod: Pod, cluster: Cluster, filters: Filters, res
         for placement in list(lifted.values()):
             lower(placement)
     for trial in going:
-        trial.candidate.victims.sort(key=lambda victim: (-victim.priority, _started(victim)))
+        trial.candidate.settle()
         if trial.candidate.victims:
             result.candidates.append(trial.candidate)
 

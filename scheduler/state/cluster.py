@@ -38,6 +38,8 @@ class Cluster:
         self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
         self.supposed: dict[str, tuple[Pod, int, int]] = {}
         """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it took away)."""
+        self.budget_changes = 0
+        """Counts PodDisruptionBudgets that came, changed or went."""
         self._placed: dict[str, Placement] = {}
         self._on_row: dict[int, dict[str, Placement]] = {}
 
@@ -97,6 +99,8 @@ class Cluster:
         old = self._placed.get(pod.uid)
         if old is not None and self.nodes.names[old.row] == pod.node_name:
             before = Placement(old.pod, old.row, old.assumed)
+            if old.pod.started != pod.started:
+                self.nodes.log.touch(old.row)  # who is preempted goes by it
             if old.pod.shape is pod.shape and old.pod.labels is pod.labels and old.pod.terminating == pod.terminating:
                 old.pod = pod
             elif old.pod.labels == pod.labels and old.pod.shape.requests == pod.shape.requests and _same(old.pod, pod):
@@ -148,16 +152,25 @@ class Cluster:
         return placement
 
     @contextmanager
-    def supposing(self, pods: Iterable[tuple[Pod, int]]) -> Iterator[None]:
-        """Count (pod, row) pairs as placed while the block runs; afterwards everything is as before."""
+    def supposing(self, pods: Iterable[tuple[Pod, int]], *, usage_only: bool = False) -> Iterator[None]:
+        """Count (pod, row) pairs as placed while the block runs; afterwards everything is as before.
+
+        `usage_only`: count them in `nodes`, and nowhere else.
+        """
         there = [(pod, row) for pod, row in pods if pod.uid not in self._placed]
-        for pod, row in there:
-            self._suppose(pod, row, 1)
+
+        def count(sign: int) -> None:
+            for pod, row in there:
+                if usage_only:
+                    self.nodes.suppose(row, pod.shape, sign)
+                else:
+                    self._suppose(pod, row, sign)
+
+        count(1)
         try:
             yield
         finally:
-            for pod, row in there:
-                self._suppose(pod, row, -1)
+            count(-1)
 
     def lift(self, placement: Placement) -> None:
         """Leave a placed pod out of all counts until `lower`; for dry runs only."""
@@ -192,11 +205,13 @@ class Cluster:
 
     def put_selecting(self, selecting: Selecting) -> None:
         """Add or update a Service, ReplicaSet, StatefulSet, ReplicationController or PodDisruptionBudget."""
+        self.budget_changes += selecting.kind == "PodDisruptionBudget"
         by_namespace = self.selecting.setdefault(selecting.kind, {})
         by_namespace.setdefault(selecting.namespace, {})[selecting.name] = selecting
 
     def drop_selecting(self, kind: str, namespace: str, name: str) -> None:
         """Remove such an object."""
+        self.budget_changes += kind == "PodDisruptionBudget"
         self.selecting.get(kind, {}).get(namespace, {}).pop(name, None)
 
     def _place(self, pod: Pod, node_name: str, *, assumed: bool) -> None:

@@ -155,6 +155,10 @@ class Nodes:
     def charge(self, row: int, shape: PodShape, sign: int) -> None:
         """Add (sign 1) or take back (sign -1) one pod's requests, count and host ports."""
         self.log.touch(row)
+        self.suppose(row, shape, sign)
+
+    def suppose(self, row: int, shape: PodShape, sign: int) -> None:
+        """As `charge`, for a dry run that ends with the opposite sign: for readers of `log`, nothing happened."""
         for name, amount in shape.requests.items():
             index = self.resource(name)
             self.requested[index, row] += sign * amount

@@ -40,7 +40,7 @@ class _Asked(Queue):
 
     def wake(self, event: ClusterEvent, hint: Callable[..., bool], now: float) -> int:
         plugin = self._framework.plugin(self._plugin)
-        self.woken |= bool(self._framework.wakes(self._plugin) & event) and hint(plugin, self._pod)
+        self.woken |= bool(self._framework.wakes(self._plugin) & event) and hint(self._framework, plugin, self._pod)
         return 0
 
 

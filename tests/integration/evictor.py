@@ -48,7 +48,7 @@ class Evictor(Berth):
         self.argv = [
             self.argv[0],
             "evictor",
-            *self.argv[2:],
+            *(option for option in self.argv[2:] if not option.startswith(("--bind-address", "--secure-port"))),
             f"--namespace={namespace}",
             *given,
         ]
