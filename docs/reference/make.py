@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from scheduler.controller import families
+from scheduler.controller.eviction import vitals as evictor
 from scheduler.policy.operator import vitals as operator
 from scheduler.telemetry import heartbeat, process
 from scheduler.telemetry.instruments import Family
@@ -34,6 +35,7 @@ def page() -> str:
         *_section("As kube-scheduler has them", theirs),
         *_section("Berth's own", [family for family in own if family not in theirs]),
         *_section("The operator's", operator.FAMILIES),
+        *_section("The evictor's", evictor.FAMILIES),
         *_section("Every process'", (heartbeat.LAG, *process.FAMILIES)),
         "\nThose of the admission server are in [admission](admission.md).\n",
     ]

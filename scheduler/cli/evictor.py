@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from scheduler.cli.listening import BindAddress, CertFile, KeyFile, SecurePort, address
 from scheduler.telemetry import log
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ def evictor(
         str, typer.Option("-n", "--namespace", help="Ours: of our Lease. Default: the context's.")
     ] = "",
     lease: Annotated[str, typer.Option(help="The Lease of the one that evicts.")] = "berth-evictor",
+    secure_port: SecurePort = 0,
+    bind_address: BindAddress = "",
+    tls_cert_file: CertFile = None,
+    tls_private_key_file: KeyFile = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
     context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
@@ -78,6 +83,7 @@ def evictor(
 
     if log_level not in log.LEVELS:
         raise typer.BadParameter(f"{log_level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
+    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file)
     if cluster and not dry_run:
         raise InputError("--cluster: a dump can only be looked at, with --dry-run")
     try:
@@ -124,7 +130,7 @@ def evictor(
     connection = connect(path, context)
     ours = namespace or connection.namespace or "default"
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(keep_promises(connection, frameworks, careful, namespace=ours, lease=lease))
+        runner.run(keep_promises(connection, frameworks, careful, namespace=ours, lease=lease, listen=listen))
     return 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from scheduler.controller.eviction.vitals import Post, served
 from scheduler.controller.eviction.watcher import Watcher
 from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.runtime import Framework
@@ -15,6 +16,7 @@ from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.evictions import Regarding
 from scheduler.kube.lease import Elector, LeaseLostError, own_identity
 from scheduler.kube.resources import LEASES
+from scheduler.telemetry.serving import Address
 
 log = structlog.get_logger("evictor")
 
@@ -28,10 +30,15 @@ async def keep_promises(
     *,
     namespace: str,
     lease: str,
+    listen: Address | None = None,
 ) -> None:
-    """Keep promises whenever we lead, until SIGTERM or SIGINT."""
-    async with Client(connection) as client:
-        working = asyncio.create_task(lead(client, frameworks, settings, namespace, lease))
+    """Keep promises whenever we lead, until SIGTERM or SIGINT; `listen`: where health and metrics are served.
+
+    Raises ServingError.
+    """
+    post = Post(lease)
+    async with Client(connection) as client, served(listen, client, post):
+        working = asyncio.create_task(lead(client, frameworks, settings, namespace, post))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, working.cancel)
@@ -50,7 +57,7 @@ async def keep_promises(
 
 
 async def lead(
-    client: Client, frameworks: Mapping[str, Framework], settings: Settings, namespace: str, lease: str
+    client: Client, frameworks: Mapping[str, Framework], settings: Settings, namespace: str, post: Post
 ) -> None:
     """Be a candidate, do the leader's work while elected, for ever."""
     identity = own_identity()
@@ -58,16 +65,21 @@ async def lead(
         elector = Elector(
             client,
             namespace,
-            lease,
+            post.lease,
             identity,
-            on_problem=lambda said: log.error("lease not reached", lease=lease, error=said[:300]),
+            on_problem=lambda said: log.error("lease not reached", lease=post.lease, error=said[:300]),
         )
+        post.elector = elector
 
         async def work(elector: Elector = elector) -> None:
             log.info("leads", identity=identity)
-            about = Regarding(LEASES.api_version, LEASES.kind, namespace, lease, "")
+            about = Regarding(LEASES.api_version, LEASES.kind, namespace, post.lease, "")
             watcher = Watcher(client, frameworks, settings, lambda: elector.leading, about, f"berth-evictor-{identity}")
-            await watcher.run()
+            post.watcher = watcher
+            try:
+                await watcher.run()
+            finally:
+                post.watcher = None
 
         try:
             await elector.run(work)

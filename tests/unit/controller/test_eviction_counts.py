@@ -1,15 +1,40 @@
-"""The evictor's figures under their metrics' names."""
+"""The evictor's figures under the names of their metrics."""
+
+from types import SimpleNamespace
+from typing import Any, cast
 
 from scheduler.controller.eviction.counts import Counts
+from scheduler.controller.eviction.vitals import Post
+from scheduler.telemetry.exposition import page
 
 
-def test_samples() -> None:
-    """One sample for each pair of labels, the breaker as 0 or 1."""
-    counts = Counts({("NodeChanged", "evicted"): 3, ("Found", "budget"): 1}, {"grace": 2}, True, 7)
-    assert counts.samples() == [
-        ("berth_evictions_total", (("reason", "Found"), ("result", "budget")), 1),
-        ("berth_evictions_total", (("reason", "NodeChanged"), ("result", "evicted")), 3),
-        ("berth_evictions_waiting", (("stage", "grace"),), 2),
-        ("berth_eviction_breaker_open", (), 1.0),
-        ("berth_promises_followed", (), 7),
-    ]
+def _told(post: Post) -> str:
+    return page([instrument.read() for instrument in post.instruments()]).decode()
+
+
+def test_metrics() -> None:
+    """A standby tells its role; who leads tells what became of promises."""
+    elector: Any = SimpleNamespace(leading=False, last_error=None)
+    post = Post("berth-evictor", elector)
+    assert 'leader_election_master_status{name="berth-evictor"} 0.0' in _told(post)
+    assert "berth_evictions" not in _told(post)
+    elector.leading = True
+    counts = Counts({("label", "evicted"): 3}, {"grace": 2}, breaker_open=True, followed=7)
+    post.watcher = cast(Any, SimpleNamespace(counts=lambda: counts))
+    for line in (
+        'leader_election_master_status{name="berth-evictor"} 1.0',
+        'berth_evictions_total{reason="label",result="evicted"} 3.0',
+        'berth_evictions_waiting{stage="grace"} 2.0',
+        "berth_eviction_breaker_open 1.0",
+        "berth_promises_followed 7.0",
+    ):
+        assert line in _told(post)
+
+
+def test_unready() -> None:
+    """While the Lease can't be reached."""
+    elector: Any = SimpleNamespace(leading=False, last_error=None)
+    post = Post("berth-evictor", elector)
+    assert post.unready() is None
+    elector.last_error = ValueError("forbidden")
+    assert post.unready() == "forbidden"

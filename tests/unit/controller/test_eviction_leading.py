@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.apiserver import ApiServer
 from scheduler.controller.eviction.launch import lead
+from scheduler.controller.eviction.vitals import Post
 from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.config import default_configuration
 from scheduler.framework.profiles import build
@@ -96,10 +97,10 @@ async def test_one_leads_at_a_time(api: Api) -> None:
         return bool(await holder())
 
     async with Client(Connection(host=api.server.url)) as one, Client(Connection(host=api.server.url)) as other:
-        tasks.append(asyncio.create_task(lead(one, frameworks, BRISK, "default", "evictor")))
+        tasks.append(asyncio.create_task(lead(one, frameworks, BRISK, "default", Post("evictor"))))
         await until(held)
         first = await holder()
-        tasks.append(asyncio.create_task(lead(other, frameworks, BRISK, "default", "evictor")))
+        tasks.append(asyncio.create_task(lead(other, frameworks, BRISK, "default", Post("evictor"))))
         await api.relabel("a", "hdd")
 
         async def only_b() -> bool:

@@ -1,0 +1,67 @@
+"""What `berth evictor` tells of itself over HTTPS: its role, its Lease, and what became of promises."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from scheduler.controller.eviction.watcher import Watcher
+from scheduler.kube.client import Client
+from scheduler.kube.lease import Elector
+from scheduler.kube.reviews import Reviews
+from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
+from scheduler.telemetry.serving import Address, Endpoints, beside
+
+LEADER = Family("leader_election_master_status", "gauge", "1 for the replica that evicts, 0 for others.", ("name",))
+EVICTIONS = Family(
+    "berth_evictions_total", "counter", "Evictions by what broke and what became of them.", ("reason", "result")
+)
+WAITING = Family("berth_evictions_waiting", "gauge", "Broken promises by what they wait for.", ("stage",))
+BREAKER = Family("berth_eviction_breaker_open", "gauge", "1 while too many nodes change at once for any eviction.")
+FOLLOWED = Family("berth_promises_followed", "gauge", "Placed pods that promise something.")
+FAMILIES = (LEADER, EVICTIONS, WAITING, BREAKER, FOLLOWED)
+
+
+@dataclass(slots=True)
+class Post:
+    """Who is at work: the candidate, and its watcher while it leads."""
+
+    lease: str
+    elector: Elector | None = None
+    watcher: Watcher | None = None
+
+    def unready(self) -> str | None:
+        """Why the Lease is not reached; None: it is, or nobody has asked yet."""
+        error = None if self.elector is None else self.elector.last_error
+        return None if error is None else str(error)[:300]
+
+    def instruments(self) -> list[Instrument]:
+        """The figures; those of promises only while it leads, and counted since then."""
+        leading = self.elector is not None and self.elector.leading
+        found: list[Instrument] = [Asked(LEADER, lambda: {(self.lease,): float(leading)})]
+        if self.watcher is None:
+            return found
+        counts = self.watcher.counts()
+
+        def evictions() -> dict[Labels, float]:
+            return {labels: float(count) for labels, count in counts.evictions.items()}
+
+        return [
+            *found,
+            Asked(EVICTIONS, evictions),
+            Asked(WAITING, lambda: {(stage,): float(count) for stage, count in counts.waiting.items()}),
+            Asked(BREAKER, lambda: {(): float(counts.breaker_open)}),
+            Asked(FOLLOWED, lambda: {(): float(counts.followed)}),
+        ]
+
+
+@asynccontextmanager
+async def served(address: Address | None, client: Client, post: Post) -> AsyncIterator[None]:
+    """Serve there while the block runs; None is nowhere. Raises ServingError."""
+    if address is None:
+        yield
+        return
+    what = Endpoints(Reviews(client).authorize, ready={"lease": post.unready}, instruments=post.instruments)
+    async with beside(address, what):
+        yield
