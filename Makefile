@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit controlplane vectors reference pictures clean lock evictor-scale differential replay bench bench-trace bench-scale
+.PHONY: help setup demo test check unit controlplane vectors reference manifests chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,8 +35,9 @@ check: $(STAMP) ## Lint, types and layers
 unit: $(STAMP) ## The fast tests only: no real control plane
 	@$(BIN)/pytest -q -m "not real"
 
-controlplane: $(STAMP) ## Build etcd, kube-apiserver, kube-scheduler and kubectl from their Go modules, once
+controlplane: $(STAMP) ## Build etcd, kube-apiserver, kube-scheduler, kubectl and Helm from their Go modules, once
 	@$(BIN)/python -m tests.controlplane.build || test $$? -eq 3
+	@$(BIN)/python -m tests.chart.build || test $$? -eq 3
 
 evictor-scale: $(STAMP) controlplane ## The evictor at its goal: 2,000 nodes, 20,000 pods, a real API server (some minutes)
 	@BERTH_EVICTOR_NODES=2000 $(BIN)/pytest -q -s tests/integration/test_evictor.py -k relabel
@@ -63,13 +64,37 @@ differential: $(STAMP) ## Berth against kube-scheduler's own plugins on generate
 replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to Berth in its state: make replay PODS=2000
 	@$(BIN)/python -m bench.replay --pods $(or $(PODS),2000)
 
+manifests: $(STAMP) ## Make manifests/ anew from the chart
+	@helm=$$($(BIN)/python -m tests.chart.build) && $(BIN)/python manifests/make.py "$$helm"
+
+chart-versions: $(STAMP) ## Hold the chart's objects against the OpenAPI documents of Kubernetes 1.32 to 1.37
+	@$(BIN)/python -m tests.chart.versions
+
 pictures: $(STAMP) ## Draw the README's pictures anew from real output
 	@$(BIN)/python docs/pictures/make.py
 
-lock: ## Resolve requirements.lock anew from pyproject.toml
+LOCK = $(VENV)/lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+lock: ## Resolve requirements*.lock anew from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
 	@$(VENV)/lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--extra fast --group dev pyproject.toml -o requirements.lock
+	@$(LOCK) --extra fast -c requirements.lock pyproject.toml -o image/run.lock
+	@printf 'hatchling\nuv\n' | $(LOCK) -c requirements.lock - -o image/build.lock
+
+sbom: ## A bill of materials of the image's Python packages (CycloneDX), in dist/
+	@$(PYTHON) -m venv $(VENV)/sbom && $(VENV)/sbom/bin/pip install --quiet --disable-pip-version-check 'cyclonedx-bom~=7.5'
+	@mkdir -p dist && $(VENV)/sbom/bin/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application \
+		--output-reproducible --of JSON -o dist/berth.cdx.json image/run.lock && echo dist/berth.cdx.json
+
+PLATFORMS ?= linux/amd64,linux/arm64
+image: ## Build the image with buildx: make image IMAGE=name:tag [PYTHON_IMAGE=python:…@sha256:…]
+	@docker buildx build --platform $(PLATFORMS) --sbom=true --provenance=mode=max \
+		$(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE=$(PYTHON_IMAGE)) \
+		--build-arg VERSION=$$($(PYTHON) -c 'import scheduler; print(scheduler.__version__)') \
+		--build-arg REVISION=$$(git rev-parse HEAD) -t $(or $(IMAGE),podberth) .
+
+image-digest: ## What the base image's tag means now, to be pinned in the Dockerfile
+	@tag=$$(sed -n 's/^ARG PYTHON_IMAGE=//p' Dockerfile) && echo "$${tag%@*}@$$(docker buildx imagetools inspect "$${tag%@*}" --format '{{.Manifest.Digest}}')"
 
 clean: ## Remove what the targets made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist berth-demo.html

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.chart import build as helm_build
+from tests.chart.rendering import Chart
 from tests.controlplane import build, namespaces
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.existing import ExistingCluster
@@ -16,36 +18,47 @@ from tests.controlplane.golang import BuildError, UnreachableError
 
 GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
 BUILT = pytest.StashKey[Path | UnreachableError | BuildError]()
+HELM = pytest.StashKey[Path | UnreachableError | BuildError]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a real API server, before `-m` selects."""
+    """Mark what needs a real API server, or Helm, before `-m` selects."""
     for item in items:
-        if {"control_plane", "control_plane_binaries"} & set(getattr(item, "fixturenames", ())):
+        wanted = set(getattr(item, "fixturenames", ()))
+        if {"control_plane", "control_plane_binaries", "helm"} & wanted:
             item.add_marker("real")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build before the first test, in sight: a build takes longer than a test may."""
-    wanted = any("real" in item.keywords for item in session.items)
-    if session.config.option.collectonly or GIVEN or not wanted:
+    if session.config.option.collectonly:
         return
+    real = [item for item in session.items if "real" in item.keywords]
     with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        try:
-            session.config.stash[BUILT] = build.binaries()
-        except (UnreachableError, BuildError) as error:
-            session.config.stash[BUILT] = error
+        # In this order: Helm shares packages with the control plane.
+        if real and not GIVEN:
+            session.config.stash[BUILT] = _built(build.binaries)
+        if any("helm" in getattr(item, "fixturenames", ()) for item in real):
+            session.config.stash[HELM] = _built(helm_build.helm)
+
+
+def _built(make: Callable[[], Path]) -> Path | UnreachableError | BuildError:
+    try:
+        return make()
+    except (UnreachableError, BuildError) as error:
+        return error
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip here rather than in a fixture: pytest's summary then has one line for all."""
-    built = item.config.stash.get(BUILT, None) if "real" in item.keywords else None
-    if isinstance(built, UnreachableError):
-        pytest.skip(f"no control plane, what its build needs is out of reach: {built}")
-    if isinstance(built, BuildError):
-        raise built
+    keys = [BUILT, HELM] if "helm" in getattr(item, "fixturenames", ()) else [BUILT]
+    for built in (item.config.stash.get(key, None) for key in keys if "real" in item.keywords):
+        if isinstance(built, UnreachableError):
+            pytest.skip(f"what the control plane's or Helm's build needs is out of reach: {built}")
+        if isinstance(built, BuildError):
+            raise built
 
 
 @pytest.hookimpl(wrapper=True)
@@ -66,6 +79,20 @@ def control_plane_binaries(pytestconfig: pytest.Config) -> Path:
     built = pytestconfig.stash[BUILT]
     assert isinstance(built, Path)
     return built
+
+
+@pytest.fixture(scope="session")
+def helm(pytestconfig: pytest.Config) -> Path:
+    """The helm command."""
+    built = pytestconfig.stash[HELM]
+    assert isinstance(built, Path)
+    return built
+
+
+@pytest.fixture(scope="session")
+def chart(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Chart:
+    """The chart, through Helm."""
+    return Chart(helm, tmp_path_factory.mktemp("helm"))
 
 
 @pytest.fixture(scope="session")

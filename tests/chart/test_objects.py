@@ -1,0 +1,165 @@
+"""What the chart makes: names, switches, Pod Security."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chart.rendering import Chart, Object, by_kind, containers, keys
+from tests.chart.test_values import EVERYTHING
+
+COMPONENTS = ("scheduler", "operator", "admission", "evictor")
+
+
+def test_two_releases(chart: Chart) -> None:
+    """Two releases share no object, neither in one namespace nor under one name in two; the CRD is the cluster's."""
+    everything = EVERYTHING | {"crds": {"install": False}}
+    made = [
+        keys(chart.objects(everything, release, namespace))
+        for release, namespace in (("blue", "blue"), ("green", "blue"), ("blue", "green"), ("berth", "berth"))
+    ]
+    assert len(set.union(*made)) == sum(map(len, made))
+
+
+def test_releases_share_no_lease_or_webhook(chart: Chart) -> None:
+    """What components make by themselves has the release's name too."""
+    one, other = (containers(chart.objects({"evictor": {"enabled": True}}, name, "team")) for name in ("blue", "green"))
+    options = ("--lease=", "--secret=", "--service=", "--configuration=", "--scheduler-lease=", "--profile=")
+    for name in ("operator", "admission", "evictor"):
+        shared = {arg for arg in one[name]["args"] if arg.startswith(options)} & set(other[name]["args"])
+        assert shared == set(), name
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_components(chart: Chart, component: str) -> None:
+    """Each component alone: its own account, Deployment and rights, and nothing of another (`policy` is the CRD's)."""
+    values: Object = {name: {"enabled": name == component} for name in COMPONENTS}
+    objects = chart.objects(values)
+    assert set(containers(objects)) == {component}
+    assert list(by_kind(objects, "ServiceAccount")) == [f"berth-{component}"]
+    owners = {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in objects}
+    assert owners <= {component, f"{component}-audit", "metrics", "policy"}
+    has_crd = bool(by_kind(objects, "CustomResourceDefinition"))
+    assert has_crd == (component in ("operator", "admission"))
+
+
+SWITCHES: list[tuple[str, Object, set[str], set[str]]] = [
+    ("crds", {"crds": {"install": False}}, set(), {"CustomResourceDefinition"}),
+    (
+        "metrics",
+        {"metrics": {"enabled": False}},
+        set(),
+        {"Service berth-scheduler-metrics", "ClusterRole berth-metrics"},
+    ),
+    ("monitor", {"metrics": {"serviceMonitor": {"enabled": True}}}, {"ServiceMonitor"}, set()),
+    ("alerts", {"metrics": {"prometheusRule": {"enabled": True}}}, {"PrometheusRule"}, set()),
+    ("dashboard", {"metrics": {"dashboard": {"enabled": True}}}, {"ConfigMap berth-dashboard"}, set()),
+    (
+        "readers",
+        {"metrics": {"readers": [{"name": "p", "namespace": "m"}]}},
+        {"ClusterRoleBinding berth-metrics"},
+        set(),
+    ),
+    (
+        "network",
+        {"networkPolicy": {"enabled": True, "apiServer": ["10.0.0.1/32"]}},
+        {"NetworkPolicy berth-admission", "NetworkPolicy berth-scheduler", "NetworkPolicy berth-operator"},
+        set(),
+    ),
+    ("cert-manager", {"admission": {"tls": {"mode": "certManager"}}}, {"Certificate berth-admission", "Issuer"}, set()),
+    ("budget", {"scheduler": {"podDisruptionBudget": False}}, set(), {"PodDisruptionBudget berth-scheduler"}),
+    ("audit", {"operator": {"audit": []}}, set(), {"ClusterRole berth-operator-audit"}),
+    ("evictor", {"evictor": {"enabled": True}}, {"Deployment berth-evictor", "ClusterRole berth-evictor"}, set()),
+]
+
+
+@pytest.mark.parametrize(
+    ("values", "more", "less"), [case[1:] for case in SWITCHES], ids=[case[0] for case in SWITCHES]
+)
+def test_switches(chart: Chart, default: list[Object], values: Object, more: set[str], less: set[str]) -> None:
+    """A switch adds or removes what it says."""
+
+    def named(objects: list[Object]) -> set[str]:
+        found = {f"{one['kind']} {one['metadata']['name']}" for one in objects}
+        return found | {name.split()[0] for name in found}
+
+    before, after = named(default), named(chart.objects(values))
+    assert more <= after - before
+    assert less <= before - after
+
+
+def _rules(objects: list[Object], name: str) -> set[tuple[str, str]]:
+    """(resource, verb) that an account has."""
+    roles = [one for kind in ("ClusterRole", "Role") for one in by_kind(objects, kind).values()]
+    rules = [rule for role in roles if role["metadata"]["name"] == name for rule in role["rules"]]
+    return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+RIGHTS: list[tuple[str, Object, str, set[tuple[str, str]]]] = [
+    ("preemption", {"scheduler": {"rbac": {"preemption": False}}}, "berth-scheduler", {("pods", "delete")}),
+    (
+        "volumes",
+        {"scheduler": {"rbac": {"volumes": False}}},
+        "berth-scheduler",
+        {("persistentvolumes", "patch"), ("persistentvolumeclaims", "patch")},
+    ),
+    ("owners", {"admission": {"readOwners": False}}, "berth-admission", {("jobs", "get"), ("replicasets", "get")}),
+    ("own certificate", {"admission": {"tls": {"mode": "certManager"}}}, "berth-admission", {("secrets", "get")}),
+    (
+        "metrics",
+        {"metrics": {"enabled": False}},
+        "berth-scheduler",
+        {("tokenreviews", "create"), ("subjectaccessreviews", "create")},
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "account", "gone"), [case[1:] for case in RIGHTS], ids=[case[0] for case in RIGHTS])
+def test_rights_go(
+    chart: Chart, default: list[Object], values: Object, account: str, gone: set[tuple[str, str]]
+) -> None:
+    """What is switched off leaves no right behind."""
+    assert gone <= _rules(default, account)
+    assert not gone & _rules(chart.objects(values), account)
+
+
+def test_no_wildcards(chart: Chart) -> None:
+    """No rule has a wildcard, and nobody reads all Secrets or writes roles."""
+    objects = chart.objects(EVERYTHING)
+    rules = [rule for one in objects for rule in one.get("rules", []) if one["kind"] in ("Role", "ClusterRole")]
+    assert not [rule for rule in rules if "*" in str(rule)]
+    assert not [rule for rule in rules if "rbac.authorization.k8s.io" in rule.get("apiGroups", [])]
+    for one in by_kind(objects, "ClusterRole").values():
+        assert not [rule for rule in one["rules"] if "secrets" in rule.get("resources", [])]
+
+
+def test_checksum(chart: Chart, default: list[Object]) -> None:
+    """Another configuration rolls the scheduler, and nothing else does."""
+
+    def checksum(objects: list[Object]) -> str:
+        template = by_kind(objects, "Deployment")["berth-scheduler"]["spec"]["template"]
+        found: str = template["metadata"]["annotations"]["checksum/config"]
+        return found
+
+    changed = chart.objects({"scheduler": {"config": {"podMaxBackoffSeconds": 30}}})
+    unchanged = chart.objects({"scheduler": {"replicas": 3}})
+    assert checksum(changed) != checksum(default)
+    assert checksum(unchanged) == checksum(default)
+
+
+def test_only_the_api_server_reaches_the_webhook(chart: Chart) -> None:
+    """The webhook's port has one source; metrics are closed unless somebody is named."""
+    policies = by_kind(
+        chart.objects({"networkPolicy": {"enabled": True, "apiServer": ["10.0.0.1/32"]}}), "NetworkPolicy"
+    )
+    source = [{"ipBlock": {"cidr": "10.0.0.1/32"}}]
+    assert policies["berth-admission"]["spec"]["ingress"] == [
+        {"from": source, "ports": [{"protocol": "TCP", "port": "https"}]}
+    ]
+    assert policies["berth-scheduler"]["spec"]["ingress"] == []
+
+
+def test_image(chart: Chart) -> None:
+    """A digest goes behind the tag, and is what counts."""
+    digest = "sha256:" + "a" * 64
+    made = chart.objects({"image": {"repository": "example/berth", "tag": "1", "digest": digest}})
+    assert {one["image"] for one in containers(made).values()} == {f"example/berth:1@{digest}"}

@@ -1,0 +1,150 @@
+"""What the chart refuses, and how it says so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import scheduler
+from scheduler.framework.config import decode
+from tests.chart.rendering import CHART, Chart, Object, by_kind, documents
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+
+REFUSED: list[tuple[str, Object, list[str]]] = [
+    ("top level", {"schedular": {}}, ["additional properties 'schedular' not allowed"]),
+    ("component", {"scheduler": {"replica": 3}}, ["at '/scheduler'", "'replica' not allowed"]),
+    ("configuration", {"scheduler": {"config": {"profile": []}}}, ["/scheduler/config", "'profile' not allowed"]),
+    (
+        "profile",
+        {"scheduler": {"config": {"profiles": [{"schedulrName": "a"}]}}},
+        ["/scheduler/config/profiles/0", "'schedulrName' not allowed"],
+    ),
+    ("type", {"operator": {"replicas": "two"}}, ["/operator/replicas", "got string, want integer"]),
+    ("choice", {"admission": {"failurePolicy": "Fial"}}, ["/admission/failurePolicy", "'Ignore', 'Fail'"]),
+    ("toleration", {"evictor": {"tolerations": [{"keys": "a"}]}}, ["/evictor/tolerations/0", "'keys' not allowed"]),
+    ("digest", {"image": {"digest": "sha256:abc"}}, ["/image/digest", "does not match pattern"]),
+    ("API server", {"networkPolicy": {"enabled": True}}, ["networkPolicy.apiServer: want the addresses"]),
+    ("Secret", {"admission": {"tls": {"mode": "secret"}}}, ["admission.tls.secretName: want the name of a Secret"]),
+    (
+        "Lease elsewhere",
+        {"scheduler": {"config": {"leaderElection": {"resourceNamespace": "kube-system"}}}},
+        ['leaderElection.resourceNamespace: "kube-system": want the release\'s namespace (berth)'],
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "said"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_refused(chart: Chart, values: Object, said: list[str]) -> None:
+    """A wrong value is refused with its path and what was expected."""
+    text = chart.refusal(values)
+    assert [words for words in said if words not in text] == [], text
+
+
+@pytest.mark.parametrize("release", ["with.dot", "x" * 41])
+def test_release_names(chart: Chart, release: str) -> None:
+    """A release whose name can't begin a Service's name is refused."""
+    assert "want at most 40 characters without a dot" in chart.refusal({}, release)
+
+
+def test_lint(chart: Chart) -> None:
+    """`helm lint --strict` has nothing to say, with everything switched on."""
+    done = chart.run("lint", "--strict", CHART, values=EVERYTHING)
+    assert done.returncode == 0, done.stdout
+    assert "[WARNING]" not in done.stdout
+    assert "[ERROR]" not in done.stdout
+
+
+EVERYTHING: Object = {
+    "evictor": {"enabled": True},
+    "admission": {"tls": {"mode": "certManager"}},
+    "metrics": {
+        "readers": [{"name": "prometheus", "namespace": "monitoring"}],
+        "serviceMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+        "dashboard": {"enabled": True},
+    },
+    "networkPolicy": {
+        "enabled": True,
+        "apiServer": ["10.0.0.1/32"],
+        "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        "restrictEgress": True,
+    },
+}
+
+OPEN = {"affinity", "global"}
+"""Passed on: the API server knows affinities better, and `global` is Helm's."""
+
+
+def _loose(schema: Any, path: str) -> list[str]:
+    """Paths of objects in a schema that would take any property."""
+    if isinstance(schema, list):
+        return [found for i, item in enumerate(schema) for found in _loose(item, f"{path}/{i}")]
+    if not isinstance(schema, dict):
+        return []
+    loose = schema.get("type") == "object" and schema.get("additionalProperties", True) is True
+    return [path] * loose + [found for key, value in schema.items() for found in _loose(value, f"{path}/{key}")]
+
+
+def test_schema_is_closed() -> None:
+    """Only what is passed on, and the arguments of plugins, takes any property."""
+    found = {path.rsplit("/", 1)[1] for path in _loose(SCHEMA, "")}
+    assert found == OPEN | {"args"}
+
+
+def test_every_value_is_used() -> None:
+    """values.yaml and the schema name the same values, and so does somebody's template."""
+    (values,) = documents((CHART / "values.yaml").read_text())
+    assert set(values) | {"global"} == set(SCHEMA["properties"])
+    for component in ("scheduler", "operator", "admission", "evictor", "metrics", "networkPolicy", "crds", "image"):
+        assert set(values[component]) == set(SCHEMA["properties"][component]["properties"]), component
+
+
+def test_versions() -> None:
+    """Chart and application have the version of the package."""
+    (about,) = documents((CHART / "Chart.yaml").read_text())
+    assert about["version"] == about["appVersion"] == scheduler.__version__
+
+
+CONFIGURATIONS: list[tuple[str, Object, Object]] = [
+    (
+        "none",
+        {},
+        {
+            "profiles": [{"schedulerName": "blue"}],
+            "leaderElection": {"resourceName": "blue", "resourceNamespace": "team"},
+        },
+    ),
+    (
+        "given",
+        {
+            "podMaxBackoffSeconds": 20,
+            "leaderElection": {"leaseDuration": "30s", "resourceName": "mine"},
+            "profiles": [
+                {
+                    "schedulerName": "packed",
+                    "plugins": {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit"}]}},
+                    "pluginConfig": [
+                        {"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}}
+                    ],
+                }
+            ],
+        },
+        {"leaderElection": {"leaseDuration": "30s", "resourceName": "mine", "resourceNamespace": "team"}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "filled"), [case[1:] for case in CONFIGURATIONS], ids=["none", "given"])
+def test_configuration(chart: Chart, given: Object, filled: Object) -> None:
+    """The configuration is what was given; only what is absent is filled in, and Berth reads it."""
+    objects = chart.objects({"scheduler": {"config": given}}, "blue", "team")
+    text = by_kind(objects, "ConfigMap")["blue-scheduler"]["data"]["config.yaml"]
+    (read,) = documents(text)
+    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    assert read == head | given | filled
+    assert decode(read).leader_election.resource_namespace == "team"
+    role = by_kind(objects, "Role")["blue-scheduler"]
+    assert role["rules"][1]["resourceNames"] == [read["leaderElection"]["resourceName"]]

@@ -1,0 +1,190 @@
+"""The chart on a real API server: installed by Helm, its components started as their Deployments say."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+import ssl
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.chart.rendering import CHART, Chart
+from tests.controlplane.api import Object
+from tests.controlplane.cluster import ControlPlane, free_port
+from tests.controlplane.process import Process
+from tests.controlplane.wait import wait_for
+from tests.integration.berth import START, environment
+
+BERTH = str(Path(sys.executable).with_name("berth"))
+CONFIG = "--config=/etc/berth/config.yaml"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
+
+Right = tuple[str, str, str]
+"""Verb, group/resource, and the object's name where the right is limited to one."""
+
+
+class Replica(Process):
+    """One pod of a Deployment, as a kubelet would start and probe it; ports are moved to free ones on loopback."""
+
+    def __init__(self, component: str, container: Object, home: Path, kubeconfig: Path, config: str) -> None:
+        name = f"{component}-{secrets.token_hex(3)}"
+        self.component = component
+        self.probes = {kind: container[kind]["httpGet"] for kind in PROBES if kind in container}
+        self.ports = {port["name"]: free_port() for port in container.get("ports", ())}
+        numbers = {port["containerPort"]: self.ports[port["name"]] for port in container.get("ports", ())}
+        args = []
+        for arg in container["args"]:
+            option, _, value = arg.partition("=")
+            if arg == CONFIG:
+                mounted = home / f"{name}.yaml"
+                mounted.write_text(config)
+                arg = f"{option}={mounted}"
+            elif option.endswith("port") and value.isdigit():
+                arg = f"{option}={numbers[int(value)]}"
+                args.append("--bind-address=127.0.0.1" if option == "--secure-port" else "--host=127.0.0.1")
+            args.append(arg)
+        if component == "admission":  # no kube-proxy makes the Service's address
+            args.append(f"--url=https://127.0.0.1:{self.ports['https']}")
+        super().__init__(name, [BERTH, *args, f"--kubeconfig={kubeconfig}"], home / f"{name}.log", environment())
+
+    def get(self, path: str, port: str, token: str = "", scheme: str = "HTTPS") -> tuple[int, str]:
+        """Status and body; (0, "") when nobody answers."""
+        plain = scheme != "HTTPS"
+        connection = (
+            http.client.HTTPConnection("127.0.0.1", self.ports[port], timeout=5)
+            if plain
+            else http.client.HTTPSConnection("127.0.0.1", self.ports[port], timeout=5, context=_unverified())
+        )
+        try:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except (OSError, http.client.HTTPException):
+            return 0, ""
+        finally:
+            connection.close()
+
+    def probe(self, kind: str) -> bool:
+        """What a kubelet would think."""
+        asked = self.probes[kind]
+        return self.get(asked["path"], asked["port"], scheme=asked.get("scheme", "HTTP"))[0] == 200
+
+    def lines(self, event: str) -> list[Object]:
+        """What it logged of this."""
+        found = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in found if line["event"] == event]
+
+
+PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+
+
+class Installed:
+    """A control plane with releases of the chart."""
+
+    def __init__(self, cluster: ControlPlane, chart: Chart, home: Path) -> None:
+        self.cluster = cluster
+        self.api = cluster.api
+        self.chart = chart
+        self.home = home
+        self.admin = cluster.kubeconfig(home / "helm.kubeconfig")
+        self.started: list[Replica] = []
+
+    def helm(self, command: str, release: str, values: Object | None = None) -> str:
+        """`helm install`, `upgrade` or `uninstall` of a release in the namespace of its name; what it printed."""
+        chart = [] if command == "uninstall" else [CHART]
+        done = self.chart.run(
+            command, release, *chart, f"--namespace={release}", f"--kubeconfig={self.admin}", values=values
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def deployment(self, release: str, component: str) -> Object:
+        """As the API server has it."""
+        return self.api.get(f"{DEPLOYMENTS.format(release)}/{release}-{component}")
+
+    def start(self, release: str, component: str) -> Replica:
+        """One replica with exactly the chart's account, ready as far as it has a probe for that."""
+        pod = self.deployment(release, component)["spec"]["template"]["spec"]
+        account = pod["serviceAccountName"]
+        kubeconfig = self.home / f"{release}-{component}.kubeconfig"
+        if not kubeconfig.exists():
+            self.cluster.kubeconfig(kubeconfig, self.cluster.service_account_token(release, account))
+        maps = [volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume]
+        path = f"/api/v1/namespaces/{release}/configmaps/"
+        config = self.api.get(path + maps[0])["data"]["config.yaml"] if maps else ""
+        (container,) = pod["containers"]
+        replica = Replica(component, container, self.home, kubeconfig, config)
+        self.started.append(replica)
+        replica.start()
+        for kind in replica.probes:
+
+            def probed(kind: str = kind) -> bool:
+                replica.check()
+                return replica.probe(kind)
+
+            wait_for(f"the {kind} of {replica.name}", probed, START)
+        return replica
+
+    def leader(self, release: str, lease: str) -> str:
+        """Who holds a Lease; nobody is empty."""
+        leases = self.api.list(f"/apis/coordination.k8s.io/v1/namespaces/{release}/leases")
+        held = [one["spec"].get("holderIdentity") or "" for one in leases if one["metadata"]["name"] == lease]
+        return held[0] if held else ""
+
+    def granted(self, release: str) -> dict[str, set[Right]]:
+        """What RBAC gives to each component, from the roles that are bound to its account."""
+        found: dict[str, set[Right]] = {}
+        for kind, bindings in (("clusterroles", "clusterrolebindings"), ("roles", "rolebindings")):
+            where = "" if kind == "clusterroles" else f"namespaces/{release}/"
+            root = f"/apis/rbac.authorization.k8s.io/v1/{where}"
+            rules = {one["metadata"]["name"]: one.get("rules") or [] for one in self.api.list(root + kind)}
+            for binding in self.api.list(root + bindings):
+                for subject in binding.get("subjects") or []:
+                    if subject["kind"] == "ServiceAccount" and subject["namespace"] == release:
+                        rights = found.setdefault(subject["name"], set())
+                        rights |= {right for rule in rules[binding["roleRef"]["name"]] for right in _rights(rule)}
+        return found
+
+    def used(self, release: str) -> tuple[dict[str, set[Right]], list[Object]]:
+        """What each account did (with and without the object's name), and the requests that RBAC denied."""
+        prefix = f"system:serviceaccount:{release}:"
+        found: dict[str, set[Right]] = {}
+        denied = []
+        for event in self.cluster.audit_events():
+            user = event["user"]["username"]
+            if not user.startswith(prefix) or "objectRef" not in event:
+                continue
+            if event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid":
+                denied.append(event)
+            asked = event["objectRef"]
+            resource = "/".join(filter(None, (asked.get("apiGroup", ""), asked["resource"], asked.get("subresource"))))
+            rights = found.setdefault(user.removeprefix(prefix), set())
+            rights |= {(event["verb"], resource, name) for name in {"", asked.get("name", "")}}
+        return found, denied
+
+    def close(self) -> None:
+        """End what was started."""
+        for replica in self.started:
+            replica.kill()
+
+    def logs(self) -> Iterator[tuple[str, str]]:
+        """(title, end of the log) of each replica."""
+        for replica in self.started:
+            yield f"end of the log of {replica.name}", replica.tail(15)
+
+
+def _rights(rule: Object) -> Iterator[Right]:
+    for group in rule.get("apiGroups", ()):
+        for resource in rule["resources"]:
+            for verb in rule["verbs"]:
+                for name in rule.get("resourceNames", [""]):
+                    yield verb, "/".join(filter(None, (group, resource))), name
+
+
+def _unverified() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

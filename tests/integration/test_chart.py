@@ -1,0 +1,221 @@
+"""The chart on a real API server: two releases, Pod Security, and components with its rights and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chart.rendering import Chart
+from tests.controlplane.api import Api, ApiError, Object
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.wait import wait_for
+from tests.integration import checks
+from tests.integration.admission import POLICIES
+from tests.integration.installed import Installed, Right
+from tests.integration.objects import HOSTNAME, NODES, node, pod, pods_path
+from tests.integration.volumes import Disks
+
+COMPONENTS = ("scheduler", "operator", "admission", "evictor")
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/metadatapolicies.podberth.dev"
+TEAM = "team"
+VALUES: Object = {
+    "evictor": {"enabled": True},
+    "admission": {"extraArgs": ["--count-interval=1"]},
+    "networkPolicy": {"enabled": True, "apiServer": ["127.0.0.1/32"], "restrictEgress": True},
+    "metrics": {"readers": [{"name": "prometheus", "namespace": "berth"}], "dashboard": {"enabled": True}},
+    # Short terms, so that the standby need not be waited for.
+    "scheduler": {"config": {"leaderElection": {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}}},
+}
+ROUTED = {"updatedAnnotations": {"scheduler.alpha.kubernetes.io/name": "berth"}}
+
+# Granted, and not used by what happens below: why each is needed all the same, and which test uses it.
+UNUSED: dict[str, dict[str, set[Right]]] = {
+    "berth-scheduler": {
+        "an unanswered Binding is looked up (test_restart)": {("get", "pods", "")},
+        "a volume is to be made for a claim (test_volumes)": {("patch", "persistentvolumeclaims", "")},
+    },
+    "berth-operator": {
+        "a policy's conditions change (test_operator)": {("create", "events.k8s.io/events", "")},
+        "owners of what is audited, as the owner guard asks for them (unit: operator/test_audit)": {
+            ("list", "apps/replicasets", ""),
+            ("list", "replicationcontrollers", ""),
+        },
+    },
+    "berth-admission": {
+        "owners of labels that a policy overwrites (test_admission)": {
+            ("get", f"apps/{kind}", "") for kind in ("replicasets", "statefulsets", "daemonsets", "deployments")
+        }
+        | {("get", "batch/jobs", ""), ("get", "replicationcontrollers", "")},
+        "configurations are edited, certificates age (test_admission)": {
+            ("update", f"admissionregistration.k8s.io/{kind}webhookconfigurations", "zz-berth-admission")
+            for kind in ("mutating", "validating")
+        }
+        | {("patch", "secrets", "berth-admission-tls")},
+    },
+    "berth-evictor": {
+        "a broken promise is looked at again, then its pod evicted (test_evictor)": {
+            ("get", "pods", ""),
+            ("get", "nodes", ""),
+            ("create", "pods/eviction", ""),
+            ("create", "events.k8s.io/events", ""),
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def installed(
+    control_plane_binaries: Path, chart: Chart, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
+    """A control plane with the release `berth`, in a namespace that enforces Pod Security's level restricted."""
+    with ControlPlane(audit=True) as cluster:
+        made = Installed(cluster, chart, tmp_path_factory.mktemp("installed"))
+        for name in ("berth", "green", TEAM):
+            labels = {} if name == TEAM else {"pod-security.kubernetes.io/enforce": "restricted"}
+            made.api.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+        made.api.create("/api/v1/namespaces/berth/serviceaccounts", {"metadata": {"name": "prometheus"}})
+        made.helm("install", "berth", VALUES)
+        yield made
+        made.close()
+
+
+def test_pod_security(installed: Installed) -> None:
+    """Each Deployment's pod is admitted where the level restricted is enforced; a pod that says nothing is not."""
+    path = f"{pods_path('berth')}?dryRun=All"
+    for component in COMPONENTS:
+        template = installed.deployment("berth", component)["spec"]["template"]
+        template["metadata"]["name"] = component
+        installed.api.create(path, template)
+    with pytest.raises(ApiError, match='violates PodSecurity "restricted'):
+        installed.api.create(path, pod("careless", "default-scheduler"))
+
+
+def test_strictly_valid(installed: Installed) -> None:
+    """The API server takes every object without an unknown or doubled field."""
+    text = installed.chart.text(VALUES)
+    installed.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "--namespace=berth", "-f-", stdin=text)
+
+
+def test_another_release(installed: Installed) -> None:
+    """A second release beside the first; the CRD stays the first's, which upgrades it, and outlives who goes."""
+    notes = installed.helm("install", "green")
+    for said in ("schedulerName: green", "get lease green", "zz-green-admission", "metrics.readers"):
+        assert said in notes
+    owner = "meta.helm.sh/release-name"
+    assert installed.api.get(CRD)["metadata"]["annotations"][owner] == "berth"
+    # What an older version would have had.
+    installed.api.patch(CRD, [{"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"}], "json")
+    installed.helm("upgrade", "green")
+    assert "additionalPrinterColumns" not in installed.api.get(CRD)["spec"]["versions"][0]
+    installed.helm("upgrade", "berth", VALUES)
+    assert installed.api.get(CRD)["spec"]["versions"][0]["additionalPrinterColumns"]
+    installed.helm("uninstall", "green")
+    assert installed.api.get(CRD)["metadata"]["annotations"][owner] == "berth"
+    assert set(installed.granted("berth")) == {f"berth-{name}" for name in COMPONENTS} | {"prometheus"}
+    assert installed.granted("green") == {}
+
+
+def test_rights(installed: Installed) -> None:
+    """From policy to takeover with the chart's accounts: nothing is denied, and nothing granted without a use."""
+    api = installed.api
+    for name in ("one", "two"):
+        api.create(NODES, node(name))
+    first, second = (installed.start("berth", "scheduler") for _ in range(2))
+    for component in ("admission", "operator", "evictor"):
+        installed.start("berth", component)
+    for component in COMPONENTS:
+        lease = "berth" if component == "scheduler" else f"berth-{component}"
+        wait_for(f"somebody to hold {lease}", lambda lease=lease: installed.leader("berth", lease), checks.BOUND)
+
+    _policy_routes(installed)
+    _volume_is_bound(installed)
+    _victim_makes_way(installed)
+    _metrics_are_read(installed)
+
+    leader = first if first.lines("leads") else second
+    leader.kill()
+    api.create(pods_path(TEAM), pod("next", "default-scheduler"))
+    _wait_bound(api, "next")
+
+    granted = installed.granted("berth")
+    # What runs by the clock (an audit, a count) may come a little later.
+    wait_for("every right to be used", lambda: not _without_use(installed, granted), checks.BOUND, 0.5)
+    used, denied = installed.used("berth")
+    assert [(one["user"]["username"], one["verb"], one["requestURI"]) for one in denied] == []
+    for account in UNUSED:
+        unused = granted[account] - used[account]
+        print(f"{account}: {len(granted[account])} rights, {len(unused)} not used here")
+        for right in sorted(unused):
+            print("   ", *right)
+
+
+def _without_use(installed: Installed, granted: dict[str, set[Right]]) -> set[Right]:
+    """Rights that were not used, and that no other test is named for."""
+    used, _ = installed.used("berth")
+    return {
+        right
+        for account, reasons in UNUSED.items()
+        for right in granted[account] - used.get(account, set()) - set().union(*reasons.values())
+    }
+
+
+def _policy_routes(installed: Installed) -> None:
+    """A policy sends pods to Berth, which binds them; its status says that Berth is there."""
+    policy = {"metadata": {"name": "to-berth"}, "spec": {"rules": [{"policyPredicate": {}, "policyAction": ROUTED}]}}
+    head = {"apiVersion": "podberth.dev/v1alpha1", "kind": "MetadataPolicy"}
+    installed.api.create(POLICIES.format(TEAM), head | policy)
+    wait_for("pods to be routed", lambda: _routed(installed), checks.BOUND)
+    wait_for("the policy's status", lambda: _conditions(installed).get("SchedulerAvailable") == "True", checks.BOUND)
+    installed.api.create(pods_path(TEAM), pod("web", "default-scheduler"))
+    _wait_bound(installed.api, "web")
+
+
+def _volume_is_bound(installed: Installed) -> None:
+    """A claim that waits for its first pod."""
+    disks = Disks(installed.cluster, TEAM)
+    disks.make_class()
+    disks.make_volume("disk", "one")
+    disks.make_claim("data")
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    installed.api.create(pods_path(TEAM), pod("stateful", "berth", volumes=[claim]))
+    disks.until("the claim's pod to be bound", lambda: _node(installed.api, "stateful"))
+
+
+def _victim_makes_way(installed: Installed) -> None:
+    """Preemption on a node that is full."""
+    there = {"nodeSelector": {HOSTNAME: "two"}}
+    installed.api.create(pods_path(TEAM), pod("low", "berth", cpu="3", **there))
+    _wait_bound(installed.api, "low")
+    urgent = pod("urgent", "berth", cpu="3", priorityClassName="system-cluster-critical", **there)
+    installed.api.create(pods_path(TEAM), urgent)
+    _wait_bound(installed.api, "urgent")
+
+
+def _metrics_are_read(installed: Installed) -> None:
+    """By whom the chart names, and by nobody else."""
+    reader = installed.cluster.service_account_token("berth", "prometheus")
+    other = installed.cluster.service_account_token("berth", "berth-evictor")
+    for replica in installed.started:
+        if "metrics" in replica.ports:
+            assert replica.get("/metrics", "metrics", reader)[0] == 200, replica.name
+            assert replica.get("/metrics", "metrics", other)[0] == 403, replica.name
+
+
+def _node(api: Api, name: str) -> str:
+    return checks.node_of(api.get(f"{pods_path(TEAM)}/{name}"))
+
+
+def _wait_bound(api: Api, name: str) -> None:
+    wait_for(f"{name} to be bound", lambda: _node(api, name), checks.BOUND)
+
+
+def _routed(installed: Installed) -> bool:
+    seen = installed.api.create(f"{pods_path(TEAM)}?dryRun=All", pod("canary", "default-scheduler"))
+    return bool(seen["spec"]["schedulerName"] == "berth")
+
+
+def _conditions(installed: Installed) -> dict[str, str]:
+    status = installed.api.get(f"{POLICIES.format(TEAM)}/to-berth").get("status", {})
+    return {one["type"]: one["status"] for one in status.get("conditions", [])}
