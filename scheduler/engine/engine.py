@@ -202,7 +202,7 @@ class Engine:
                 elif self.cluster.nominations.drop(gone.uid) is not None and waiting is not None:
                     self._room_was_made(waiting.pod, now)
             case "Node":
-                cleared = self._end_nominations(self.cluster.nominations.on(gone.name))
+                cleared = self._end_nominations(self.cluster.nominations.on(gone.name), now)
                 if self.cluster.drop_node(gone.name) is not None:
                     wakes.everyone(self.queue, ClusterEvent.NODE_GONE, now)
                 return cleared
@@ -217,10 +217,11 @@ class Engine:
                 wakes.everyone(self.queue, ClusterEvent.SELECTING, now)
         return []
 
-    def _end_nominations(self, pods: list[Pod]) -> list[Instruction]:
-        """These pods have to look for another node."""
+    def _end_nominations(self, pods: list[Pod], now: float) -> list[Instruction]:
+        """These pods have to look for another node, and may do so at once (prepareCandidate)."""
         for pod in pods:
             self.cluster.nominations.drop(pod.uid)
+            self.queue.retry(pod.uid, now)
         return [ClearNomination(pod) for pod in pods]
 
     def _put_pod(self, pod: Pod, now: float) -> None:
@@ -368,7 +369,7 @@ class Engine:
         going = tuple(victim for victim in there if victim not in turned)
         for victim in going:
             self.cluster.replace(replace(victim, terminating=True, preempted=True))
-        ended = self._end_nominations([other for other in nominations.on(node) if other.priority < pod.priority])
+        ended = self._end_nominations([other for other in nominations.on(node) if other.priority < pod.priority], now)
         return [Preempt(pod, node, going, turned), *ended] if there else ended
 
     def _troubles(self) -> list[Instruction]:

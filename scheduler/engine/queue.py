@@ -204,6 +204,13 @@ class Queue:
                 self._leave(queued)
                 self._to_active(queued, queued.queued_at, now)
 
+    def retry(self, uid: str, now: float) -> None:
+        """A pod that waits for an event need not: what it waited for was taken from it."""
+        queued = self._pods.get(uid)
+        if queued is not None and queued.place is Place.UNSCHEDULABLE:
+            self._cause = "ForceActivate"
+            self._wake(queued, now)
+
     def wake(self, event: ClusterEvent, hint: Hint, now: float) -> int:
         """Move pods that an event may help to the active queue, or to backoff while that lasts. Returns how many.
 

@@ -59,6 +59,19 @@ def test_a_more_important_pod_takes_the_kept_room_and_ends_the_nomination(harnes
     assert harness.engine.cluster.nominations.node_of("vital") == "n1"
 
 
+def test_who_loses_its_nomination_looks_again(harness: Harness) -> None:
+    """Nothing need happen for it: room can be made on another node as well."""
+    full_node(harness, "n1")
+    full_node(harness, "n2")
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    assert preempts(harness.cycle()) == [("n1", ["n1-v0"])]
+    harness.put(pod("vital", cpu="900m", priority=1000, nodeSelector={"kubernetes.io/hostname": "n1"}))
+    harness.cycle()
+    harness.after(2)
+    assert preempts(harness.cycles()) == [("n2", ["n2-v0"])]
+    assert harness.engine.cluster.nominations.node_of("urgent") == "n2"
+
+
 def test_the_same_victims_are_asked_once(harness: Harness) -> None:
     """While its victims leave, the preemptor does not preempt again."""
     full_node(harness, "n1")
