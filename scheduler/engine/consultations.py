@@ -149,8 +149,8 @@ def preempting(verdict: VictimsVerdict, cluster: Cluster) -> PostFilterResult:
         there = [cluster.placement(uid) for uid in uids]
         victims = [placement.pod for placement in there if placement is not None and placement.row == row]
         if row is not None and victims:
-            victims.sort(key=lambda victim: -victim.priority)
             candidates.append(Candidate(row, victims, violations))
+            candidates[-1].settle()
     if not candidates:
         return PostFilterResult("preemption: no candidate node for preemption")
     chosen = pick(candidates, cluster.nodes.names)

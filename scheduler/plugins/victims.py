@@ -70,14 +70,7 @@ def dry_run(pod: Pod, cluster: Cluster, filters: Filters, rows: Bools, at_most: 
 
     `at_most`: how many nodes are looked at where they have to be tried one by one.
     """
-    trials = []
-    without_victims = 0
-    for row in map(int, np.flatnonzero(rows)):
-        lower = [placement for placement in cluster.placements_on(row) if placement.pod.priority < pod.priority]
-        if lower:
-            trials.append(_Trial(Candidate(row), _reprieve_order(lower, cluster)))
-        else:
-            without_victims += 1
+    trials, without_victims = _trials(pod, cluster, rows)
     result = DryRun([], [], without_victims)
     victims = (placement.pod for trial in trials for placement, _ in trial.order)
     if filters.reads_other_rows(pod, cluster, victims):
@@ -88,6 +81,19 @@ def dry_run(pod: Pod, cluster: Cluster, filters: Filters, rows: Bools, at_most: 
     elif trials:
         _try(trials, pod, cluster, filters, result)
     return result
+
+
+def _trials(pod: Pod, cluster: Cluster, rows: Bools) -> tuple[list[_Trial], int]:
+    """The nodes to try, and on how many of the rows nobody has a lower priority."""
+    trials = []
+    without_victims = 0
+    for row in map(int, np.flatnonzero(rows)):
+        lower = [placement for placement in cluster.placements_on(row) if placement.pod.priority < pod.priority]
+        if lower:
+            trials.append(_Trial(Candidate(row), _reprieve_order(lower, cluster)))
+        else:
+            without_victims += 1
+    return trials, without_victims
 
 
 class Trials:
@@ -119,9 +125,12 @@ class Trials:
             again &= rows
             for row in changed:
                 kept.candidates.pop(row, None)
-        if again.any():
-            for candidate in dry_run(pod, cluster, filters, again, 0).candidates:
-                kept.candidates[candidate.row] = candidate
+        trials, _ = _trials(pod, cluster, again)
+        if trials:
+            # Together, though victims may repel others: terms that would repel this pod are asked about above.
+            result = DryRun([], [], 0)
+            _try(trials, pod, cluster, filters, result)
+            kept.candidates |= {candidate.row: candidate for candidate in result.candidates}
         kept.version, kept.budgets, kept.ahead = nodes.log.version, cluster.budget_changes, ahead
         if len(self._kept) >= _KEPT_MOST:
             del self._kept[next(iter(self._kept))]

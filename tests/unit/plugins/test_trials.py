@@ -31,6 +31,10 @@ def _pod(name: str, priority: int, cpu: int, app: int = 0, started: int = 0) -> 
     made = pod(name, cpu=f"{cpu}")
     made["metadata"]["labels"] = {"app": f"a{app}"}
     made["spec"]["priority"] = priority
+    if app:
+        # It repels others, though none that is asked about here.
+        term = {"labelSelector": {"matchLabels": {"app": "none"}}, "topologyKey": "kubernetes.io/hostname"}
+        made["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     if started:
         made["status"] = {"startTime": f"2026-01-01T00:00:0{started}Z"}
     return decoder.pod(msgspec.json.encode(made))
