@@ -11,9 +11,8 @@ import ssl
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import aiohttp
 import msgspec
 import structlog
 from msgspec import Struct
@@ -26,6 +25,9 @@ from scheduler.framework.extenders import NodesQuestion, Question, Scores, Verdi
 from scheduler.framework.reservation import Binding, Held
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
+
+if TYPE_CHECKING:
+    import aiohttp
 
 log = structlog.get_logger("extenders")
 
@@ -220,6 +222,8 @@ class Extenders:
 
         Raises ExtenderError.
         """
+        import aiohttp  # slow to import, and few configurations have extenders
+
         if self._session is None:
             self._session = aiohttp.ClientSession(headers={"Content-Type": "application/json"}, trust_env=True)
         url = f"{extender.url_prefix.rstrip('/')}/{verb}"

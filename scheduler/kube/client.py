@@ -1,7 +1,7 @@
 """Requests to one API server over kept-alive HTTP/1.1 connections: bytes in, bytes out, two exceptions.
 
-No typed models, no JSON here: `writes` builds bodies, `reflector` reads answers. Requests go by `exchange`, streams and
-everything behind a proxy by aiohttp. URLs are taken as already encoded, no cookies, no redirects (they would carry the
+No typed models, no JSON here: `writes` builds bodies, `reflector` reads answers. Requests and streams go by `exchange`,
+where there is a proxy by `proxied`. URLs are taken as already encoded, no cookies, no redirects (they would carry the
 token elsewhere), no compression (the API server gzips answers of 128 KiB and more when asked; inflating them would
 hold the event loop).
 """
@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
-
-import aiohttp
-from yarl import URL
+from typing import TYPE_CHECKING
 
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, ConfigError, Unreachable
-from scheduler.kube.exchange import CONNECT_SECONDS, KEEPALIVE_SECONDS, Exchange, keep_alive
+from scheduler.kube.exchange import Exchange
 from scheduler.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Throttle
+from scheduler.kube.streaming import Stream
+
+if TYPE_CHECKING:
+    from scheduler.kube.proxied import Proxied
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -75,18 +75,19 @@ class Client:
         self.connection = connection
         self.retries: dict[int, int] = {}
         self.fence: Callable[[], float] | None = None
-        self._base = connection.host
         self._qps = qps
         self._burst = burst
         self._timeout = timeout
         self._exchange = Exchange(connection.host, connection.server_name, clock)
+        self._proxied: Proxied | None = None
+        self._fixed: list[tuple[str, str]] = []
+        """What goes with every request."""
         self._headers = ""
-        """What goes with every request, as lines."""
+        """The same as lines."""
         self._lane_rows = lanes
         self._lanes: dict[str, _LaneState] = {}
         self._rng = rng
         self._clock = clock
-        self._session: aiohttp.ClientSession | None = None
         self._renewing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Client:
@@ -95,18 +96,10 @@ class Client:
         for lane in self._lane_rows:
             own = Throttle(Bucket(self._qps, self._burst), self._clock, loop.call_later) if lane.own_bucket else shared
             self._lanes[lane.name] = _LaneState(lane, own, self._rng)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,  # the lanes limit
-                keepalive_timeout=KEEPALIVE_SECONDS,
-                ttl_dns_cache=10,
-                socket_factory=_keepalive_socket,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=[("User-Agent", self.connection.user_agent), ("Accept", JSON), *self.connection.headers],
-            skip_auto_headers=("Accept-Encoding", "Content-Type"),
-            read_bufsize=1 << 20,  # a page of pods is megabytes; fewer pauses of the transport
-        )
+        if self.connection.proxy is not None:
+            from scheduler.kube.proxied import Proxied
+
+            self._proxied = Proxied(self.connection)
         await self._refresh(force=False)
         return self
 
@@ -114,9 +107,8 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._exchange.close()
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._proxied is not None:
+            await self._proxied.close()
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -191,22 +183,20 @@ class Client:
 
         The caller retries: a 401 alone is handled here.
         """
-        state = self._lanes[lane.name]
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle)
-        await state.admit(self._clock)
+        await self._lanes[lane.name].admit(self._clock)
         renewed = False
         while True:
+            stream = await self._open(path, query, idle)
             try:
-                response = await self._open("GET", path, query, None, JSON, timeout)
-                break
-            except ApiError as error:
-                if error.status != 401 or renewed or not await self._refresh(force=True):
-                    raise
-                renewed = True
-        try:
-            yield Stream(response)
-        finally:
-            response.close()  # the rest of a stream is not worth reading: the connection goes
+                if 200 <= stream.status < 300:
+                    yield stream
+                    return
+                error = ApiError.from_answer(stream.status, await _rest(stream), stream.retry_after)
+            finally:
+                stream.abort()  # the rest of a stream is not worth reading: the connection goes
+            if error.status != 401 or renewed or not await self._refresh(force=True):
+                raise error
+            renewed = True
 
     def _left(self, verb: str, lane: Lane) -> float | None:
         """Seconds within which a write has to be on its way; None when nothing limits it. Raises Unreachable."""
@@ -233,16 +223,16 @@ class Client:
         if connection.credentials.due():
             await self._refresh(force=False)
         left = self._left(verb, lane)
-        if connection.proxy is not None:
-            total = self._timeout if timeout is None else timeout
-            limits = aiohttp.ClientTimeout(total=total, connect=left, sock_connect=CONNECT_SECONDS)
-            return await _read(await self._open(verb, path, query, body, content_type, limits))
         target = f"{path}?{query}" if query else path
-        message = self._exchange.message(verb, target, self._headers, body, content_type)
-        context = None if connection.tls is None else connection.tls.context()
         seconds = self._timeout if timeout is None else timeout
         try:
-            answer = await self._exchange.send(verb, message, context, seconds, left)
+            if self._proxied is not None:
+                headers = self._fixed if body is None else [*self._fixed, ("Content-Type", content_type)]
+                answer = await self._proxied.send(verb, target, headers, body, seconds, left)
+            else:
+                message = self._exchange.message(verb, target, self._headers, body, content_type)
+                context = None if connection.tls is None else connection.tls.context()
+                answer = await self._exchange.send(verb, message, context, seconds, left)
         except Unreachable as error:
             if not error.timed_out:
                 connection.recheck_tls()  # TLS 1.3 tells of a refused client certificate only after the handshake
@@ -251,46 +241,22 @@ class Client:
             return answer.body
         raise ApiError.from_answer(answer.status, answer.body, answer.retry_after)
 
-    async def _open(
-        self,
-        verb: str,
-        path: str,
-        query: str,
-        body: bytes | None,
-        content_type: str,
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
-    ) -> aiohttp.ClientResponse:
-        """Send; the response with its body unread. Raises ApiError (body read) and Unreachable."""
-        if self._session is None:
-            raise RuntimeError("the client is not open")
+    async def _open(self, path: str, query: str, idle: float) -> Stream:
+        """An answer whose head is there. Raises Unreachable."""
         connection = self.connection
         if connection.credentials.due():
             await self._refresh(force=False)
-        url = URL(f"{self._base}{path}?{query}" if query else f"{self._base}{path}", encoded=True)
+        target = f"{path}?{query}" if query else path
         try:
-            response = await self._session.request(
-                verb,
-                url,
-                data=body,
-                headers=None if body is None else {"Content-Type": content_type},
-                allow_redirects=False,
-                timeout=timeout,
-                ssl=True if connection.tls is None else connection.tls.context(),
-                proxy=connection.proxy,
-                server_hostname=connection.server_name,
-            )
-        except (aiohttp.ClientConnectorError, aiohttp.ClientSSLError, aiohttp.ConnectionTimeoutError) as error:
-            connection.recheck_tls()
-            raise Unreachable(_say(error), sent=False, timed_out=isinstance(error, TimeoutError)) from error
-        except TimeoutError as error:
-            raise Unreachable(f"no answer in time from {self._base}", timed_out=True) from error
-        except (aiohttp.ClientError, OSError) as error:
-            connection.recheck_tls()  # TLS 1.3 tells of a refused client certificate only after the handshake
-            raise Unreachable(_say(error)) from error
-        if 200 <= response.status < 300:
-            return response
-        answer = await _read(response)
-        raise ApiError.from_answer(response.status, answer, response.headers.get("Retry-After"))
+            if self._proxied is not None:
+                return await self._proxied.open(target, self._fixed, idle)
+            message = self._exchange.message("GET", target, self._headers, None, JSON)
+            context = None if connection.tls is None else connection.tls.context()
+            return await self._exchange.open(message, context, idle)
+        except Unreachable as error:
+            if not error.timed_out:
+                connection.recheck_tls()
+            raise
 
     async def _refresh(self, *, force: bool) -> bool:
         """Renew the credentials, once for all requests that ask meanwhile; True when there may be new ones.
@@ -316,56 +282,22 @@ class Client:
         fixed = [("User-Agent", self.connection.user_agent), ("Accept", JSON), *self.connection.headers]
         if header is not None:
             fixed.append(("Authorization", header))
-        self._headers = "".join(f"{name}: {_one_line(value)}\r\n" for name, value in fixed)
-        if self._session is None:
-            return
-        if header is None:
-            self._session.headers.pop("Authorization", None)
-        else:
-            self._session.headers["Authorization"] = header
+        self._fixed = [(name, _one_line(value)) for name, value in fixed]
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in self._fixed)
 
 
-class Stream:
-    """The open end of a watch."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-
-    async def read(self) -> bytes:
-        """The bytes that have come, at least one; b"" at a proper end. Raises Unreachable when cut or silent."""
-        try:
-            return await self._response.content.readany()
-        except TimeoutError as error:
-            raise Unreachable("the stream fell silent", timed_out=True) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(_say(error)) from error
-
-    def abort(self) -> None:
-        """End it from our side; a waiting `read` raises Unreachable."""
-        self._response.close()
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    try:
-        return await response.read()
-    except TimeoutError as error:
-        raise Unreachable("the answer stopped half way", timed_out=True) from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise Unreachable(_say(error)) from error
+async def _rest(stream: Stream) -> bytes:
+    """An answer to its end. Raises Unreachable."""
+    parts = []
+    while part := await stream.read():
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _say(error: BaseException) -> str:
-    # aiohttp names the SSLContext object by its address, which tells a reader nothing.
-    return re.sub(r" ssl:(?:<[^>]*>|\w+)", "", str(error)) or type(error).__name__
+    return str(error) or type(error).__name__
 
 
 def _one_line(value: str) -> str:
     """A header's value; a line break in it (a token file with a stray one) would begin another header."""
     return value.replace("\r", "").replace("\n", "")
-
-
-def _keepalive_socket(address: tuple[object, ...]) -> socket.socket:
-    family, kind, protocol, _, _ = address
-    sock = socket.socket(family, kind, protocol)  # type: ignore[arg-type]
-    keep_alive(sock)
-    return sock

@@ -1,8 +1,8 @@
-"""Requests with short answers over kept-alive HTTP/1.1 connections: a pool, and one protocol around httptools' parser.
+"""Requests over kept-alive HTTP/1.1 connections: a pool, and one protocol around httptools' parser.
 
 Binding a pod is two requests of a few hundred bytes, so a client's own cost is most of what binding costs us: measured
-against a bare responder, aiohttp takes 150 µs of CPU for each and this takes 25. Streams, and whatever goes through a
-proxy, stay with aiohttp (`client`).
+against a bare responder, aiohttp takes 150 µs of CPU for each and this takes 25. Answers without end are `streaming`'s,
+and what goes through a proxy is `proxied`'s.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from httptools import HttpParserError, HttpResponseParser
 
 from scheduler.kube.errors import Unreachable
+from scheduler.kube.streaming import DirectStream
 
 CONNECT_SECONDS = 10.0
 KEEPALIVE_SECONDS = 45.0  # kube-apiserver closes idle connections after 90 s, load balancers from 60 s: be first
@@ -200,6 +201,28 @@ class Exchange:
                 timer.cancel()
             self._put_back(line, context)
             return found
+
+    async def open(self, message: bytes, context: ssl.SSLContext | None, idle: float) -> DirectStream:
+        """Send a GET and return its answer as soon as its head is there, whatever its status.
+
+        It takes over an idle connection where there is one: after a list, its watch needs no handshake of its own.
+        Raises Unreachable, also when the server is silent for `idle` seconds.
+        """
+        line = self._take(context)
+        while True:
+            reused = line is not None
+            stream = DirectStream((line or await self._connect(context, CONNECT_SECONDS)).transport, idle)
+            try:
+                await stream.ask(message)
+            except Unreachable as error:
+                if not reused or stream.heard or error.timed_out:
+                    raise
+                line = None  # closed by the server just as we took it
+            except asyncio.CancelledError:
+                stream.abort()
+                raise
+            else:
+                return stream
 
     def _late(self, line: _Line, answer: asyncio.Future[Answer]) -> None:
         if not answer.done():

@@ -21,11 +21,12 @@ from typing import Generic
 import msgspec
 
 from scheduler.kube.changes import Change, Counts, Key, T
-from scheduler.kube.client import Client, Stream
+from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import WATCH
 from scheduler.kube.listwatch import FetchPage, ListWatch, OpenWatch, Pause, Phase
 from scheduler.kube.resources import Resource
+from scheduler.kube.streaming import Stream
 
 IDLE_SECONDS = 67.0
 SLICE_SECONDS = 0.008
