@@ -23,6 +23,8 @@ COMMANDS = {
     "policy": "Try MetadataPolicies on objects, and find what is wrong with them.",
     "version": "Print the version.",
 }
+SERVICES = frozenset(("run", "evictor", "admission", "operator"))
+"""Those that run until they are told to end: their usual options are read by `plain`."""
 
 
 class Lazy(TyperGroup):

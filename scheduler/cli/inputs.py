@@ -1,15 +1,17 @@
 """Files that commands read: dumps of a cluster, pods, configurations. Every complaint names the file."""
 
-import gzip
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scheduler.cli.errors import InputError, about
 from scheduler.framework.config import SchedulerConfiguration, decode, default_configuration
-from scheduler.model.kinds import Decoder
 from scheduler.whatif.documents import Document, parse, read
-from scheduler.whatif.world import World
+
+if TYPE_CHECKING:
+    from scheduler.model.kinds import Decoder
+    from scheduler.whatif.world import World
 
 STDIN = "-"
 
@@ -27,6 +29,8 @@ def content(path: str) -> bytes:
         raise InputError(f"{path}: {(error.strerror or type(error).__name__).lower()}") from None
     if not path.endswith(".gz"):
         return raw
+    import gzip
+
     try:
         return gzip.decompress(raw)
     except (OSError, EOFError, ValueError) as error:
@@ -47,11 +51,13 @@ def documents(path: str) -> list[Document]:
         return read(content(path))
 
 
-def world(paths: list[str], decoder: Decoder | None = None) -> World:
+def world(paths: list[str], decoder: "Decoder | None" = None) -> "World":
     """A cluster from the files of a dump.
 
     Raises InputError.
     """
+    from scheduler.whatif.world import World  # `berth run` reads a configuration only
+
     found = World(decoder)
     for path in paths:
         held = documents(path)

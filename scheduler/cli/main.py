@@ -1,6 +1,7 @@
 """The `berth` command, also run as `kubectl berth`. Next stage: `commands` lists the sub-commands."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from scheduler import __version__
@@ -23,8 +24,16 @@ def run(arguments: list[str], program: str = "berth") -> int:
     def invoke() -> int | None:
         import typer
 
-        from scheduler.cli.commands import app
+        from scheduler.cli.commands import SERVICES, app
 
+        if arguments and arguments[0] in SERVICES:
+            from scheduler.cli import plain
+
+            (service,) = import_module(f"scheduler.cli.{arguments[0]}").app.registered_commands
+            given = plain.read(arguments[1:], service.callback)
+            if given is not None:
+                ended: int | None = service.callback(**given)
+                return ended
         command = typer.main.get_command(app)
         with command.make_context(program, arguments or ["--help"]) as context:
             code: int | None = command.invoke(context)

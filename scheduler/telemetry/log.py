@@ -7,12 +7,32 @@ terminal control characters are written out.
 import logging
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 
-import structlog
-
 from scheduler.telemetry.outlet import Outlet
+
+
+@contextmanager
+def _without(package: str) -> Iterator[None]:
+    """Have imports inside the block find this package missing, unless it is there already."""
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None  # type: ignore[assignment] # the import system's own sign for it
+    try:
+        yield
+    finally:
+        del sys.modules[package]
+
+
+if sys.stderr.isatty():
+    import structlog
+else:
+    # For terminals structlog imports rich: 5 MB, and two thirds of the time that all of structlog takes.
+    with _without("rich"):
+        import structlog
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

@@ -1,0 +1,38 @@
+"""Options of the plainest kind, read without typer's machinery, for commands that run for months.
+
+To turn a word into an int, typer has pydantic make a validator: 0.1 s of CPU and 7 MB, which a scheduler would keep as
+long as it lives. What is not plain here, typer reads; so what is wrong, typer says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, get_type_hints
+
+_TEXT = (str, str | None)
+
+
+def read(arguments: Iterable[str], command: Callable[..., Any]) -> dict[str, str | int] | None:
+    """Keyword arguments for a command's function; None unless all are `--name value` or `--name=value` of one word or
+    one whole number.
+    """
+    kinds = get_type_hints(command)
+    kinds.pop("return", None)
+    found: dict[str, str | int] = {}
+    words = iter(arguments)
+    for word in words:
+        option, assigned, value = word.partition("=")
+        name = option.removeprefix("--").replace("-", "_")
+        if option != f"--{name.replace('_', '-')}" or name not in kinds:
+            return None
+        if not assigned:
+            value = next(words, "--")
+            if value.startswith("--"):
+                return None
+        if kinds[name] in _TEXT:
+            found[name] = value
+        elif kinds[name] is int and value.isascii() and value.isdecimal():
+            found[name] = int(value)
+        else:
+            return None
+    return found

@@ -1,0 +1,81 @@
+"""Plain options without typer's machinery: the same as with it, or not at all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+import typer
+
+from scheduler.cli import plain
+from scheduler.cli.commands import SERVICES
+
+
+def command(
+    config: str | None = None, bind_address: str = "", secure_port: int = 10259, deep: bool = False, more: str | int = 0
+) -> int:
+    """Takes options."""
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        ([], {}),
+        (["--config=a=b", "--secure-port", "0"], {"config": "a=b", "secure_port": 0}),
+        (["--config", "-", "--bind-address="], {"config": "-", "bind_address": ""}),
+        (["--config=a", "--config=b"], {"config": "b"}),
+        (["--help"], None),
+        (["file"], None),
+        (["-c", "x"], None),
+        (["--config"], None),
+        (["--config", "--secure-port=1"], None),
+        (["--bind_address=x"], None),
+        (["--secure-port=one"], None),
+        (["--secure-port=-1"], None),
+        (["--secure-port=²"], None),
+        (["--deep"], None),
+        (["--deep=yes"], None),
+        (["--more=1"], None),
+        (["--return=1"], None),
+        (["--"], None),
+        (["----config=x"], None),
+    ],
+)
+def test_plain_options(arguments: list[str], want: dict[str, str | int] | None) -> None:
+    """All of them understood, or none."""
+    assert plain.read(arguments, command) == want
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_typer_reads_the_same(name: str) -> None:
+    """Each option of a service that is read plainly has the name, the default and the kind that typer gives it."""
+    app = import_module(f"scheduler.cli.{name}").app
+    (service,) = app.registered_commands
+    made = typer.main.get_command(app)
+    by_name = {parameter.name: parameter for parameter in made.params}
+    read = 0
+    for option, value in (each for parameter in by_name for each in ((parameter, "7"), (parameter, "text"))):
+        words = [f"--{option.replace('_', '-')}", value]
+        given = plain.read(words, service.callback)
+        if given is not None:
+            with made.make_context(name, list(words)) as context:
+                assert context.params[option] == given[option]
+                assert type(context.params[option]) is type(given[option])
+            read += 1
+    assert read
+
+
+def test_a_scheduler_starts_without_what_it_does_not_need() -> None:
+    """Up to its first request `berth run` imports no client or server that it does not use, nor what terminals need."""
+    heavy = ("aiohttp", "pydantic", "rich", "cryptography", "kubernetes", "kopf", "jinja2", "prometheus_client")
+    code = (
+        "import sys; from scheduler.cli.main import run; code = run(['run', '--kubeconfig=/nowhere/kubeconfig']);"
+        "from scheduler.controller.launch import schedule;"
+        f"print(code, [name for name in {heavy!r} if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "2 []\n"
+    assert found.stderr == "berth: /nowhere/kubeconfig: no such file; expected a kubeconfig\n"
