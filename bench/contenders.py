@@ -60,12 +60,17 @@ class BerthContender(Contender):
     key, title = "berth", "Berth"
 
     def start(self) -> Berth:
+        started = self.spawn()
+        started.wait_synced()
+        return started
+
+    def spawn(self) -> Berth:
+        """Start one, and wait for nothing."""
         place = self.place("home")
         place.mkdir()
         kubeconfig = self.cluster.kubeconfig(place / "kubeconfig", self.cluster.scheduler_token())
         started = Berth(place, self.scheduler_name, kubeconfig, configuration(self.scheduler_name))
         started.start()
-        started.wait_synced()
         return started
 
     def decisions(self, process: Process) -> Mapping[float, float]:
