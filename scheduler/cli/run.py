@@ -1,6 +1,7 @@
 """`berth run`: the scheduler."""
 
 import asyncio
+import gc
 from typing import Annotated
 
 import typer
@@ -9,6 +10,8 @@ from scheduler.cli.listening import BindAddress, CertFile, KeyFile, SecurePort, 
 from scheduler.telemetry import log
 
 LOST = 1
+QUIET = (50_000, 20, 20)
+"""Thresholds of the garbage collector, from the first import on."""
 
 app = typer.Typer(add_completion=False)
 
@@ -28,6 +31,8 @@ def run(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> int:
     """Watch for pods that name one of our profiles as schedulerName, and bind them. Exit code 1: the Lease was lost."""
+    # What is imported and listed first stays: looking through it a hundred times would free nothing.
+    gc.set_threshold(*QUIET)
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.cli.errors import InputError, about
     from scheduler.cli.inputs import STDIN, configuration, named
@@ -56,6 +61,7 @@ def run(
 
     settings, frameworks = load()
     connection = connect(kubeconfig or settings.client_connection.kubeconfig or None, context)
+    gc.freeze()
     files = Files(None if config == STDIN else config, reload)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -23,6 +23,11 @@ from scheduler.kube.errors import Unreachable
 from scheduler.kube.streaming import DirectStream
 
 CONNECT_SECONDS = 10.0
+CONNECTING = 4
+"""Handshakes at a time. A crowd of bindings that each waited for its own would hold up the first of them; while these
+are under way, the others take what gets free."""
+PATIENCE = 1.0
+"""Seconds after which a request opens a connection of its own all the same: those handshakes may be stuck."""
 KEEPALIVE_SECONDS = 45.0  # kube-apiserver closes idle connections after 90 s, load balancers from 60 s: be first
 _IDEMPOTENT = frozenset(("GET", "PUT", "DELETE"))
 
@@ -151,6 +156,9 @@ class Exchange:
         self._authority = parts.netloc.rpartition("@")[2]
         self._clock = clock
         self._idle: deque[_Line] = deque()
+        self._waiting: deque[asyncio.Future[_Line | None]] = deque()
+        """Requests that wait for a connection that gets free, or for their turn to open one."""
+        self._connecting = 0
         self._context: ssl.SSLContext | None = None
 
     def close(self) -> None:
@@ -178,9 +186,11 @@ class Exchange:
         deadline = began + seconds
         latest = deadline if within is None else min(began + within, deadline)
         line = self._take(context)
+        if line is None and self._connecting >= CONNECTING:
+            line = await self._freed(context, latest - began)
         reused = line is not None
         if line is None:
-            line = await self._connect(context, latest - began)
+            line = await self._connect(context, latest - self._clock())
         while True:
             answer = line.ask(message)
             timer = asyncio.get_running_loop().call_later(max(deadline - self._clock(), 0.0), self._late, line, answer)
@@ -244,13 +254,56 @@ class Exchange:
         if line.closed or context is not self._context:
             line.close()
             return
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(line)
+                return
         line.idle_since = self._clock()
         self._idle.append(line)
         # The first is the longest idle: what no longer gets its turn is closed one by one.
         if self._clock() - self._idle[0].idle_since > KEEPALIVE_SECONDS:
             self._idle.popleft().close()
 
+    async def _freed(self, context: ssl.SSLContext | None, seconds: float) -> _Line | None:
+        """A connection that another request has done with; None when it is our turn to open one."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[_Line | None] = loop.create_future()
+        self._waiting.append(waiting)
+        timer = loop.call_later(min(seconds, PATIENCE), _give_up, waiting)
+        try:
+            line = await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled():
+                self._pass_on(waiting.result(), context)
+            raise
+        finally:
+            timer.cancel()
+        if line is not None and (line.closed or context is not self._context):
+            line.close()
+            return None
+        return line
+
+    def _pass_on(self, line: _Line | None, context: ssl.SSLContext | None) -> None:
+        """Give the next in the queue what one no longer needs: a connection, or (None) the turn to open one."""
+        if line is not None:
+            self._put_back(line, context)
+            return
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
+
     async def _connect(self, context: ssl.SSLContext | None, seconds: float) -> _Line:
+        self._connecting += 1
+        try:
+            return await self._handshake(context, seconds)
+        finally:
+            self._connecting -= 1
+            self._pass_on(None, context)
+
+    async def _handshake(self, context: ssl.SSLContext | None, seconds: float) -> _Line:
         loop = asyncio.get_running_loop()
         secure = (context or ssl.create_default_context()) if self._secure else None
         try:
@@ -264,6 +317,11 @@ class Exchange:
             raise Unreachable(f"cannot connect to {self._authority}: {error}", sent=False) from error
         keep_alive(transport.get_extra_info("socket"))
         return line
+
+
+def _give_up(waiting: asyncio.Future[_Line | None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def keep_alive(sock: socket.socket) -> None:

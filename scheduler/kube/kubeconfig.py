@@ -16,6 +16,7 @@ import yaml
 
 from scheduler.kube.errors import ConfigError, one_line
 
+_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 GONE_PROVIDERS = "client-go no longer knows it; expected an exec plugin instead"
 
 
@@ -101,7 +102,7 @@ def _document(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not text; expected a kubeconfig in YAML") from error
     try:
-        found = yaml.safe_load(text)
+        found = yaml.load(text, _LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         at = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
