@@ -1,6 +1,6 @@
 """What the engine wants done."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import Question
@@ -12,8 +12,7 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(Struct, frozen=True):
     """Post the Binding of an assumed pod, then its Scheduled event. Answer with Bound or BindFailed."""
 
     pod: Pod
@@ -24,8 +23,7 @@ class Bind:
     decision: Decision
 
 
-@dataclass(frozen=True, slots=True)
-class Prepare:
+class Prepare(Struct, frozen=True):
     """Write what has to be there before an assumed pod can be bound, in order. Answer with Prepared or NotPrepared."""
 
     pod: Pod
@@ -34,16 +32,14 @@ class Prepare:
     writes: tuple[Patch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Announce:
+class Announce(Struct, frozen=True):
     """Say in status.nominatedNodeName where a pod will be bound once it is prepared: autoscalers look there."""
 
     pod: Pod
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """A pod found no node (reason Unschedulable) or an attempt broke (SchedulerError): log and count it."""
 
     pod: Pod
@@ -54,8 +50,7 @@ class Failed:
     decision: Decision | None
 
 
-@dataclass(frozen=True, slots=True)
-class PatchCondition:
+class PatchCondition(Struct, frozen=True):
     """Set PodScheduled=False on a pod, and its nominatedNodeName (None: leave it, empty: clear it)."""
 
     pod: Pod
@@ -64,16 +59,14 @@ class PatchCondition:
     nominated: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordFailure:
+class RecordFailure(Struct, frozen=True):
     """Post a FailedScheduling event for a pod."""
 
     pod: Pod
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Preempt:
+class Preempt(Struct, frozen=True):
     """Remove victims from a node for a pod: condition, deletion by UID, event. Answer failures with VictimStays."""
 
     pod: Pod
@@ -83,36 +76,31 @@ class Preempt:
     """Those that were not bound yet and wait in the queue again: the event says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClearNomination:
+class ClearNomination(Struct, frozen=True):
     """Clear status.nominatedNodeName of a pod that has to look for another node."""
 
     pod: Pod
 
 
-@dataclass(frozen=True, slots=True)
-class RunCall:
+class RunCall(Struct, frozen=True):
     """Run a plugin's coroutine, within its time. Answer with Answered or NotAnswered."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
-class AskExtenders:
+class AskExtenders(Struct, frozen=True):
     """Put a question to HTTP extenders. Answer with Consulted or NotConsulted."""
 
     question: Question
 
 
-@dataclass(frozen=True, slots=True)
-class CancelCall:
+class CancelCall(Struct, frozen=True):
     """Nobody waits for this coroutine any more: the pod is gone or has turned back."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
-class BoundByPlugin:
+class BoundByPlugin(Struct, frozen=True):
     """A Bind plugin has bound the pod itself: post the Scheduled event, as for a Bind."""
 
     pod: Pod
@@ -123,8 +111,7 @@ class BoundByPlugin:
     decision: Decision
 
 
-@dataclass(frozen=True, slots=True)
-class Misbehaved:
+class Misbehaved(Struct, frozen=True):
     """A plugin failed where no pod fails with it (PostBind, Unreserve, a queueing hint): log and count it."""
 
     pod: Pod

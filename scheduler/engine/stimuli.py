@@ -1,7 +1,8 @@
 """What can happen to the engine."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from scheduler.framework.extenders import Question, Verdict, VictimsVerdict
 from scheduler.framework.reservation import Call, Versions
@@ -9,8 +10,7 @@ from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """An object was added or updated."""
 
     thing: Modelled
@@ -18,8 +18,7 @@ class Put:
     """Whether it was not there before; for those who count."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     """An object was deleted."""
 
     kind: str
@@ -28,15 +27,13 @@ class Gone:
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """The API accepted our Binding."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class BindFailed:
+class BindFailed(Struct, frozen=True):
     """The API refused our Binding, or never answered. `status`: HTTP status, 0 without an answer."""
 
     uid: str
@@ -44,16 +41,14 @@ class BindFailed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """The API accepted what a PreBind plugin had written."""
 
     uid: str
     written: Versions
 
 
-@dataclass(frozen=True, slots=True)
-class NotPrepared:
+class NotPrepared(Struct, frozen=True):
     """The API refused one of these writes; `written` are those that came before it. `status`: as in BindFailed."""
 
     uid: str
@@ -62,66 +57,57 @@ class NotPrepared:
     written: Versions
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """A plugin's coroutine has ended."""
 
     call: Call
     answer: Any
 
 
-@dataclass(frozen=True, slots=True)
-class NotAnswered:
+class NotAnswered(Struct, frozen=True):
     """A plugin's coroutine raised, or did not end in time."""
 
     call: Call
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Consulted:
+class Consulted(Struct, frozen=True):
     """What extenders said."""
 
     question: Question
     verdict: Verdict | VictimsVerdict
 
 
-@dataclass(frozen=True, slots=True)
-class NotConsulted:
+class NotConsulted(Struct, frozen=True):
     """An extender that must not fail did."""
 
     question: Question
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unwritten:
+class Unwritten(Struct, frozen=True):
     """The condition of a failed attempt could not be written; it has to be said again next time."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class VictimStays:
+class VictimStays(Struct, frozen=True):
     """A victim could not be removed."""
 
     victim: Pod
 
 
-@dataclass(frozen=True, slots=True)
-class Cycle:
+class Cycle(Struct, frozen=True):
     """Schedule the next pod of the active queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class Broke:
+class Broke(Struct, frozen=True):
     """The last Cycle raised: a fault of ours. Its pod is tried again later, and the loop goes on."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed: end backoffs, flush pods that waited too long."""
 
 
