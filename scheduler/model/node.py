@@ -1,6 +1,7 @@
 """A node as the scheduler sees it."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +22,7 @@ class Node(Struct, gc=False):
     labels: Mapping[str, str]
     taints: Taints
     unschedulable: bool
-    allocatable: dict[str, int]
+    allocatable: Mapping[str, int]
     """Resource → amount (milli-cores, bytes, counts)."""
     allowed_pods: int
     images: tuple[tuple[tuple[str, ...], int], ...]
@@ -50,6 +51,13 @@ def _bounded(size: int) -> int:
     return max(0, min(size, BOUND))
 
 
+@lru_cache(maxsize=1024)
+def _allocatable(amounts: bytes) -> tuple[Mapping[str, int], int, tuple[str, ...]]:
+    """(status.allocatable, its pods, problems). Nodes of one kind say it with the same bytes, and share the answer."""
+    nano, problems = parse_amounts(_amounts_decoder.decode(amounts) if amounts else None, "status.allocatable")
+    return in_units(nano), units(nano.get("pods", 0)), tuple(problems)
+
+
 def parse_node(node: wire.Node, interner: Interner) -> Node:
     """Build the scheduler's node; unreadable quantities count as zero and are named in `problems`.
 
@@ -59,7 +67,7 @@ def parse_node(node: wire.Node, interner: Interner) -> Node:
     taints = wire.present(node.spec.taints)
     amounts = wire.present(node.status.allocatable)
     images = wire.present(node.status.images)
-    nano, problems = parse_amounts(_amounts_decoder.decode(amounts) if amounts else None, "status.allocatable")
+    allocatable, allowed_pods, problems = _allocatable(amounts)
     return Node(
         name=meta.name,
         uid=meta.uid,
@@ -67,10 +75,10 @@ def parse_node(node: wire.Node, interner: Interner) -> Node:
         labels=interner.labels(meta.labels),
         taints=tuple(Taint(t.key, t.value or "", t.effect) for t in _taints_decoder.decode(taints)) if taints else (),
         unschedulable=node.spec.unschedulable,
-        allocatable=in_units(nano),
-        allowed_pods=units(nano.get("pods", 0)),
+        allocatable=allocatable,
+        allowed_pods=allowed_pods,
         images=tuple((tuple(i.names or ()), _bounded(i.size_bytes)) for i in _images_decoder.decode(images))
         if images
         else (),
-        problems=tuple(problems),
+        problems=problems,
     )
