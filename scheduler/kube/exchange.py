@@ -191,6 +191,9 @@ class Exchange:
         reused = line is not None
         if line is None:
             line = await self._connect(context, latest - self._clock())
+        if within is not None and self._clock() > latest:
+            self._put_back(line, context)  # this process stood still while it waited
+            raise Unreachable("not sent: its time is over", sent=False, timed_out=True)
         while True:
             answer = line.ask(message)
             timer = asyncio.get_running_loop().call_later(max(deadline - self._clock(), 0.0), self._late, line, answer)

@@ -72,7 +72,7 @@ class DirectStream(asyncio.Protocol):
         found = b"".join(self._chunks)
         self._chunks.clear()
         self._waiting = 0
-        if self._paused:
+        if self._paused and self._error is None and not self._over:
             self._paused = False
             self._heard_at = self._loop.time()
             self._transport.resume_reading()

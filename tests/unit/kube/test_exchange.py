@@ -22,7 +22,8 @@ class Gated(Exchange):
     """An exchange whose handshakes each wait for a release; `begun` counts them."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(url, None, time.monotonic)
+        super().__init__(url, None, lambda: time.monotonic() + self.stood_still)
+        self.stood_still = 0.0
         self.begun = 0
         self.released = asyncio.Semaphore(0)
         self.refused = False
@@ -34,10 +35,10 @@ class Gated(Exchange):
             raise Unreachable("refused", sent=False)
         return await super()._handshake(context, seconds)
 
-    def ask(self, seconds: float = LONG) -> asyncio.Task[exchange.Answer]:
+    def ask(self, within: float | None = None) -> asyncio.Task[exchange.Answer]:
         """A request under way."""
         message = self.message("GET", "/x", "", None, "")
-        return asyncio.ensure_future(self.send("GET", message, None, seconds))
+        return asyncio.ensure_future(self.send("GET", message, None, LONG, within))
 
 
 @pytest.fixture
@@ -109,4 +110,23 @@ async def test_stuck_handshakes_hold_nobody_up_for_long(gated: Gated, monkeypatc
     await until(lambda: gated.begun == CONNECTING + 1)
     for _ in asked:
         gated.released.release()
+    await asyncio.gather(*asked)
+
+
+async def test_who_waited_for_too_long_is_not_sent(gated: Gated) -> None:
+    """A process that stood still wakes up with a connection at hand; a write whose time is over does not leave."""
+    asked = [gated.ask() for _ in range(CONNECTING)]
+    await until(lambda: gated.begun == CONNECTING)
+    turned, handed = gated.ask(within=5.0), gated.ask(within=5.0)
+    await until(lambda: len(gated._waiting) == 2)
+    gated.stood_still = 10.0
+    gated.released.release()  # the first who waits gets the turn to open a connection, the second the one that is freed
+    with pytest.raises(Unreachable) as caught:
+        await handed
+    assert not caught.value.sent
+    for _ in asked:
+        gated.released.release()
+    with pytest.raises(Unreachable) as caught:
+        await turned
+    assert not caught.value.sent
     await asyncio.gather(*asked)
