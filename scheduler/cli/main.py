@@ -1,7 +1,6 @@
 """The `berth` command, also run as `kubectl berth`. Next stage: `commands` lists the sub-commands."""
 
 import sys
-from importlib import import_module
 from pathlib import Path
 
 from scheduler import __version__
@@ -22,6 +21,8 @@ def run(arguments: list[str], program: str = "berth") -> int:
     from scheduler.cli.errors import guard
 
     def invoke() -> int | None:
+        from importlib import import_module
+
         import typer
 
         from scheduler.cli.commands import SERVICES, app
