@@ -35,7 +35,7 @@ check: $(STAMP) ## Lint, types and layers
 unit: $(STAMP) ## The fast tests only: no real control plane
 	@$(BIN)/pytest -q -m "not real"
 
-controlplane: $(STAMP) ## Build etcd, kube-apiserver, kube-scheduler, kubectl and Helm from their Go modules, once
+controlplane: $(STAMP) ## Build etcd, kube-apiserver, kube-scheduler, kubectl, Helm, kubeconform and promtool from their Go modules, once
 	@$(BIN)/python -m tests.controlplane.build || test $$? -eq 3
 	@$(BIN)/python -m tests.chart.build || test $$? -eq 3
 
@@ -65,9 +65,9 @@ replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to 
 	@$(BIN)/python -m bench.replay --pods $(or $(PODS),2000)
 
 manifests: $(STAMP) ## Make manifests/ anew from the chart
-	@helm=$$($(BIN)/python -m tests.chart.build) && $(BIN)/python manifests/make.py "$$helm"
+	@helm=$$($(BIN)/python -m tests.chart.build helm) && $(BIN)/python manifests/make.py "$$helm"
 
-chart-versions: $(STAMP) ## Hold the chart's objects against the OpenAPI documents of Kubernetes 1.32 to 1.37
+chart-versions: $(STAMP) ## Check the chart's objects by kubeconform for Kubernetes 1.32 to 1.37
 	@$(BIN)/python -m tests.chart.versions
 
 pictures: $(STAMP) ## Draw the README's pictures anew from real output

@@ -124,7 +124,7 @@ def main() -> None:
         home = Path(directory)
         programs = home / "bin"
         programs.mkdir()
-        helm = build.helm()
+        helm = build.HELM.built()
         for name, program in (("kubectl", cluster.tool("kubectl")), ("helm", helm), ("berth", Path(COMMAND[0]))):
             (programs / name).symlink_to(program)
         (home / "chart").symlink_to(CHART)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart import build as helm_build
+from tests.chart.build import TOOLS
 from tests.chart.rendering import Chart
 from tests.controlplane import build, namespaces
 from tests.controlplane.cluster import Cluster, ControlPlane
@@ -18,15 +18,15 @@ from tests.controlplane.golang import BuildError, UnreachableError
 
 GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
 BUILT = pytest.StashKey[Path | UnreachableError | BuildError]()
-HELM = pytest.StashKey[Path | UnreachableError | BuildError]()
+CHART_TOOLS = pytest.StashKey[dict[str, Path | UnreachableError | BuildError]]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a real API server, or Helm, before `-m` selects."""
+    """Mark what needs a real API server, or the chart's tools, before `-m` selects."""
     for item in items:
         wanted = set(getattr(item, "fixturenames", ()))
-        if {"control_plane", "control_plane_binaries", "helm"} & wanted:
+        if {"control_plane", "control_plane_binaries", *TOOLS} & wanted:
             item.add_marker("real")
 
 
@@ -36,11 +36,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     real = [item for item in session.items if "real" in item.keywords]
     with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        # In this order: Helm shares packages with the control plane.
+        # In this order: the chart's tools share packages with the control plane.
         if real and not GIVEN:
             session.config.stash[BUILT] = _built(build.binaries)
-        if any("helm" in getattr(item, "fixturenames", ()) for item in real):
-            session.config.stash[HELM] = _built(helm_build.helm)
+        wanted = {name for item in real for name in getattr(item, "fixturenames", ())}
+        session.config.stash[CHART_TOOLS] = {name: _built(tool.built) for name, tool in TOOLS.items() if name in wanted}
 
 
 def _built(make: Callable[[], Path]) -> Path | UnreachableError | BuildError:
@@ -53,10 +53,13 @@ def _built(make: Callable[[], Path]) -> Path | UnreachableError | BuildError:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip here rather than in a fixture: pytest's summary then has one line for all."""
-    keys = [BUILT, HELM] if "helm" in getattr(item, "fixturenames", ()) else [BUILT]
-    for built in (item.config.stash.get(key, None) for key in keys if "real" in item.keywords):
+    if "real" not in item.keywords:
+        return
+    tools = item.config.stash[CHART_TOOLS]
+    names = [name for name in tools if name in getattr(item, "fixturenames", ())]
+    for built in (item.config.stash.get(BUILT, None), *(tools[name] for name in names)):
         if isinstance(built, UnreachableError):
-            pytest.skip(f"what the control plane's or Helm's build needs is out of reach: {built}")
+            pytest.skip(f"what the build of the control plane or of a tool needs is out of reach: {built}")
         if isinstance(built, BuildError):
             raise built
 
@@ -81,12 +84,28 @@ def control_plane_binaries(pytestconfig: pytest.Config) -> Path:
     return built
 
 
+def _tool(config: pytest.Config, name: str) -> Path:
+    built = config.stash[CHART_TOOLS][name]
+    assert isinstance(built, Path)
+    return built
+
+
 @pytest.fixture(scope="session")
 def helm(pytestconfig: pytest.Config) -> Path:
     """The helm command."""
-    built = pytestconfig.stash[HELM]
-    assert isinstance(built, Path)
-    return built
+    return _tool(pytestconfig, "helm")
+
+
+@pytest.fixture(scope="session")
+def kubeconform(pytestconfig: pytest.Config) -> Path:
+    """The kubeconform command."""
+    return _tool(pytestconfig, "kubeconform")
+
+
+@pytest.fixture(scope="session")
+def promtool(pytestconfig: pytest.Config) -> Path:
+    """The promtool command."""
+    return _tool(pytestconfig, "promtool")
 
 
 @pytest.fixture(scope="session")

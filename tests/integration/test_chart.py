@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.chart.rendering import Chart
+from tests.chart.test_values import EVERYTHING
+from tests.chart.versions import foreign_crds
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.golang import UnreachableError
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.admission import POLICIES
@@ -96,6 +99,24 @@ def test_strictly_valid(installed: Installed) -> None:
     """The API server takes every object without an unknown or doubled field."""
     text = installed.chart.text(VALUES)
     installed.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "--namespace=berth", "-f-", stdin=text)
+
+
+def test_other_projects_kinds(installed: Installed) -> None:
+    """Certificate, Issuer, ServiceMonitor and PrometheusRule, too, where their CRDs are."""
+    try:
+        files = foreign_crds()
+    except UnreachableError as error:
+        pytest.skip(f"the CRDs are out of reach: {error}")
+    # Not applied: what kubectl would note of them is longer than an annotation may be.
+    kubectl = installed.cluster.kubectl
+    kubectl("create", *(f"-f{file}" for file in files))
+    kubectl("wait", "--for=condition=Established", "--timeout=60s", *(f"-f{file}" for file in files))
+    dry_run = ("apply", "--dry-run=server", "--validate=strict", "--namespace=berth", "-f-")
+    text = installed.chart.text(EVERYTHING)
+    kubectl(*dry_run, stdin=text)
+    refused = kubectl(*dry_run, stdin=text.replace("selfSigned:", "selfsigned:"), check=False)
+    assert refused.returncode != 0
+    assert 'unknown field "spec.selfsigned"' in refused.stderr
 
 
 def test_another_release(installed: Installed) -> None:
