@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser.install import chromium as installed_chromium
 from tests.chart.build import TOOLS
 from tests.chart.rendering import Chart
 from tests.controlplane import build, namespaces
@@ -18,7 +19,8 @@ from tests.controlplane.golang import BuildError, UnreachableError
 
 GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
 BUILT = pytest.StashKey[Path | UnreachableError | BuildError]()
-CHART_TOOLS = pytest.StashKey[dict[str, Path | UnreachableError | BuildError]]()
+COMMANDS = pytest.StashKey[dict[str, Path | UnreachableError | BuildError]]()
+"""Tools of the chart, and the browser: those that a test has as a fixture."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -39,8 +41,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         # In this order: the chart's tools share packages with the control plane.
         if real and not GIVEN:
             session.config.stash[BUILT] = _built(build.binaries)
-        wanted = {name for item in real for name in getattr(item, "fixturenames", ())}
-        session.config.stash[CHART_TOOLS] = {name: _built(tool.built) for name, tool in TOOLS.items() if name in wanted}
+        makers = {name: tool.built for name, tool in TOOLS.items()} | {"chromium": installed_chromium}
+        wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+        session.config.stash[COMMANDS] = {name: _built(make) for name, make in makers.items() if name in wanted}
 
 
 def _built(make: Callable[[], Path]) -> Path | UnreachableError | BuildError:
@@ -53,13 +56,13 @@ def _built(make: Callable[[], Path]) -> Path | UnreachableError | BuildError:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip here rather than in a fixture: pytest's summary then has one line for all."""
-    if "real" not in item.keywords:
-        return
-    tools = item.config.stash[CHART_TOOLS]
-    names = [name for name in tools if name in getattr(item, "fixturenames", ())]
-    for built in (item.config.stash.get(BUILT, None), *(tools[name] for name in names)):
+    commands = item.config.stash[COMMANDS]
+    wanted = [built for name, built in commands.items() if name in getattr(item, "fixturenames", ())]
+    if "real" in item.keywords:
+        wanted.append(item.config.stash.get(BUILT, None))
+    for built in wanted:
         if isinstance(built, UnreachableError):
-            pytest.skip(f"what the build of the control plane or of a tool needs is out of reach: {built}")
+            pytest.skip(f"what the test runs can't be built or had here: {built}")
         if isinstance(built, BuildError):
             raise built
 
@@ -84,8 +87,8 @@ def control_plane_binaries(pytestconfig: pytest.Config) -> Path:
     return built
 
 
-def _tool(config: pytest.Config, name: str) -> Path:
-    built = config.stash[CHART_TOOLS][name]
+def _command(config: pytest.Config, name: str) -> Path:
+    built = config.stash[COMMANDS][name]
     assert isinstance(built, Path)
     return built
 
@@ -93,19 +96,25 @@ def _tool(config: pytest.Config, name: str) -> Path:
 @pytest.fixture(scope="session")
 def helm(pytestconfig: pytest.Config) -> Path:
     """The helm command."""
-    return _tool(pytestconfig, "helm")
+    return _command(pytestconfig, "helm")
 
 
 @pytest.fixture(scope="session")
 def kubeconform(pytestconfig: pytest.Config) -> Path:
     """The kubeconform command."""
-    return _tool(pytestconfig, "kubeconform")
+    return _command(pytestconfig, "kubeconform")
 
 
 @pytest.fixture(scope="session")
 def promtool(pytestconfig: pytest.Config) -> Path:
     """The promtool command."""
-    return _tool(pytestconfig, "promtool")
+    return _command(pytestconfig, "promtool")
+
+
+@pytest.fixture(scope="session")
+def chromium(pytestconfig: pytest.Config) -> Path:
+    """The chromium command."""
+    return _command(pytestconfig, "chromium")
 
 
 @pytest.fixture(scope="session")
