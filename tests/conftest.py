@@ -20,7 +20,7 @@ from tests.controlplane.golang import BuildError, UnreachableError
 GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
 BUILT = pytest.StashKey[Path | UnreachableError | BuildError]()
 COMMANDS = pytest.StashKey[dict[str, Path | UnreachableError | BuildError]]()
-"""Tools of the chart, and the browser: those that a test has as a fixture."""
+"""What tests run, of what they have as a fixture: the chart's tools, the browser, the garbage collector."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -41,7 +41,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         # In this order: the chart's tools share packages with the control plane.
         if real and not GIVEN:
             session.config.stash[BUILT] = _built(build.binaries)
-        makers = {name: tool.built for name, tool in TOOLS.items()} | {"chromium": installed_chromium}
+        makers = {name: tool.built for name, tool in TOOLS.items()}
+        makers |= {"chromium": installed_chromium, "garbage_collector": build.garbage_collector}
         wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         session.config.stash[COMMANDS] = {name: _built(make) for name, make in makers.items() if name in wanted}
 
@@ -115,6 +116,12 @@ def promtool(pytestconfig: pytest.Config) -> Path:
 def chromium(pytestconfig: pytest.Config) -> Path:
     """The chromium command."""
     return _command(pytestconfig, "chromium")
+
+
+@pytest.fixture(scope="session")
+def garbage_collector(pytestconfig: pytest.Config) -> Path:
+    """kube-controller-manager's garbage collector; its only option is --kubeconfig."""
+    return _command(pytestconfig, "garbage_collector")
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from tests.chart.versions import foreign_crds
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.golang import UnreachableError
+from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.admission import POLICIES
@@ -56,6 +57,10 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
             for kind in ("mutating", "validating")
         }
         | {("patch", "secrets", "berth-admission-tls")},
+        "asked by the API server itself, before an owner may be named": {
+            ("delete", f"admissionregistration.k8s.io/{kind}webhookconfigurations", "zz-berth-admission")
+            for kind in ("mutating", "validating")
+        },
     },
     "berth-evictor": {
         "a broken promise is looked at again, then its pod evicted (test_evictor)": {
@@ -73,9 +78,11 @@ def installed(
     control_plane_binaries: Path, chart: Chart, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installed]:
     """A control plane with the release `berth`, in a namespace that enforces Pod Security's level restricted."""
-    with ControlPlane(audit=True) as cluster:
+    # Where owners are limited, as OpenShift has it: naming one takes the right to delete.
+    limited = ("--enable-admission-plugins=OwnerReferencesPermissionEnforcement",)
+    with ControlPlane(audit=True, apiserver_args=limited) as cluster:
         made = Installed(cluster, chart, tmp_path_factory.mktemp("installed"))
-        for name in ("berth", "green", TEAM):
+        for name in ("berth", "green", "blue", TEAM):
             labels = {} if name == TEAM else {"pod-security.kubernetes.io/enforce": "restricted"}
             made.api.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
         made.api.create("/api/v1/namespaces/berth/serviceaccounts", {"metadata": {"name": "prometheus"}})
@@ -136,6 +143,33 @@ def test_another_release(installed: Installed) -> None:
     assert installed.api.get(CRD)["metadata"]["annotations"][owner] == "berth"
     assert set(installed.granted("berth")) == {f"berth-{name}" for name in COMPONENTS} | {"prometheus"}
     assert installed.granted("green") == {}
+
+
+def test_uninstall_takes_the_webhooks(installed: Installed, garbage_collector: Path) -> None:
+    """They go with the ClusterRole, and a replica that still runs does not bring them back."""
+    api = installed.api
+    installed.helm("install", "blue", {"scheduler": {"enabled": False}, "operator": {"enabled": False}})
+    replica = installed.start("blue", "admission")
+    wait_for("the webhooks", lambda: len(_webhooks(api)) == 2, checks.BOUND)
+    role = api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/blue-admission")
+    assert [one["metadata"]["ownerReferences"][0]["uid"] for one in _webhooks(api)] == [role["metadata"]["uid"]] * 2
+    command = [garbage_collector, f"--kubeconfig={installed.admin}"]
+    collector = Process("gc", command, installed.home / "gc.log")
+    collector.start()
+    try:
+        installed.helm("uninstall", "blue")
+        wait_for("the webhooks to go", lambda: not _webhooks(api), checks.BOUND)
+        wait_for("the replica to try", lambda: replica.lines("could not reconcile, trying again"), checks.BOUND)
+        assert _webhooks(api) == []
+    finally:
+        collector.kill()
+        installed.end(replica)
+
+
+def _webhooks(api: Api) -> list[Object]:
+    root = "/apis/admissionregistration.k8s.io/v1"
+    found = [one for kind in ("mutating", "validating") for one in api.list(f"{root}/{kind}webhookconfigurations")]
+    return [one for one in found if one["metadata"]["name"] == "zz-blue-admission"]
 
 
 def test_rights(installed: Installed) -> None:
