@@ -59,8 +59,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip here rather than in a fixture: pytest's summary then has one line for all."""
     commands = item.config.stash[COMMANDS]
     wanted = [built for name, built in commands.items() if name in getattr(item, "fixturenames", ())]
-    if "real" in item.keywords:
-        wanted.append(item.config.stash.get(BUILT, None))
+    if "real" in item.keywords and BUILT in item.config.stash:
+        wanted.append(item.config.stash[BUILT])
     for built in wanted:
         if isinstance(built, UnreachableError):
             pytest.skip(f"what the test runs can't be built or had here: {built}")

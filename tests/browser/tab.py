@@ -11,8 +11,10 @@ from typing import Any
 
 import aiohttp
 
-FLAGS = ("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking")
-FLAGS += ("disable-component-update", "disable-sync", "disable-dev-shm-usage", "remote-debugging-port=0")
+FLAGS = (
+    *("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking"),
+    *("disable-component-update", "disable-sync", "disable-dev-shm-usage", "remote-debugging-port=0"),
+)
 LOCAL = ("file:", "data:")
 
 

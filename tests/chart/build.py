@@ -75,13 +75,14 @@ class Tool:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         # Two steps, as only the first may blame the network.
-        for command, failed in (
-            ([go, "list", "-deps", *self.flags[:3], self.package], golang.download_failure),
-            ([go, "build", *self.flags, "-o", f"{partial}/", self.package], golang.failure),
+        for verb, options, failed in (
+            ("list", ("-deps", *self.flags[:3]), golang.download_failure),
+            ("build", (*self.flags, "-o", f"{partial}/"), golang.failure),
         ):
+            command = [str(go), verb, *options, self.package]
             done = subprocess.run(command, cwd=self.module, env=golang.environment(), capture_output=True, text=True)
             if done.returncode != 0:
-                raise failed(f"go {command[1]} {self.package}", done.stderr)
+                raise failed(f"go {verb} {self.package}", done.stderr)
         partial.rename(target)
 
 
@@ -99,7 +100,7 @@ TOOLS = {tool.name: tool for tool in (HELM, KUBECONFORM, PROMTOOL)}  # in the or
 def module(name: str, version: str) -> Path:
     """The sources of a Go module, downloaded when they are not there; raise UnreachableError or BuildError."""
     go = golang.find(GO_WANTED, cache())
-    command = [go, "mod", "download", "-json", f"{name}@{version}"]
+    command = [str(go), "mod", "download", "-json", f"{name}@{version}"]
     done = subprocess.run(command, cwd="/", env=golang.environment(), capture_output=True, text=True)
     if done.returncode != 0:
         raise golang.download_failure(f"downloading {name} {version}", done.stdout + done.stderr)

@@ -51,7 +51,7 @@ def test_promql(chart: Chart, promtool: Path, tmp_path: Path) -> None:
     rules = [{"record": f"expression:{i}", "expr": expression} for i, expression in enumerate(expressions)]
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "berth", "rules": rules}]}))
-    command = [promtool, "check", "rules", "--lint=all", "--lint-fatal", file]
+    command: list[str | Path] = [promtool, "check", "rules", "--lint=all", "--lint-fatal", file]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(expressions)} rules found" in done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -153,7 +154,7 @@ def test_uninstall_takes_the_webhooks(installed: Installed, garbage_collector: P
     wait_for("the webhooks", lambda: len(_webhooks(api)) == 2, checks.BOUND)
     role = api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/blue-admission")
     assert [one["metadata"]["ownerReferences"][0]["uid"] for one in _webhooks(api)] == [role["metadata"]["uid"]] * 2
-    command = [garbage_collector, f"--kubeconfig={installed.admin}"]
+    command: list[str | Path] = [garbage_collector, f"--kubeconfig={installed.admin}"]
     collector = Process("gc", command, installed.home / "gc.log")
     collector.start()
     try:
@@ -182,7 +183,7 @@ def test_rights(installed: Installed) -> None:
         installed.start("berth", component)
     for component in COMPONENTS:
         lease = "berth" if component == "scheduler" else f"berth-{component}"
-        wait_for(f"somebody to hold {lease}", lambda lease=lease: installed.leader("berth", lease), checks.BOUND)
+        wait_for(f"somebody to hold {lease}", partial(installed.leader, "berth", lease), checks.BOUND)
 
     _policy_routes(installed)
     _volume_is_bound(installed)
@@ -240,7 +241,7 @@ def _volume_is_bound(installed: Installed) -> None:
 
 def _victim_makes_way(installed: Installed) -> None:
     """Preemption on a node that is full."""
-    there = {"nodeSelector": {HOSTNAME: "two"}}
+    there: Object = {"nodeSelector": {HOSTNAME: "two"}}
     installed.api.create(pods_path(TEAM), pod("low", "berth", cpu="3", **there))
     _wait_bound(installed.api, "low")
     urgent = pod("urgent", "berth", cpu="3", priorityClassName="system-cluster-critical", **there)
