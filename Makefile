@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit controlplane vectors reference manifests chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale
+.PHONY: help setup demo test check unit controlplane browser vectors reference manifests chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ setup: $(STAMP) ## Make .venv with Berth and everything it needs
 demo: $(STAMP) ## A guided tour: a small cluster, real HTTP, the real scheduler, under 30 seconds
 	@$(BIN)/berth demo
 
-test: check controlplane ## Everything CI runs: checks, unit, conformance, contract, integration on a real control plane
+test: check controlplane browser ## Everything CI runs: checks, unit, conformance, contract, integration on a real control plane
 	@$(BIN)/pytest -q
 
 check: $(STAMP) ## Lint, types and layers
@@ -35,9 +35,12 @@ check: $(STAMP) ## Lint, types and layers
 unit: $(STAMP) ## The fast tests only: no real control plane
 	@$(BIN)/pytest -q -m "not real"
 
-controlplane: $(STAMP) ## Build etcd, kube-apiserver, kube-scheduler, kubectl and Helm from their Go modules, once
+controlplane: $(STAMP) ## Build etcd, kube-apiserver, kube-scheduler, kubectl, Helm, kubeconform and promtool from their Go modules, once
 	@$(BIN)/python -m tests.controlplane.build || test $$? -eq 3
 	@$(BIN)/python -m tests.chart.build || test $$? -eq 3
+
+browser: $(STAMP) ## Get a Chromium for the tests of pages, once; nothing on the machine changes
+	@$(BIN)/python -m tests.browser.install || test $$? -eq 3
 
 evictor-scale: $(STAMP) controlplane ## The evictor at its goal: 2,000 nodes, 20,000 pods, a real API server (some minutes)
 	@BERTH_EVICTOR_NODES=2000 $(BIN)/pytest -q -s tests/integration/test_evictor.py -k relabel
@@ -65,9 +68,9 @@ replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to 
 	@$(BIN)/python -m bench.replay --pods $(or $(PODS),2000)
 
 manifests: $(STAMP) ## Make manifests/ anew from the chart
-	@helm=$$($(BIN)/python -m tests.chart.build) && $(BIN)/python manifests/make.py "$$helm"
+	@helm=$$($(BIN)/python -m tests.chart.build helm) && $(BIN)/python manifests/make.py "$$helm"
 
-chart-versions: $(STAMP) ## Hold the chart's objects against the OpenAPI documents of Kubernetes 1.32 to 1.37
+chart-versions: $(STAMP) ## Check the chart's objects by kubeconform for Kubernetes 1.32 to 1.37
 	@$(BIN)/python -m tests.chart.versions
 
 pictures: $(STAMP) ## Draw the README's pictures anew from real output

@@ -113,7 +113,7 @@ class Binder(Contender):
 
     def start(self) -> Process:
         kubeconfig = self.cluster.kubeconfig(self.place("kubeconfig"), self.cluster.scheduler_token())
-        argv = [sys.executable, "-m", "bench.binder", kubeconfig, self.scheduler_name]
+        argv = [sys.executable, "-m", "bench.binder", str(kubeconfig), self.scheduler_name]
         started = Process("bare binder", argv, self.place("log"), {**environment(), "PYTHONPATH": str(_ROOT)})
         started.start()
 

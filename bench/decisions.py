@@ -24,8 +24,9 @@ from scheduler.framework.config import default_configuration
 from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
+from tests.controlplane.api import Object
 from tests.integration import objects
-from tests.integration.objects import HOSTNAME, ZONE, Object, node, pod
+from tests.integration.objects import HOSTNAME, ZONE, node, pod
 
 SCHEDULER = "berth"
 

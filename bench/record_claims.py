@@ -1,30 +1,25 @@
 """Writes docs/recorded-preemption-and-volumes.md: one preemption and one WaitForFirstConsumer binding, as they were.
 
-`python -m bench.record_claims` (or with `--print`, to standard output), in the manner of `bench.record_run`. The PV
+`python -m bench.record_claims` (or with `--print`, to standard output), in the manner of `record_run`. The PV
 controller and the provisioner, which no control plane for tests has, are those of the integration tests.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
-import platform
 import shutil
-import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
 
-from bench.record_run import COLUMNS, CONFIG, ROOT, SCHEDULER, Transcript, _Plain
+from bench.record_run import COLUMNS, CONFIG, SCHEDULER
+from bench.transcript import ROOT, Plain, Transcript, recorded, write
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane
-from tests.integration.berth import COMMAND
 from tests.integration.objects import node, pod
 from tests.integration.volumes import Disks
 
@@ -61,12 +56,12 @@ def files(home: Path) -> None:
     everything["low"][1]["metadata"]["finalizers"] = ["example.com/last-words"]
     for name, bodies in everything.items():
         documents = [{"apiVersion": "v1", **body} for body in bodies]
-        (home / f"{name}.yaml").write_text(yaml.dump_all(documents, Dumper=_Plain, sort_keys=False))
+        (home / f"{name}.yaml").write_text(yaml.dump_all(documents, Dumper=Plain, sort_keys=False))
     guard: Object = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"}}
     guard["spec"] = {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}
     important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "important"}}
     (home / "important.yaml").write_text(
-        yaml.dump_all([guard, important | {"value": 1000}], Dumper=_Plain, sort_keys=False)
+        yaml.dump_all([guard, important | {"value": 1000}], Dumper=Plain, sort_keys=False)
     )
     fast = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}}
     fast |= {"provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"}
@@ -96,12 +91,11 @@ def pv_controller(cluster: ControlPlane) -> Iterator[None]:
 
 def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     """The run."""
-    now = datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC")
+    files(home)
     page.say(
         "# Recorded: a preemption, and a volume that waits for its pod",
         "",
-        f"Recorded on {now} by `python -m bench.record_claims` on {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, and "
+        f"{recorded('record_claims')}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, and "
         "`berth run` as a process of its own with the rights of `manifests/scheduler-rbac.yaml`. No kubelet and no "
         "controller manager runs; the PV controller's part is played by that of the integration tests, from where the "
         "page says so. Commands and output are as they were; addresses and paths of the machine are replaced.",
@@ -149,30 +143,5 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     page.run("tail -1 berth.log | cut -c -300")
 
 
-def main() -> None:
-    """Make the page."""
-    options = argparse.ArgumentParser(prog="python -m bench.record_claims", description=__doc__)
-    options.add_argument("--print", action="store_true", help="to standard output instead")
-    chosen = options.parse_args()
-    with tempfile.TemporaryDirectory() as directory, ControlPlane() as cluster:
-        home = Path(directory)
-        programs = home / "bin"
-        programs.mkdir()
-        (programs / "kubectl").symlink_to(cluster.tool("kubectl"))
-        (programs / "berth").symlink_to(COMMAND[0])
-        cluster.kubeconfig(home / "admin.kubeconfig")
-        files(home)
-        page = Transcript(home, f"{programs}:{os.environ['PATH']}")
-        try:
-            record(page, home, cluster)
-        finally:
-            page.close()
-    if chosen.print:
-        print(page.text(), end="")
-    else:
-        PAGE.write_text(page.text())
-        print(f"wrote {PAGE.relative_to(ROOT)}", file=sys.stderr)
-
-
 if __name__ == "__main__":
-    main()
+    write(PAGE, record)

@@ -1,25 +1,19 @@
 """Writes docs/recorded-eviction.md: one eviction, from the changed label to the new Binding, on a real control plane.
 
-`python -m bench.record_eviction` (or with `--print`, to standard output). Commands are run as shown; see `record_run`.
+`python -m bench.record_eviction` (or with `--print`, to standard output). Commands are run as shown; see `transcript`.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
 import shutil
-import sys
-import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
 
-from bench.record_run import CONFIG, ROOT, Transcript
+from bench.record_run import CONFIG
+from bench.transcript import ROOT, Transcript, recorded, write
 from tests.controlplane.cluster import ControlPlane
 from tests.integration import evictor
-from tests.integration.berth import COMMAND
 
 PAGE = ROOT / "docs" / "recorded-eviction.md"
 COLUMNS = "TYPE:.type,REASON:.reason,ABOUT:.regarding.kind,NAME:.regarding.name,BY:.reportingController,NOTE:.note"
@@ -45,12 +39,11 @@ def files(home: Path) -> None:
 
 def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     """The run."""
-    now = datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC")
+    files(home)
     page.say(
         "# One eviction, recorded",
         "",
-        f"Recorded on {now} by `python -m bench.record_eviction` on {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, `berth "
+        f"{recorded('record_eviction')}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, `berth "
         "run` and `berth evictor` as processes of their own with the rights of `manifests/scheduler-rbac.yaml` and "
         "`manifests/evictor-rbac.yaml`. No kubelet and no controller manager runs: the recording itself makes a new "
         "pod where one is gone, as a ReplicaSet would. The grace is shortened to 20 s.",
@@ -88,32 +81,5 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     page.run("berth evictor --dry-run")
 
 
-def main() -> None:
-    """Make the page."""
-    options = argparse.ArgumentParser(
-        prog="python -m bench.record_eviction", description="Writes the recorded eviction"
-    )
-    options.add_argument("--print", action="store_true", help="to standard output instead")
-    chosen = options.parse_args()
-    with tempfile.TemporaryDirectory() as directory, ControlPlane() as cluster:
-        home = Path(directory)
-        programs = home / "bin"
-        programs.mkdir()
-        (programs / "kubectl").symlink_to(cluster.tool("kubectl"))
-        (programs / "berth").symlink_to(COMMAND[0])
-        cluster.kubeconfig(home / "admin.kubeconfig")
-        files(home)
-        page = Transcript(home, f"{programs}:{os.environ['PATH']}")
-        try:
-            record(page, home, cluster)
-        finally:
-            page.close()
-    if chosen.print:
-        print(page.text(), end="")
-    else:
-        PAGE.write_text(page.text())
-        print(f"wrote {PAGE.relative_to(ROOT)}", file=sys.stderr)
-
-
 if __name__ == "__main__":
-    main()
+    write(PAGE, record)

@@ -6,23 +6,16 @@ started as their Deployments say, since no kubelet is here to do it.
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
-import sys
-import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
 
-from bench.record_run import ROOT, Transcript
+from bench.transcript import ROOT, Transcript, recorded, write
 from tests.chart import build
 from tests.chart.rendering import CHART, Chart
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
-from tests.integration.berth import COMMAND
 from tests.integration.installed import Installed, Replica
 from tests.integration.objects import NODES, nodes, pod
 
@@ -59,14 +52,23 @@ def started(page: Transcript, there: Installed, component: str) -> Replica:
     return replica
 
 
-def record(page: Transcript, there: Installed) -> None:
+def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     """The run."""
-    now = datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC")
+    files(home)
+    (home / "chart").symlink_to(CHART)
+    there = Installed(cluster, Chart(build.HELM.built(), home), home)
+    try:
+        install(page, there)
+    finally:
+        there.close()
+
+
+def install(page: Transcript, there: Installed) -> None:
+    """From the chart to a takeover."""
     page.say(
         "# A recorded installation",
         "",
-        f"Recorded on {now} by `python -m bench.record_install` on {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}: etcd, kube-apiserver, kubectl and Helm as `make controlplane` builds them. No "
+        f"{recorded('record_install')}: etcd, kube-apiserver, kubectl and Helm as `make controlplane` builds them. No "
         "kubelet is here, so the recorder starts each component as its Deployment says, with a token of its service "
         "account; ports are moved, and the webhook is registered by address. Commands and output are as they were.",
     )
@@ -115,35 +117,5 @@ def record(page: Transcript, there: Installed) -> None:
     page.say("Which rights are for what else, and which test uses them, is in `tests/integration/test_chart.py`.")
 
 
-def main() -> None:
-    """Make the page."""
-    options = argparse.ArgumentParser(prog="python -m bench.record_install", description=f"Writes docs/{PAGE.name}")
-    options.add_argument("--print", action="store_true", help="to standard output instead")
-    chosen = options.parse_args()
-    with tempfile.TemporaryDirectory() as directory, ControlPlane(audit=True) as cluster:
-        home = Path(directory)
-        programs = home / "bin"
-        programs.mkdir()
-        helm = build.helm()
-        for name, program in (("kubectl", cluster.tool("kubectl")), ("helm", helm), ("berth", Path(COMMAND[0]))):
-            (programs / name).symlink_to(program)
-        (home / "chart").symlink_to(CHART)
-        cluster.kubeconfig(home / "admin.kubeconfig")
-        files(home)
-        page = Transcript(home, f"{programs}:{os.environ['PATH']}")
-        there = Installed(cluster, Chart(helm, home), home)
-        try:
-            record(page, there)
-        finally:
-            there.close()
-            page.close()
-    text = page.text().replace("|\n\n|", "|\n|").replace("`\n\n- `", "`\n- `")
-    if chosen.print:
-        print(text, end="")
-    else:
-        PAGE.write_text(text)
-        print(f"wrote {PAGE.relative_to(ROOT)}", file=sys.stderr)
-
-
 if __name__ == "__main__":
-    main()
+    write(PAGE, record, audit=True, tools={"helm": build.HELM.built()})

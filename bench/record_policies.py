@@ -1,26 +1,19 @@
 """Writes docs/recorded-policies.md: the policies of examples/ on a real API server, commands and output as they were.
 
 `python -m bench.record_policies` (or with `--print`, to standard output). Admission server, operator and scheduler are
-processes of their own with the rights of their manifests; `record_run` has the transcript and its rules.
+processes of their own with the rights of their manifests; `transcript` has the rules.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
 import shutil
-import sys
-import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
 
-from bench.record_run import ROOT, Transcript
+from bench.transcript import ROOT, Transcript, recorded, write
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane, free_port
-from tests.integration.berth import COMMAND
 from tests.integration.objects import node
 
 PAGE = ROOT / "docs" / "recorded-policies.md"
@@ -63,15 +56,6 @@ WIDGETS: Object = {
         ],
     },
 }
-
-
-class Services(Transcript):
-    """A transcript with several commands in the background."""
-
-    def end(self, pid: int) -> int:
-        """SIGTERM; the exit code."""
-        os.kill(pid, 15)
-        return next(child for child in self._children if child.pid == pid).wait(60)
 
 
 def pod(name: str, resources: Object | None = None, **labels: str) -> Object:
@@ -125,14 +109,13 @@ def files(home: Path) -> None:
     shutil.copytree(ROOT / "examples" / "policies", home / "policies")
 
 
-def record(page: Services, home: Path, cluster: ControlPlane) -> None:
+def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     """The run."""
-    now = datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC")
+    files(home)
     page.say(
         "# A recorded run with policies",
         "",
-        f"Recorded on {now} by `python -m bench.record_policies` on {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}: etcd, kube-apiserver and kubectl as `make controlplane` builds them; "
+        f"{recorded('record_policies')}: etcd, kube-apiserver and kubectl as `make controlplane` builds them; "
         "`berth admission`, `berth operator` and `berth run` as processes of their own with the rights of their "
         "manifests. No kubelet and no controller runs, so bound pods stay Pending and Deployments roll nothing out. "
         "Commands and output are as they were; addresses and paths of the machine are replaced.",
@@ -215,30 +198,5 @@ def record(page: Services, home: Path, cluster: ControlPlane) -> None:
     page.run("grep -h '\"denied\"' admission.log | cut -c -330 | head -3; tail -1 admission.log")
 
 
-def main() -> None:
-    """Make the page."""
-    options = argparse.ArgumentParser(prog="python -m bench.record_policies", description=f"Writes {PAGE.name}")
-    options.add_argument("--print", action="store_true", help="to standard output instead")
-    chosen = options.parse_args()
-    with tempfile.TemporaryDirectory() as directory, ControlPlane() as cluster:
-        home = Path(directory)
-        programs = home / "bin"
-        programs.mkdir()
-        (programs / "kubectl").symlink_to(cluster.tool("kubectl"))
-        (programs / "berth").symlink_to(COMMAND[0])
-        cluster.kubeconfig(home / "admin.kubeconfig")
-        files(home)
-        page = Services(home, f"{programs}:{os.environ['PATH']}")
-        try:
-            record(page, home, cluster)
-        finally:
-            page.close()
-    if chosen.print:
-        print(page.text(), end="")
-    else:
-        PAGE.write_text(page.text())
-        print(f"wrote {PAGE.relative_to(ROOT)}", file=sys.stderr)
-
-
 if __name__ == "__main__":
-    main()
+    write(PAGE, record)

@@ -1,30 +1,21 @@
 """Writes docs/recorded-run.md: `berth run` on a real control plane, commands and output as they were.
 
-`python -m bench.record_run` (or with `--print`, to standard output). Every command shown is run by bash as shown; names
-of this machine and its temporary directory are replaced in the output, long output is cut by the commands themselves.
+`python -m bench.record_run` (or with `--print`, to standard output). `transcript` has the rules.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import platform
-import re
 import shutil
-import subprocess
-import sys
-import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
 
+from bench.transcript import ROOT, Plain, Transcript, recorded, write
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane
-from tests.integration.berth import COMMAND
 from tests.integration.objects import SHAPES, nodes, pod
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "recorded-run.md"
 SCHEDULER = "berth"
 NODES, PODS = 300, 200
@@ -46,63 +37,6 @@ SHAPE_WORDS = {
 COLUMNS = "POD:.regarding.name,BY:.reportingController,ACTION:.action,NOTE:.note"
 
 
-class Transcript:
-    """The page being written, and the shell that it is a record of."""
-
-    def __init__(self, home: Path, path: str) -> None:
-        self._home = home
-        self._env = {"PATH": path, "HOME": str(home), "KUBECONFIG": "admin.kubeconfig", "TERM": "dumb"}
-        self._page: list[str] = []
-        self._children: list[subprocess.Popen[bytes]] = []
-
-    def say(self, *lines: str) -> None:
-        """Text between the commands."""
-        self._page += ["", *lines, ""]
-
-    def run(self, command: str) -> str:
-        """Run a command and record it with what it printed."""
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", command],
-            cwd=self._home,
-            env=self._env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=300,
-        )
-        output = self._clean(done.stdout).rstrip("\n")
-        if done.returncode not in (0, 141):  # 141: `head` had enough
-            raise RuntimeError(f"{command}: {done.returncode}: {output}")
-        self._page += ["```console", f"$ {command}", *([output] if output else []), "```"]
-        return output
-
-    def background(self, command: str) -> int:
-        """Start a command that goes on; its process id."""
-        child = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=self._home, env=self._env)
-        self._children.append(child)
-        self._page += ["```console", f"$ {command} &", "```"]
-        return child.pid
-
-    def ended(self) -> int:
-        """Wait for the last background command; its exit code."""
-        return self._children[-1].wait(60)
-
-    def close(self) -> None:
-        """End what is left in the background."""
-        for child in self._children:
-            child.kill()
-
-    def text(self) -> str:
-        """The page."""
-        return re.sub(r"\n{3,}", "\n\n", "\n".join(self._page)).strip() + "\n"
-
-    def _clean(self, output: str) -> str:
-        for found, name in ((str(self._home), "."), (str(ROOT), "berth"), (platform.node(), "host")):
-            output = output.replace(found, name)
-        output = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:6443", output)
-        return "\n".join(line.rstrip() for line in output.splitlines())
-
-
 def files(home: Path) -> None:
     """The manifests that the run applies."""
     everything: dict[str, list[Object]] = {"nodes": nodes(NODES, "node")}
@@ -114,26 +48,18 @@ def files(home: Path) -> None:
     for name, bodies in everything.items():
         kind = "Node" if name == "nodes" else "Pod"
         documents = [{"apiVersion": "v1", "kind": kind, **body} for body in bodies]
-        (home / f"{name}.yaml").write_text(yaml.dump_all(documents, Dumper=_Plain, sort_keys=False))
+        (home / f"{name}.yaml").write_text(yaml.dump_all(documents, Dumper=Plain, sort_keys=False))
     (home / "berth.yaml").write_text(yaml.dump(CONFIG, sort_keys=False))
     shutil.copy(ROOT / "manifests" / "scheduler-rbac.yaml", home)
 
 
-class _Plain(yaml.SafeDumper):
-    """Writes a value that is there twice twice, as people do."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-
 def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     """The run."""
-    now = datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC")
+    files(home)
     page.say(
         "# A recorded run",
         "",
-        f"Recorded on {now} by `python -m bench.record_run` on {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, and "
+        f"{recorded('record_run')}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, and "
         "`berth run` as a process of its own with the rights of `manifests/scheduler-rbac.yaml`. No kubelet and no "
         "controller runs, so bound pods stay Pending; nothing else is left out. Commands and output are as they were; "
         "addresses and paths of the machine are replaced. Nodes without a kubelet have the status Unknown.",
@@ -197,30 +123,5 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     page.run("tail -1 berth.log")
 
 
-def main() -> None:
-    """Make the page."""
-    options = argparse.ArgumentParser(prog="python -m bench.record_run", description="Writes docs/recorded-run.md")
-    options.add_argument("--print", action="store_true", help="to standard output instead")
-    chosen = options.parse_args()
-    with tempfile.TemporaryDirectory() as directory, ControlPlane() as cluster:
-        home = Path(directory)
-        programs = home / "bin"
-        programs.mkdir()
-        (programs / "kubectl").symlink_to(cluster.tool("kubectl"))
-        (programs / "berth").symlink_to(COMMAND[0])
-        cluster.kubeconfig(home / "admin.kubeconfig")
-        files(home)
-        page = Transcript(home, f"{programs}:{os.environ['PATH']}")
-        try:
-            record(page, home, cluster)
-        finally:
-            page.close()
-    if chosen.print:
-        print(page.text(), end="")
-    else:
-        PAGE.write_text(page.text())
-        print(f"wrote {PAGE.relative_to(ROOT)}", file=sys.stderr)
-
-
 if __name__ == "__main__":
-    main()
+    write(PAGE, record)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.chart import build as helm_build
+from tests.browser.install import chromium as installed_chromium
+from tests.chart.build import TOOLS
 from tests.chart.rendering import Chart
 from tests.controlplane import build, namespaces
 from tests.controlplane.cluster import Cluster, ControlPlane
@@ -18,15 +19,16 @@ from tests.controlplane.golang import BuildError, UnreachableError
 
 GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
 BUILT = pytest.StashKey[Path | UnreachableError | BuildError]()
-HELM = pytest.StashKey[Path | UnreachableError | BuildError]()
+COMMANDS = pytest.StashKey[dict[str, Path | UnreachableError | BuildError]]()
+"""What tests run, of what they have as a fixture: the chart's tools, the browser, the garbage collector."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a real API server, or Helm, before `-m` selects."""
+    """Mark what needs a real API server, or the chart's tools, before `-m` selects."""
     for item in items:
         wanted = set(getattr(item, "fixturenames", ()))
-        if {"control_plane", "control_plane_binaries", "helm"} & wanted:
+        if {"control_plane", "control_plane_binaries", *TOOLS} & wanted:
             item.add_marker("real")
 
 
@@ -36,11 +38,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     real = [item for item in session.items if "real" in item.keywords]
     with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        # In this order: Helm shares packages with the control plane.
+        # In this order: the chart's tools share packages with the control plane.
         if real and not GIVEN:
             session.config.stash[BUILT] = _built(build.binaries)
-        if any("helm" in getattr(item, "fixturenames", ()) for item in real):
-            session.config.stash[HELM] = _built(helm_build.helm)
+        makers = {name: tool.built for name, tool in TOOLS.items()}
+        makers |= {"chromium": installed_chromium, "garbage_collector": build.garbage_collector}
+        wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+        session.config.stash[COMMANDS] = {name: _built(make) for name, make in makers.items() if name in wanted}
 
 
 def _built(make: Callable[[], Path]) -> Path | UnreachableError | BuildError:
@@ -53,10 +57,13 @@ def _built(make: Callable[[], Path]) -> Path | UnreachableError | BuildError:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip here rather than in a fixture: pytest's summary then has one line for all."""
-    keys = [BUILT, HELM] if "helm" in getattr(item, "fixturenames", ()) else [BUILT]
-    for built in (item.config.stash.get(key, None) for key in keys if "real" in item.keywords):
+    commands = item.config.stash[COMMANDS]
+    wanted = [built for name, built in commands.items() if name in getattr(item, "fixturenames", ())]
+    if "real" in item.keywords and BUILT in item.config.stash:
+        wanted.append(item.config.stash[BUILT])
+    for built in wanted:
         if isinstance(built, UnreachableError):
-            pytest.skip(f"what the control plane's or Helm's build needs is out of reach: {built}")
+            pytest.skip(f"what the test runs can't be built or had here: {built}")
         if isinstance(built, BuildError):
             raise built
 
@@ -81,12 +88,40 @@ def control_plane_binaries(pytestconfig: pytest.Config) -> Path:
     return built
 
 
+def _command(config: pytest.Config, name: str) -> Path:
+    built = config.stash[COMMANDS][name]
+    assert isinstance(built, Path)
+    return built
+
+
 @pytest.fixture(scope="session")
 def helm(pytestconfig: pytest.Config) -> Path:
     """The helm command."""
-    built = pytestconfig.stash[HELM]
-    assert isinstance(built, Path)
-    return built
+    return _command(pytestconfig, "helm")
+
+
+@pytest.fixture(scope="session")
+def kubeconform(pytestconfig: pytest.Config) -> Path:
+    """The kubeconform command."""
+    return _command(pytestconfig, "kubeconform")
+
+
+@pytest.fixture(scope="session")
+def promtool(pytestconfig: pytest.Config) -> Path:
+    """The promtool command."""
+    return _command(pytestconfig, "promtool")
+
+
+@pytest.fixture(scope="session")
+def chromium(pytestconfig: pytest.Config) -> Path:
+    """The chromium command."""
+    return _command(pytestconfig, "chromium")
+
+
+@pytest.fixture(scope="session")
+def garbage_collector(pytestconfig: pytest.Config) -> Path:
+    """kube-controller-manager's garbage collector; its only option is --kubeconfig."""
+    return _command(pytestconfig, "garbage_collector")
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,9 @@ def admission(
     scheduler_lease: services.SchedulerLease = "berth",
     profile: services.Profiles = None,
     configuration: Annotated[str, typer.Option(help="Name of both webhook configurations.")] = "zz-berth-admission",
+    owner: Annotated[
+        str, typer.Option(help="A ClusterRole with which the configurations go. Without: they stay for good.")
+    ] = "",
     register: Annotated[bool, typer.Option(help="Keep the webhook configurations.")] = True,
     secret: Annotated[
         str, typer.Option(help="The Secret with our certificates, made if absent.")
@@ -82,6 +85,7 @@ def admission(
             scheduler_lease=scheduler_lease,
             profiles=tuple(profile or ()),
             configuration=configuration,
+            owner=owner,
             register=register,
             secret=secret,
             lease=lease,

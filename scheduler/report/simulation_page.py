@@ -56,7 +56,6 @@ def _charts(study: Study) -> list[Chart]:
                 f"Saturation: {what} allocated",
                 "GPU asked for / GPU there",
                 [Line(who, [(p.x, p.quality.allocated[name]) for p in run.points]) for who, run in saturations],
-                x_format="{:.0%}",
             )
         )
         charts.append(
@@ -64,7 +63,6 @@ def _charts(study: Study) -> list[Chart]:
                 f"Saturation: {what} stranded",
                 "GPU asked for / GPU there",
                 [Line(who, [(p.x, p.quality.stranded[name]) for p in run.points]) for who, run in saturations],
-                x_format="{:.0%}",
             )
         )
     charts.append(
@@ -72,8 +70,7 @@ def _charts(study: Study) -> list[Chart]:
             "Saturation: nodes in use",
             "GPU asked for / GPU there",
             [Line(who, [(p.x, p.quality.nodes_in_use) for p in run.points]) for who, run in saturations],
-            y_format="{:,.0f}",
-            x_format="{:.0%}",
+            counts=True,
         )
     )
     if departures:
@@ -82,8 +79,7 @@ def _charts(study: Study) -> list[Chart]:
                 "Arrivals and departures: nodes in use",
                 "event",
                 [Line(who, _by_event(run, "in use")) for who, run in departures],
-                y_format="{:,.0f}",
-                x_format="{:.0%}",
+                counts=True,
             )
         )
         charts.append(
@@ -91,8 +87,7 @@ def _charts(study: Study) -> list[Chart]:
                 "Arrivals and departures: pods that wait",
                 "event",
                 [Line(who, _by_event(run, "waiting")) for who, run in departures],
-                y_format="{:,.0f}",
-                x_format="{:.0%}",
+                counts=True,
             )
         )
     return charts

@@ -41,7 +41,7 @@ def test_schema_knows_the_configuration(make: ModuleType) -> None:
 
 def test_kustomization(control_plane_binaries: Path) -> None:
     """Everything but the evictor is in it."""
-    command = [control_plane_binaries / "kubectl", "kustomize", MANIFESTS]
+    command: list[str | Path] = [control_plane_binaries / "kubectl", "kustomize", MANIFESTS]
     built = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     files = [file for file in MANIFESTS.glob("*.yaml") if not file.name.startswith(("evictor", "kustomization"))]
     wanted = keys([document for file in files for document in documents(file.read_text())])

@@ -23,7 +23,15 @@ def test_two_releases(chart: Chart) -> None:
 def test_releases_share_no_lease_or_webhook(chart: Chart) -> None:
     """What components make by themselves has the release's name too."""
     one, other = (containers(chart.objects({"evictor": {"enabled": True}}, name, "team")) for name in ("blue", "green"))
-    options = ("--lease=", "--secret=", "--service=", "--configuration=", "--scheduler-lease=", "--profile=")
+    options = (
+        "--lease=",
+        "--secret=",
+        "--service=",
+        "--configuration=",
+        "--owner=",
+        "--scheduler-lease=",
+        "--profile=",
+    )
     for name in ("operator", "admission", "evictor"):
         shared = {arg for arg in one[name]["args"] if arg.startswith(options)} & set(other[name]["args"])
         assert shared == set(), name
@@ -123,11 +131,12 @@ def test_rights_go(
 
 
 def test_no_wildcards(chart: Chart) -> None:
-    """No rule has a wildcard, and nobody reads all Secrets or writes roles."""
+    """No rule has a wildcard, and nobody reads all Secrets, or has more of roles than a look at its own."""
     objects = chart.objects(EVERYTHING)
     rules = [rule for one in objects for rule in one.get("rules", []) if one["kind"] in ("Role", "ClusterRole")]
     assert not [rule for rule in rules if "*" in str(rule)]
-    assert not [rule for rule in rules if "rbac.authorization.k8s.io" in rule.get("apiGroups", [])]
+    (own,) = (rule for rule in rules if "rbac.authorization.k8s.io" in rule.get("apiGroups", []))
+    assert (own["resources"], own["resourceNames"], own["verbs"]) == (["clusterroles"], ["berth-admission"], ["get"])
     for one in by_kind(objects, "ClusterRole").values():
         assert not [rule for rule in one["rules"] if "secrets" in rule.get("resources", [])]
 

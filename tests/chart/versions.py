@@ -1,97 +1,145 @@
-"""Whether the chart's objects are valid for several Kubernetes versions, by each version's own OpenAPI document.
+"""Whether objects are valid for several Kubernetes versions: kubeconform, with schemas from each one's own document.
 
-`make chart-versions`: some 50 MB a version, from the Go module k8s.io/kubernetes, which has the document in it. Strict:
-unknown fields are errors. Kinds that Kubernetes does not have (cert-manager's, the Prometheus operator's) are named.
+The schemas are kubeconform's usual kind (strict: unknown fields are errors), made here from the OpenAPI document in the
+Go module k8s.io/kubernetes, and from CRDs: ours, cert-manager's and the Prometheus operator's, in those projects' Go
+modules. `make chart-versions` asks all versions; tests ask the oldest and the newest, as others are 50 MB each.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.chart import build
-from tests.chart.rendering import Chart, Object
-from tests.chart.test_values import EVERYTHING
-from tests.controlplane import golang
-from tests.controlplane.build import GO_WANTED, cache
+from tests.chart.rendering import CHART, Chart, Object, documents
 
 VERSIONS = ("1.32.0", "1.33.0", "1.34.0", "1.35.0", "1.36.0", "1.37.0")
-PYTHON = {"string": str, "boolean": bool, "array": list, "object": dict, "integer": int, "number": (int, float)}
-LOOSE = {"io.k8s.apimachinery.pkg.util.intstr.IntOrString", "io.k8s.apimachinery.pkg.api.resource.Quantity"}
+FOREIGN = {
+    ("github.com/cert-manager/cert-manager", "v1.21.2"): (
+        "deploy/crds/cert-manager.io_certificates.yaml",
+        "deploy/crds/cert-manager.io_issuers.yaml",
+    ),
+    ("github.com/prometheus-operator/prometheus-operator", "v0.85.0"): (
+        "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+        "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+    ),
+}
+"""CRDs of what the chart renders for others, by module."""
+
+LAYOUT = "{{.NormalizedKubernetesVersion}}/{{.Group}}-{{.ResourceAPIVersion}}-{{.ResourceKind}}.json"
+AT = re.compile(r" - at '([^']*)': ")
+META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+NUMBER_OR_STRING: Object = {"anyOf": [{"type": "number"}, {"type": "string"}]}
+LOOSE: dict[str, Object] = {
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": NUMBER_OR_STRING,
+}
+"""Types of which an OpenAPI document of version 2 can say only one half."""
 
 
-class Api:
-    """One version's kinds."""
-
-    def __init__(self, swagger: Path) -> None:
-        self.definitions: Object = json.loads(swagger.read_text())["definitions"]
-        self.kinds = {
-            (kind["group"], kind["version"], kind["kind"]): name
-            for name, body in self.definitions.items()
-            for kind in body.get("x-kubernetes-group-version-kind", ())
-        }
-
-    def errors(self, one: Object) -> Iterator[str]:
-        """What is wrong with an object; a kind that is not there is an error of its own."""
-        group, _, version = one["apiVersion"].rpartition("/")
-        name = self.kinds.get((group, version, one["kind"]))
-        if name is None:
-            yield f"no kind {one['apiVersion']} {one['kind']}"
-            return
-        where = f"{one['kind']} {one['metadata']['name']}"
-        yield from self._wrong(one, {"$ref": f"#/definitions/{name}"}, where)
-
-    def _wrong(self, value: Any, schema: Object, path: str) -> Iterator[str]:
-        if "$ref" in schema:
-            name = schema["$ref"].rpartition("/")[2]
-            if name in LOOSE or name.endswith(".JSONSchemaProps"):
-                return
-            schema = self.definitions[name]
-        wanted = PYTHON.get(schema.get("type", ""))
-        if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool)):
-            yield f"{path}: {value!r} is no {schema['type']}"
-        elif isinstance(value, list):
-            for i, item in enumerate(value):
-                yield from self._wrong(item, schema.get("items", {}), f"{path}[{i}]")
-        elif isinstance(value, dict):
-            properties, more = schema.get("properties", {}), schema.get("additionalProperties")
-            for key in set(schema.get("required", ())) - set(value):
-                yield f"{path}.{key}: required"
-            for key, item in value.items():
-                if key in properties:
-                    yield from self._wrong(item, properties[key], f"{path}.{key}")
-                elif more:
-                    yield from self._wrong(item, more, f"{path}.{key}")
-                elif properties:
-                    yield f"{path}.{key}: unknown"
+def foreign_crds() -> list[Path]:
+    """The files, downloaded when they are not there; raise UnreachableError or BuildError."""
+    return [build.module(*name) / file for name, files in FOREIGN.items() for file in files]
 
 
-def swagger(version: str) -> Path:
-    """A version's document, downloaded when it is not there; raise UnreachableError or BuildError."""
-    go = golang.find(GO_WANTED, cache())
-    command = [go, "mod", "download", "-json", f"k8s.io/kubernetes@v{version}"]
-    done = subprocess.run(command, cwd="/", env=golang.environment(), capture_output=True, text=True)
-    if done.returncode != 0:
-        raise golang.download_failure(f"downloading Kubernetes {version}", done.stdout + done.stderr)
-    return Path(json.loads(done.stdout)["Dir"]) / "api" / "openapi-spec" / "swagger.json"
+class Kubeconform:
+    """The command with schemas for some versions, written to a directory."""
+
+    def __init__(self, command: Path, home: Path, versions: Iterable[str], crds: Iterable[Path]) -> None:
+        self._command = command
+        self._home = home
+        read = [crd for file in crds for crd in documents(file.read_text())]
+        for version in versions:
+            swagger = build.module("k8s.io/kubernetes", f"v{version}") / "api" / "openapi-spec" / "swagger.json"
+            _write(home / f"v{version}", json.loads(swagger.read_text())["definitions"], read)
+
+    def errors(self, version: str, objects: list[Object]) -> list[str]:
+        """What is wrong: `Kind name.path: message`; a kind without a schema is an error of its own."""
+        schemas = f"-schema-location={self._home}/{LAYOUT}"
+        done = subprocess.run(
+            [self._command, "-strict", "-output=json", "-summary", f"-kubernetes-version={version}", schemas, "-"],
+            input=yaml.safe_dump_all(objects),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode in (0, 1), done.stderr
+        answer = json.loads(done.stdout)
+        assert sum(answer["summary"].values()) == len(objects), answer["summary"]
+        return [said for resource in answer["resources"] for said in _said(resource)]
+
+
+def _said(resource: Object) -> Iterator[str]:
+    # Its list of errors ends at the first $ref, so they are taken from the text.
+    where = f"{resource['kind']} {resource['name']}"
+    found = [one.strip() for one in AT.split(resource["msg"])[1:]]
+    for path, message in zip(found[::2], found[1::2], strict=True):
+        if message != "validation failed":
+            yield f"{where}{path.replace('/', '.')}: {message}"
+    if not found:
+        yield f"{where}: {resource['msg']}"
+
+
+def _write(home: Path, definitions: Object, crds: list[Object]) -> None:
+    home.mkdir()
+    strict = {name: LOOSE.get(name) or _strict(body) for name, body in definitions.items()}
+    (home / "definitions.json").write_text(json.dumps({"definitions": strict}))
+    for name, body in definitions.items():
+        for kind in body.get("x-kubernetes-group-version-kind", ()):
+            schema = {"$ref": f"definitions.json#/definitions/{name}"}
+            (home / _file(kind["group"], kind["version"], kind["kind"])).write_text(json.dumps(schema))
+    for crd in crds:
+        spec = crd["spec"]
+        for version in spec["versions"]:
+            schema = _strict(version["schema"]["openAPIV3Schema"])
+            # A CRD says nothing of it, as it is the API server's.
+            schema["properties"]["metadata"] = {"$ref": f"definitions.json#/definitions/{META}"}
+            file = _file(spec["group"], version["name"], spec["names"]["kind"])
+            (home / file).write_text(json.dumps(schema))
+
+
+def _file(group: str, version: str, kind: str) -> str:
+    """As LAYOUT has it; the core group is called by its version there."""
+    return f"{group or version}-{version}-{kind.lower()}.json"
+
+
+def _strict(schema: Any) -> Any:
+    """The schema with every unknown field refused, but where it says that such are kept."""
+    if not isinstance(schema, dict):
+        return [_strict(each) for each in schema] if isinstance(schema, list) else schema
+    if schema.get("x-kubernetes-int-or-string"):
+        return NUMBER_OR_STRING
+    properties = schema.get("properties")
+    made = {key: _strict(value) for key, value in schema.items() if key not in ("properties", "default", "example")}
+    if isinstance(properties, dict):
+        made["properties"] = {name: _strict(value) for name, value in properties.items()}
+        if not schema.get("x-kubernetes-preserve-unknown-fields"):
+            made.setdefault("additionalProperties", False)
+    if made.pop("nullable", False) and "type" in made:
+        made["type"] = [made["type"], "null"]
+    return made
 
 
 def main() -> int:
     """Print a line for each version; 1 when an object is not valid."""
-    objects = Chart(build.helm(), Path.home()).objects(EVERYTHING)
-    own = [one for one in objects if ".k8s.io/" in one["apiVersion"] or "." not in one["apiVersion"]]
-    foreign = sorted({one["kind"] for one in objects if one not in own})
-    print(f"{len(own)} objects; not looked at: {', '.join(foreign)}")
+    from tests.chart.test_values import EVERYTHING
+
+    objects = Chart(build.HELM.built(), Path.home()).objects(EVERYTHING)
     found = 0
-    for version in VERSIONS:
-        api = Api(swagger(version))
-        errors = [error for one in own for error in api.errors(one)]
-        print(f"{version}: {len(errors)} errors", *errors, sep="\n  ")
-        found += len(errors)
+    with tempfile.TemporaryDirectory() as home:
+        crds = [CHART / "files" / "crd-metadatapolicies.yaml", *foreign_crds()]
+        kubeconform = Kubeconform(build.KUBECONFORM.built(), Path(home), VERSIONS, crds)
+        for version in VERSIONS:
+            errors = kubeconform.errors(version, objects)
+            print(f"{version}: {len(objects)} objects, {len(errors)} errors", *errors, sep="\n  ")
+            found += len(errors)
     return 1 if found else 0
 
 

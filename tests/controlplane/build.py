@@ -76,14 +76,22 @@ def oracle() -> Path:
 
     Its files are compiled in the control plane's module and with its flags: all packages but its own are shared.
     """
-    sources = sorted(ORACLE.glob("*.go"))
+    return _compiled("oracle", "the oracle", sorted(ORACLE.glob("*.go")))
+
+
+def garbage_collector() -> Path:
+    """kube-controller-manager's garbage collector alone, built as the oracle is."""
+    return _compiled("gc", "the garbage collector", [HERE / "gc" / "main.go"])
+
+
+def _compiled(name: str, what: str, sources: Sequence[Path]) -> Path:
     digest = hashlib.sha256()
     for file in (HERE / "go.mod", HERE / "go.sum", *sources):
         digest.update(file.read_bytes())
     digest.update(" ".join((*FLAGS, sys.platform, os.uname().machine)).encode())
-    target = cache() / "oracle" / digest.hexdigest()[:16]
-    _once(target, "the oracle", [str(file) for file in sources], "once, half a minute after the control plane")
-    return target / "oracle"
+    target = cache() / name / digest.hexdigest()[:16]
+    _once(target, what, [str(file) for file in sources], "once, half a minute after the control plane")
+    return target / name
 
 
 def _once(target: Path, what: str, packages: Sequence[str], long: str) -> None:
@@ -120,7 +128,7 @@ def _build(target: Path, what: str, packages: Sequence[str], long: str) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     # Files are one command, which Go would name after the first of them.
-    output = f"{partial}/oracle" if packages[0].endswith(".go") else f"{partial}/"
+    output = f"{partial}/{target.parent.name}" if packages[0].endswith(".go") else f"{partial}/"
     _run(
         [go, "build", "-v", *FLAGS, "-o", output, *packages],
         f"building {what}",
@@ -195,10 +203,11 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Build if needed, and print where the control plane and the oracle are."""
+    """Build if needed, and print where the control plane, the oracle and the garbage collector are."""
     try:
         print(binaries())
         print(oracle())
+        print(garbage_collector())
     except UnreachableError as error:
         _say(f"The control plane can't be built here, what it needs is out of reach: {error}")
         return 3

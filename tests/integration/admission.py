@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -215,7 +216,7 @@ class Policed:
         """Return once every replica knows as many policies as there are."""
         count = len(self.api.list(EVERYWHERE))
         for replica in self.replicas:
-            wait_for(f"{replica.name} to know {count} policies", lambda r=replica: r.policies == count, START)
+            wait_for(f"{replica.name} to know {count} policies", partial(_knows, replica, count), START)
 
     @property
     def replicas(self) -> list[Replica]:
@@ -329,3 +330,7 @@ def load(policed: Policed, team: str, check: Callable[[Object], bool]) -> Iterat
 def one_ca(data: Object) -> bool:
     """Whether the bundle of a Secret has come down to one CA."""
     return base64.b64decode(data["ca.crt"]).count(b"BEGIN CERTIFICATE") == 1
+
+
+def _knows(replica: Replica, count: int) -> bool:
+    return replica.policies == count

@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from scheduler.model.promise import ANNOTATION
 from tests.controlplane.api import Api, ApiError, Object
@@ -19,7 +20,7 @@ from tests.integration.objects import NODES, pods_path
 
 MANIFEST = Path(__file__).parents[2] / "manifests" / "evictor-rbac.yaml"
 SSD = '{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"In","values":["ssd"]}]}]}'
-BRISK = {
+BRISK: dict[str, Any] = {
     "node_rate": 100,
     "node_burst": 1000,
     "namespace_rate": 100,

@@ -127,6 +127,11 @@ class Installed:
             wait_for(f"the {kind} of {replica.name}", probed, START)
         return replica
 
+    def end(self, replica: Replica) -> None:
+        """End one for good."""
+        replica.kill()
+        self.started.remove(replica)
+
     def leader(self, release: str, lease: str) -> str:
         """Who holds a Lease; nobody is empty."""
         leases = self.api.list(f"/apis/coordination.k8s.io/v1/namespaces/{release}/leases")

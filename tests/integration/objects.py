@@ -21,7 +21,7 @@ def node(name: str, zone: str = "zone-0", *, labels: Mapping[str, str] | None = 
     }
 
 
-def nodes(count: int, prefix: str, *, zones: int = 10, **room: str) -> list[Object]:
+def nodes(count: int, prefix: str, *, zones: int = 10, **room: Any) -> list[Object]:
     """That many equal nodes, evenly over the zones."""
     return [node(f"{prefix}-{i}", f"zone-{i % zones}", **room) for i in range(count)]
 

@@ -81,7 +81,7 @@ def pods(count: int, scheduler: str, random: Random) -> list[Object]:
     made = []
     for i in range(count):
         labels = {"app": f"app-{random.randrange(12)}", "tier": random.choice(("gold", "silver"))}
-        size = {"cpu": f"{random.randint(1, 12) * 50}m", "memory": f"{random.randint(1, 16) * 64}Mi"}
+        size: Object = {"cpu": f"{random.randint(1, 12) * 50}m", "memory": f"{random.randint(1, 16) * 64}Mi"}
         spec: Object = {"priorityClassName": f"{scheduler}-{random.randrange(len(PRIORITIES))}"}
         match random.randrange(10):
             case 0:

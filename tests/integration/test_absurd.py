@@ -10,7 +10,12 @@ from tests.integration import checks
 from tests.integration.berth import Harbour
 from tests.integration.objects import NODES, anti_affinity, node, nodes, pod, pods_path
 
-ABSURD = {"memory": "9E", "cpu": "1E30", "ephemeral-storage": "1e60", "example.com/thing": "9223372036854775807"}
+ABSURD: Object = {
+    "memory": "9E",
+    "cpu": "1E30",
+    "ephemeral-storage": "1e60",
+    "example.com/thing": "9223372036854775807",
+}
 
 
 def test_absurd_node(
@@ -55,4 +60,4 @@ def test_absurd_pods(
 
 def marked(lines: list[Object], *names: str) -> None:
     """There is exactly one line for each of these objects."""
-    assert sorted(line.get("node") or line.get("pod") for line in lines) == sorted(names), lines
+    assert sorted(str(line.get("node") or line.get("pod")) for line in lines) == sorted(names), lines

@@ -6,6 +6,7 @@ import secrets
 import threading
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def widgets(prepared: Policed) -> Iterator[str]:
         },
     )
     for version in ("v1", "v2"):
-        wait_for("the widgets", lambda v=version: served(prepared.api, f"/apis/{group}/{v}/widgets"))
+        wait_for("the widgets", partial(served, prepared.api, f"/apis/{group}/{version}/widgets"))
     yield group
     prepared.api.delete(f"{crds}/widgets.{group}")
 
@@ -379,7 +380,7 @@ def test_certificate_swap_and_rolling_restart(policed: Policed, team: str) -> No
             # What a readiness probe does to the endpoints, a moment after it fails.
             stopping = threading.Thread(target=leaving.stop, args=(60,))
             stopping.start()
-            wait_for("it not to be ready", lambda one=leaving: not one.ready)
+            wait_for("it not to be ready", lambda: not leaving.ready)  # noqa: B023 - called in this turn
             service.backends = [port for port in service.backends if port != leaving.port]
             stopping.join(60)
             assert leaving.returncode == 0, leaving.tail()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.chart.rendering import Chart
+from tests.chart.test_values import EVERYTHING
+from tests.chart.versions import foreign_crds
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.golang import UnreachableError
+from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.admission import POLICIES
@@ -19,6 +24,7 @@ from tests.integration.volumes import Disks
 
 COMPONENTS = ("scheduler", "operator", "admission", "evictor")
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/metadatapolicies.podberth.dev"
+HOOKS = "/apis/admissionregistration.k8s.io/v1"
 TEAM = "team"
 VALUES: Object = {
     "evictor": {"enabled": True},
@@ -53,6 +59,10 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
             for kind in ("mutating", "validating")
         }
         | {("patch", "secrets", "berth-admission-tls")},
+        "asked by the API server itself, before an owner may be named": {
+            ("delete", f"admissionregistration.k8s.io/{kind}webhookconfigurations", "zz-berth-admission")
+            for kind in ("mutating", "validating")
+        },
     },
     "berth-evictor": {
         "a broken promise is looked at again, then its pod evicted (test_evictor)": {
@@ -70,9 +80,11 @@ def installed(
     control_plane_binaries: Path, chart: Chart, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installed]:
     """A control plane with the release `berth`, in a namespace that enforces Pod Security's level restricted."""
-    with ControlPlane(audit=True) as cluster:
+    # Where owners are limited, as OpenShift has it: naming one takes the right to delete.
+    limited = ("--enable-admission-plugins=OwnerReferencesPermissionEnforcement",)
+    with ControlPlane(audit=True, apiserver_args=limited) as cluster:
         made = Installed(cluster, chart, tmp_path_factory.mktemp("installed"))
-        for name in ("berth", "green", TEAM):
+        for name in ("berth", "green", "blue", TEAM):
             labels = {} if name == TEAM else {"pod-security.kubernetes.io/enforce": "restricted"}
             made.api.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
         made.api.create("/api/v1/namespaces/berth/serviceaccounts", {"metadata": {"name": "prometheus"}})
@@ -98,6 +110,24 @@ def test_strictly_valid(installed: Installed) -> None:
     installed.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "--namespace=berth", "-f-", stdin=text)
 
 
+def test_other_projects_kinds(installed: Installed) -> None:
+    """Certificate, Issuer, ServiceMonitor and PrometheusRule, too, where their CRDs are."""
+    try:
+        files = foreign_crds()
+    except UnreachableError as error:
+        pytest.skip(f"the CRDs are out of reach: {error}")
+    # Not applied: what kubectl would note of them is longer than an annotation may be.
+    kubectl = installed.cluster.kubectl
+    kubectl("create", *(f"-f{file}" for file in files))
+    kubectl("wait", "--for=condition=Established", "--timeout=60s", *(f"-f{file}" for file in files))
+    dry_run = ("apply", "--dry-run=server", "--validate=strict", "--namespace=berth", "-f-")
+    text = installed.chart.text(EVERYTHING)
+    kubectl(*dry_run, stdin=text)
+    refused = kubectl(*dry_run, stdin=text.replace("selfSigned:", "selfsigned:"), check=False)
+    assert refused.returncode != 0
+    assert 'unknown field "spec.selfsigned"' in refused.stderr
+
+
 def test_another_release(installed: Installed) -> None:
     """A second release beside the first; the CRD stays the first's, which upgrades it, and outlives who goes."""
     notes = installed.helm("install", "green")
@@ -117,6 +147,42 @@ def test_another_release(installed: Installed) -> None:
     assert installed.granted("green") == {}
 
 
+def test_uninstall_takes_the_webhooks(installed: Installed, garbage_collector: Path) -> None:
+    """They go with the ClusterRole, and a replica that still runs does not bring them back."""
+    api = installed.api
+    installed.helm("install", "blue", {"scheduler": {"enabled": False}, "operator": {"enabled": False}})
+    replica = installed.start("blue", "admission")
+    wait_for("the webhooks", lambda: len(_webhooks(api)) == 2, checks.BOUND)
+    role = api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/blue-admission")
+    # As an older version made them: where owners are limited, to name one later takes the right to delete.
+    for one in _webhooks(api):
+        path = f"{HOOKS}/{one['kind'].lower()}s/zz-blue-admission"
+        api.patch(path, [{"op": "remove", "path": "/metadata/ownerReferences"}], "json")
+    wait_for("both to be owned", lambda: _owners(api) == [role["metadata"]["uid"]] * 2, checks.BOUND)
+    command: list[str | Path] = [garbage_collector, f"--kubeconfig={installed.admin}"]
+    collector = Process("gc", command, installed.home / "gc.log")
+    collector.start()
+    try:
+        installed.helm("uninstall", "blue")
+        wait_for("the webhooks to go", lambda: not _webhooks(api), checks.BOUND)
+        wait_for("the replica to try", lambda: replica.lines("could not reconcile, trying again"), checks.BOUND)
+        assert _webhooks(api) == []
+    finally:
+        collector.kill()
+        installed.end(replica)
+
+
+def _webhooks(api: Api) -> list[Object]:
+    found = []
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        found += [one | {"kind": kind} for one in api.list(f"{HOOKS}/{kind.lower()}s")]
+    return [one for one in found if one["metadata"]["name"] == "zz-blue-admission"]
+
+
+def _owners(api: Api) -> list[str]:
+    return [owner["uid"] for one in _webhooks(api) for owner in one["metadata"].get("ownerReferences", [])]
+
+
 def test_rights(installed: Installed) -> None:
     """From policy to takeover with the chart's accounts: nothing is denied, and nothing granted without a use."""
     api = installed.api
@@ -127,7 +193,7 @@ def test_rights(installed: Installed) -> None:
         installed.start("berth", component)
     for component in COMPONENTS:
         lease = "berth" if component == "scheduler" else f"berth-{component}"
-        wait_for(f"somebody to hold {lease}", lambda lease=lease: installed.leader("berth", lease), checks.BOUND)
+        wait_for(f"somebody to hold {lease}", partial(installed.leader, "berth", lease), checks.BOUND)
 
     _policy_routes(installed)
     _volume_is_bound(installed)
@@ -185,7 +251,7 @@ def _volume_is_bound(installed: Installed) -> None:
 
 def _victim_makes_way(installed: Installed) -> None:
     """Preemption on a node that is full."""
-    there = {"nodeSelector": {HOSTNAME: "two"}}
+    there: Object = {"nodeSelector": {HOSTNAME: "two"}}
     installed.api.create(pods_path(TEAM), pod("low", "berth", cpu="3", **there))
     _wait_bound(installed.api, "low")
     urgent = pod("urgent", "berth", cpu="3", priorityClassName="system-cluster-critical", **there)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import pytest
 
-from tests.controlplane.api import Object
+from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration import checks, evictor
@@ -105,11 +106,7 @@ def test_budgets(audited: ControlPlane, audited_namespace: str, harbour: Harbour
         allow(audited, audited_namespace, name, owner, allowed)
     own = start(harbour, audited, audited_namespace, "budget", grace=1, max_changed=1, **BRISK)
     for reason, among in (("DisruptionBudget", ("one-a", "one-b")), ("TwoDisruptionBudgets", ("two",))):
-        events = wait_for(
-            reason,
-            lambda reason=reason, among=among: [e for n in among for e in told(api, reason, n, audited_namespace)],
-            PATIENCE,
-        )
+        events = wait_for(reason, partial(_told_of_any, api, reason, among, audited_namespace), PATIENCE)
         assert len(events) == 1
     own.end()
     left = {pod["metadata"]["name"] for pod in api.list(path)}
@@ -134,7 +131,7 @@ def test_killed_after_the_post(
     """Killed once the pod is gone: the next evictor leaves the successor of the same name alone, and only it."""
     api, path = audited.api, pods_path(audited_namespace)
     add_nodes(audited, [evictor.node("killed-old", "hdd"), evictor.node("killed-new")])
-    options = {"grace": 1, "max_changed": 1, **BRISK}
+    options: Object = {"grace": 1, "max_changed": 1, **BRISK}
     made = pod("web-0", "killed-old", "killed")
     uid = api.create(path, made)["metadata"]["uid"]
     first = start(harbour, audited, audited_namespace, "killed", **options)
@@ -191,3 +188,7 @@ def test_observe_with_the_manifests_rights(
     assert [line for line in own.lines() if line["level"] not in ("info", "debug")] == []
     assert api.get(f"{path}/web") == before
     assert told(api, "Evicting", "web", audited_namespace) == []
+
+
+def _told_of_any(api: Api, reason: str, names: Iterable[str], namespace: str) -> list[Object]:
+    return [event for name in names for event in told(api, reason, name, namespace)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -109,7 +110,7 @@ def test_preemption_side_by_side(
                 victim["spec"]["nodeName"] = f"{whose}-{i}"
                 api.create(path, victim)
         for whose, name in names.items():
-            how = {"nodeSelector": {"owner": whose}, "priorityClassName": urgent}
+            how: Object = {"nodeSelector": {"owner": whose}, "priorityClassName": urgent}
             api.create(path, pod(f"{whose}-urgent", name, cpu="500m", **how))
 
         def nominated(whose: str) -> Object | None:
@@ -117,7 +118,7 @@ def test_preemption_side_by_side(
             return found if found["status"].get("nominatedNodeName") else None
 
         said = {
-            whose: wait_for(f"the nomination of {whose}", lambda w=whose: nominated(w), checks.BOUND) for whose in names
+            whose: wait_for(f"the nomination of {whose}", partial(nominated, whose), checks.BOUND) for whose in names
         }
         berth.end()
         kube.stop()

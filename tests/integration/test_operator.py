@@ -110,7 +110,7 @@ def test_heals_and_keeps(ship: Ship) -> None:
     forged[0] |= {"message": "forged", "lastTransitionTime": "2020-01-01T00:00:00Z"}
     path = f"{POLICIES.format(ship.team)}/mine/status"
     ship.api.patch(path, {"status": {"conditions": [*forged, foreign], "matched": {"count": 7}}})
-    healed = ship.wait_conditions("mine", Accepted="True", Blessed="True")
+    ship.wait_conditions("mine", Accepted="True", Blessed="True")
     healed = ship.wait_status("mine", lambda status: status["conditions"][0]["message"] != "forged")
     assert healed["conditions"][0]["lastTransitionTime"] == "2020-01-01T00:00:00Z"
     assert healed["conditions"][1:] == [*written["status"]["conditions"][1:], foreign]

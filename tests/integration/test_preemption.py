@@ -25,7 +25,7 @@ def test_victim_makes_way(
         victim["spec"]["nodeName"] = f"{whose}-node"
         api.create(path, victim)
     for whose, name in names.items():
-        how = {"nodeSelector": {"owner": whose}, "priorityClassName": urgent}
+        how: Object = {"nodeSelector": {"owner": whose}, "priorityClassName": urgent}
         api.create(path, pod(f"{whose}-urgent", name, cpu="500m", **how))
     said = {whose: written(api, real_namespace, whose, name) for whose, name in names.items()}
     assert said["ours"] == said["theirs"]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.controlplane import namespaces
+from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
@@ -14,7 +15,7 @@ from tests.integration.berth import Berth, Harbour
 from tests.integration.objects import NODES, nodes, plain, pods_path
 
 PODS = 300
-SLOW = {"clientConnection": {"qps": 40, "burst": 10}}
+SLOW: Object = {"clientConnection": {"qps": 40, "burst": 10}}
 """Seven seconds for the backlog, so that its middle can be met."""
 KILLS = 2
 """How often test_api_server_restarts kills the API server."""

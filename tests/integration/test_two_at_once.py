@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.controlplane.api import Object
+from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
@@ -32,7 +32,7 @@ class Pair:
         self.api = cluster.api
         self.path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/berth"
         election = {"leaderElect": True, "resourceNamespace": namespace, **SECONDS}
-        more = {"leaderElection": election, "clientConnection": {"qps": 5000, "burst": 5000, **connection}}
+        more: Object = {"leaderElection": election, "clientConnection": {"qps": 5000, "burst": 5000, **connection}}
         self.first = harbour.berth(cluster, replica="-one", **more)
         wait_for("the first to lead", lambda: self.first.lines("leads"), START)
         self.second = harbour.berth(cluster, self.first.scheduler_name, replica="-two", **more)
@@ -109,7 +109,7 @@ def test_leader_is_frozen(audited: ControlPlane, audited_namespace: str, pair: P
     pair.second.end()
 
 
-LOSSES = {
+LOSSES: dict[str, tuple[Callable[[Api, str], object], str]] = {
     "stolen": (lambda api, path: api.patch(path, {"spec": {"holderIdentity": "thief"}}), "taken by thief"),
     "deleted": (lambda api, path: api.delete(path), "was deleted"),
 }

@@ -123,7 +123,7 @@ def test_an_ephemeral_volume(disks: Disks, two: tuple[str, str], harbour: Harbou
     """The pod waits for the claim that is made for it, and only for its own."""
     disks.make_class("example.com/disks")
     berth = harbour.berth(disks.cluster)
-    template = {"spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": disks.name}}
+    template: Object = {"spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": disks.name}}
     template["spec"]["resources"] = {"requests": {"storage": "1Gi"}}
     volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
     made = disks.api.create(pods_path(disks.namespace), pod("web", berth.scheduler_name, volumes=volumes))

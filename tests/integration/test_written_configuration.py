@@ -89,7 +89,7 @@ def written(given: Object, control_plane: Cluster, home: Path) -> Any:
     """What kube-scheduler makes of a configuration; it writes it before it asks anybody for anything."""
     kubeconfig = control_plane.kubeconfig(home / "kubeconfig")
     (home / "in.yaml").write_text(yaml.safe_dump(given | {"clientConnection": {"kubeconfig": str(kubeconfig)}}))
-    command = [control_plane.tool("kube-scheduler"), f"--config={home / 'in.yaml'}"]
+    command = [str(control_plane.tool("kube-scheduler")), f"--config={home / 'in.yaml'}"]
     done = subprocess.run(
         [*command, f"--write-config-to={home / 'out.yaml'}", "--secure-port=0"],
         capture_output=True,

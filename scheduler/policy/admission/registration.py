@@ -2,6 +2,7 @@
 
 A watch says at once when somebody edits or deletes one; every five seconds they are read anyway, in case the watch
 has gone quiet. They stay when we go: an API server that finds nobody applies the failurePolicy, which was a choice.
+They go with the ClusterRole that owns them, where one is named: removing a release removes it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from scheduler.kube.wire import Partial
 from scheduler.kube.wire import partial as metadata
 from scheduler.policy.admission.certificates import CertificateError
 from scheduler.policy.admission.settings import Settings
-from scheduler.policy.admission.webhooks import MUTATING, VALIDATING, desired, repaired
+from scheduler.policy.admission.webhooks import MUTATING, OWNERS, VALIDATING, desired, repaired
 
 LOOK_SECONDS = 5.0
 PAUSE_SECONDS = 0.5
@@ -122,7 +123,7 @@ class Registration:
         return True
 
     async def _one(self, resource: Resource, bundle: bytes | None) -> None:
-        wanted = desired(self._settings, resource, bundle)
+        wanted = desired(self._settings, resource, bundle, await self._owner())
         path = resource.path(None, self._settings.configuration)
         try:
             found: dict[str, Any] = msgspec.json.decode(await self._client.get(path))
@@ -136,6 +137,13 @@ class Registration:
         if due is not None:
             await self._client.replace(path, msgspec.json.encode(due))
             self._wrote(resource, "repaired")
+
+    async def _owner(self) -> str | None:
+        """The owner's UID, read each time: a role that was made anew has another."""
+        if not self._settings.owner:
+            return None
+        found = metadata.decode(await self._client.get(OWNERS.path(None, self._settings.owner)))
+        return found.metadata.uid
 
     def _wrote(self, resource: Resource, how: str) -> None:
         if self._published is not None:

@@ -36,6 +36,8 @@ class Settings:
     """What the scheduler's Lease stands for when it does not say itself; empty is its own name."""
     configuration: str = "zz-berth-admission"
     """Name of both webhook configurations: mutating ones are asked by name, and we want to see what others wrote."""
+    owner: str = ""
+    """A ClusterRole that owns them: they go when it goes. Empty: they stay."""
     register: bool = True
     secret: str = "berth-admission-tls"
     lease: str = "berth-admission"

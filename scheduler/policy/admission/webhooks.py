@@ -19,6 +19,7 @@ MUTATING = Resource(
 VALIDATING = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", False, "ValidatingWebhookConfiguration"
 )
+OWNERS = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", False, "ClusterRole")
 PATHS = {MUTATING.plural: "/mutate", VALIDATING.plural: "/validate"}
 TIMEOUT_SECONDS = 3
 LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "admission"}
@@ -35,8 +36,11 @@ _EXEMPT = (
 Object = dict[str, Any]
 
 
-def desired(settings: Settings, resource: Resource, bundle: bytes | None) -> Object:
-    """One of the two configurations; without a bundle the caBundle is left to whoever injects it."""
+def desired(settings: Settings, resource: Resource, bundle: bytes | None, owner_uid: str | None = None) -> Object:
+    """One of the two configurations; without a bundle the caBundle is left to whoever injects it.
+
+    `owner_uid`: of the ClusterRole `settings.owner`, with which the garbage collector removes them.
+    """
     path = PATHS[resource.plural]
     client: Object
     if settings.url:
@@ -73,12 +77,11 @@ def desired(settings: Settings, resource: Resource, bundle: bytes | None) -> Obj
     }
     if resource is MUTATING:
         hook["reinvocationPolicy"] = "IfNeeded"
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {"name": settings.configuration, "labels": LABELS},
-        "webhooks": [hook],
-    }
+    meta: Object = {"name": settings.configuration, "labels": LABELS}
+    if owner_uid is not None:
+        owner = {"apiVersion": OWNERS.api_version, "kind": OWNERS.kind, "name": settings.owner, "uid": owner_uid}
+        meta["ownerReferences"] = [owner]
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, "webhooks": [hook]}
 
 
 def repaired(found: Object, wanted: Object) -> Object | None:
@@ -88,10 +91,22 @@ def repaired(found: Object, wanted: Object) -> Object | None:
     """
     if "caBundle" not in wanted["webhooks"][0]["clientConfig"]:
         wanted = {**wanted, "webhooks": [_with_injected(found, hook) for hook in wanted["webhooks"]]}
-    labels = (found["metadata"].get("labels") or {}) | wanted["metadata"]["labels"]
-    if labels == found["metadata"].get("labels") and _like(found.get("webhooks"), wanted["webhooks"]):
+    meta = found["metadata"]
+    labels = (meta.get("labels") or {}) | wanted["metadata"]["labels"]
+    owners = _owners(meta.get("ownerReferences") or [], wanted["metadata"].get("ownerReferences", []))
+    same = labels == meta.get("labels") and owners == (meta.get("ownerReferences") or [])
+    if same and _like(found.get("webhooks"), wanted["webhooks"]):
         return None
-    return {**wanted, "metadata": {**found["metadata"], "labels": labels}}
+    kept = {**meta, "labels": labels} | ({"ownerReferences": owners} if owners else {})
+    return {**wanted, "metadata": kept}
+
+
+def _owners(found: list[Object], ours: list[Object]) -> list[Object]:
+    """Others' stay; of ours, the one that was made anew replaces the one before."""
+    if not ours or any(one["uid"] == ours[0]["uid"] for one in found):
+        return found
+    names = {(one["kind"], one["name"]) for one in ours}
+    return [one for one in found if (one["kind"], one["name"]) not in names] + ours
 
 
 def _with_injected(found: Object, hook: Object) -> Object:

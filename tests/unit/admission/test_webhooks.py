@@ -121,6 +121,32 @@ def test_what_is_not_ours_stays() -> None:
     assert due["metadata"]["labels"]["team"] == "platform"
 
 
+ROLE = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "berth-admission", "uid": "1"}
+BEFORE = ROLE | {"uid": "0"}
+FOREIGN = {"apiVersion": "v1", "kind": "Namespace", "name": "platform", "uid": "9"}
+
+
+@pytest.mark.parametrize(
+    ("found", "due"),
+    [
+        pytest.param(None, [ROLE], id="none"),
+        pytest.param([ROLE], None, id="ours"),
+        pytest.param([BEFORE], [ROLE], id="the role was made anew"),
+        pytest.param([FOREIGN, BEFORE], [FOREIGN, ROLE], id="another's stays"),
+        pytest.param([FOREIGN, ROLE], None, id="beside another's"),
+    ],
+)
+def test_owner(found: list[dict[str, str]] | None, due: list[dict[str, str]] | None) -> None:
+    """The role that is there now owns the configuration; without the setting nobody does."""
+    settings = Settings(namespace="berth", owner="berth-admission")
+    there = stored()
+    if found is not None:
+        there["metadata"]["ownerReferences"] = found
+    written = repaired(there, desired(settings, MUTATING, BUNDLE, "1"))
+    assert (written and written["metadata"]["ownerReferences"]) == due
+    assert repaired(there, desired(Settings(namespace="berth"), MUTATING, BUNDLE)) is None
+
+
 def test_injected_bundle_stays() -> None:
     """Without a CA of our own, what cert-manager's injector wrote is kept, also through a repair."""
     wanted = desired(Settings(namespace="berth"), MUTATING, None)

@@ -21,6 +21,7 @@ STUDY = Study(
     1.0,
     [ProfileStudy(EVIL, RUN, Regret(3, 6, 1, 0)), ProfileStudy("b", RUN, Regret(3, 0, 0, 0), RUN, Compaction(4, 1, 2))],
 )
+PERCENT = [(0.0, 0.0), (1.0, 1.0)]
 OUTCOME = Outcome(
     profile="p",
     placed=[Placed("ns/a", "n", "was"), Placed("ns/b", "n", None, True)],
@@ -53,16 +54,28 @@ def test_study_says_its_figures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "path", "top"),
+    ("points", "path", "ticks"),
     [
-        pytest.param([(0.0, 0.0), (1.0, 1.0)], "52.0,206.0 628.0,12.0", "100%", id="from corner to corner"),
-        pytest.param([(0.0, 0.6)], "52.0,60.5", "80%", id="the axis ends at a round number"),
-        pytest.param([(5.0, 0.0), (7.0, 0.0)], "52.0,206.0 628.0,206.0", "0%", id="nothing at all"),
-        pytest.param([], "", "0%", id="no points"),
+        pytest.param(PERCENT, "52.0,206.0 616.0,12.0", "0% 20% 40% 60% 80% 100%", id="from corner to corner"),
+        pytest.param([(0.0, 0.55)], "52.0,28.2", "0% 20% 40% 60%", id="the axis ends at a round number"),
+        pytest.param([(0.0, 0.1)], "52.0,12.0", "0% 2% 4% 6% 8% 10%", id="no number is rounded"),
+        pytest.param([(5.0, 0.0), (7.0, 0.0)], "52.0,206.0 616.0,206.0", "0% 1%", id="nothing at all"),
+        pytest.param([], "", "0% 1%", id="no points"),
     ],
 )
-def test_chart(points: list[tuple[float, float]], path: str, top: str) -> None:
+def test_chart(points: list[tuple[float, float]], path: str, ticks: str) -> None:
     """Points are scaled into the box."""
     chart = line_chart("t", "x", [Line("a", points)])
     assert chart.paths == [("a", path)]
-    assert chart.y_ticks[-1].text == top
+    assert " ".join(tick.text for tick in chart.y_ticks) == ticks
+
+
+@pytest.mark.parametrize(
+    ("most", "ticks"),
+    [(0, "0 1"), (1, "0 1"), (4, "0 1 2 3 4"), (680, "0 200 400 600 800"), (7000, "0 2,000 4,000 6,000 8,000")],
+)
+def test_counts(most: float, ticks: str) -> None:
+    """There is no half node; x is in percent, and ends where the points do."""
+    chart = line_chart("t", "x", [Line("a", [(0.0, 0.0), (1.3, most)])], counts=True)
+    assert " ".join(tick.text for tick in chart.y_ticks) == ticks
+    assert " ".join(tick.text for tick in chart.x_ticks) == "0% 50% 100%"
