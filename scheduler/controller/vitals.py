@@ -28,8 +28,10 @@ def endpoints(
 ) -> Endpoints:
     """All that there is to serve about one scheduler."""
     vitals = _Vitals(client, scheduler, elector, reloader, comparer)
+    reviews = Reviews(client)
     return Endpoints(
-        Reviews(client).authorize,
+        reviews.authorize,
+        reviews.authorities,
         live=vitals.live(),
         ready=vitals.ready(),
         notes=reloader.notes,

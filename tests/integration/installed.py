@@ -5,11 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import secrets
-import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.certificates import Authority, showing
 from tests.chart.rendering import CHART, Chart
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane, free_port
@@ -49,13 +49,15 @@ class Replica(Process):
             args.append(f"--url=https://127.0.0.1:{self.ports['https']}")
         super().__init__(name, [BERTH, *args, f"--kubeconfig={kubeconfig}"], home / f"{name}.log", environment())
 
-    def get(self, path: str, port: str, token: str = "", scheme: str = "HTTPS") -> tuple[int, str]:
-        """Status and body; (0, "") when nobody answers."""
+    def get(
+        self, path: str, port: str, token: str = "", scheme: str = "HTTPS", certificate: Path | None = None
+    ) -> tuple[int, str]:
+        """Status and body; (0, "") when nobody answers, or not to whom this certificate names."""
         plain = scheme != "HTTPS"
         connection = (
             http.client.HTTPConnection("127.0.0.1", self.ports[port], timeout=5)
             if plain
-            else http.client.HTTPSConnection("127.0.0.1", self.ports[port], timeout=5, context=_unverified())
+            else http.client.HTTPSConnection("127.0.0.1", self.ports[port], timeout=5, context=showing(certificate))
         )
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
@@ -83,8 +85,10 @@ PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 class Installed:
     """A control plane with releases of the chart."""
 
-    def __init__(self, cluster: ControlPlane, chart: Chart, home: Path) -> None:
+    def __init__(self, cluster: ControlPlane, chart: Chart, home: Path, clients: Authority) -> None:
+        """`clients`: the CA that signs the certificates of the cluster's clients."""
         self.cluster = cluster
+        self.clients = clients
         self.api = cluster.api
         self.chart = chart
         self.home = home
@@ -136,11 +140,10 @@ class Installed:
     def granted(self, release: str) -> dict[str, set[Right]]:
         """What RBAC gives to each component, from the roles that are bound to its account."""
         found: dict[str, set[Right]] = {}
-        for kind, bindings in (("clusterroles", "clusterrolebindings"), ("roles", "rolebindings")):
-            where = "" if kind == "clusterroles" else f"namespaces/{release}/"
-            root = f"/apis/rbac.authorization.k8s.io/v1/{where}"
-            rules = {one["metadata"]["name"]: one.get("rules") or [] for one in self.api.list(root + kind)}
-            for binding in self.api.list(root + bindings):
+        for where in ("", f"namespaces/{release}/", "namespaces/kube-system/"):
+            root, kind = f"/apis/rbac.authorization.k8s.io/v1/{where}", "role" if where else "clusterrole"
+            rules = {one["metadata"]["name"]: one.get("rules") or [] for one in self.api.list(f"{root}{kind}s")}
+            for binding in self.api.list(f"{root}{kind}bindings"):
                 for subject in binding.get("subjects") or []:
                     if subject["kind"] == "ServiceAccount" and subject["namespace"] == release:
                         rights = found.setdefault(subject["name"], set())
@@ -181,10 +184,3 @@ def _rights(rule: Object) -> Iterator[Right]:
             for verb in rule["verbs"]:
                 for name in rule.get("resourceNames", [""]):
                     yield verb, "/".join(filter(None, (group, resource))), name
-
-
-def _unverified() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context

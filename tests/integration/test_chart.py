@@ -7,18 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificates import Authority
 from tests.chart.rendering import Chart
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.admission import POLICIES
-from tests.integration.installed import Installed, Right
+from tests.integration.installed import Installed, Replica, Right
 from tests.integration.objects import HOSTNAME, NODES, node, pod, pods_path
 from tests.integration.volumes import Disks
 
 COMPONENTS = ("scheduler", "operator", "admission", "evictor")
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/metadatapolicies.podberth.dev"
+RBAC = "rbac.authorization.k8s.io"
+AUTHORITIES = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 TEAM = "team"
 VALUES: Object = {
     "evictor": {"enabled": True},
@@ -30,13 +33,20 @@ VALUES: Object = {
 }
 ROUTED = {"updatedAnnotations": {"scheduler.alpha.kubernetes.io/name": "berth"}}
 
+ALL_OF_THE_ROLE = {
+    "of the Role extension-apiserver-authentication-reader, which is the cluster's": {
+        ("get", "configmaps", "extension-apiserver-authentication")
+    }
+}
 # Granted, and not used by what happens below: why each is needed all the same, and which test uses it.
 UNUSED: dict[str, dict[str, set[Right]]] = {
     "berth-scheduler": {
+        **ALL_OF_THE_ROLE,
         "an unanswered Binding is looked up (test_restart)": {("get", "pods", "")},
         "a volume is to be made for a claim (test_volumes)": {("patch", "persistentvolumeclaims", "")},
     },
     "berth-operator": {
+        **ALL_OF_THE_ROLE,
         "a policy's conditions change (test_operator)": {("create", "events.k8s.io/events", "")},
         "owners of what is audited, as the owner guard asks for them (unit: operator/test_audit)": {
             ("list", "apps/replicasets", ""),
@@ -44,6 +54,7 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
         },
     },
     "berth-admission": {
+        **ALL_OF_THE_ROLE,
         "owners of labels that a policy overwrites (test_admission)": {
             ("get", f"apps/{kind}", "") for kind in ("replicasets", "statefulsets", "daemonsets", "deployments")
         }
@@ -55,6 +66,7 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
         | {("patch", "secrets", "berth-admission-tls")},
     },
     "berth-evictor": {
+        **ALL_OF_THE_ROLE,
         "a broken promise is looked at again, then its pod evicted (test_evictor)": {
             ("get", "pods", ""),
             ("get", "nodes", ""),
@@ -70,8 +82,10 @@ def installed(
     control_plane_binaries: Path, chart: Chart, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installed]:
     """A control plane with the release `berth`, in a namespace that enforces Pod Security's level restricted."""
-    with ControlPlane(audit=True) as cluster:
-        made = Installed(cluster, chart, tmp_path_factory.mktemp("installed"))
+    home = tmp_path_factory.mktemp("installed")
+    clients = Authority(home)
+    with ControlPlane(audit=True, apiserver_args=[f"--client-ca-file={clients.file}"]) as cluster:
+        made = Installed(cluster, chart, home, clients)
         for name in ("berth", "green", TEAM):
             labels = {} if name == TEAM else {"pod-security.kubernetes.io/enforce": "restricted"}
             made.api.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
@@ -133,6 +147,7 @@ def test_rights(installed: Installed) -> None:
     _volume_is_bound(installed)
     _victim_makes_way(installed)
     _metrics_are_read(installed)
+    _certificates_count(installed)
 
     leader = first if first.lines("leads") else second
     leader.kill()
@@ -201,6 +216,44 @@ def _metrics_are_read(installed: Installed) -> None:
         if "metrics" in replica.ports:
             assert replica.get("/metrics", "metrics", reader)[0] == 200, replica.name
             assert replica.get("/metrics", "metrics", other)[0] == 403, replica.name
+
+
+def _certificates_count(installed: Installed) -> None:
+    """Of clients whom the cluster's CAs name; which they are may change while the components run."""
+    api, known, new = installed.api, installed.clients, Authority(installed.home, "new")
+    user = {"kind": "User", "name": "dashboard", "apiGroup": RBAC}
+    role = {"kind": "ClusterRole", "name": "berth-metrics", "apiGroup": RBAC}
+    binding = {"metadata": {"name": "dashboard"}, "roleRef": role, "subjects": [user]}
+    api.create(f"/apis/{RBAC}/v1/clusterrolebindings", binding)
+    shown = {
+        "allowed": known.user("dashboard"),
+        "not allowed": known.user("somebody", "readers"),
+        "administrator": known.user("root", "system:masters"),
+        "of another CA": new.user("dashboard"),
+        "nobody": None,
+    }
+    want = {"allowed": 200, "not allowed": 403, "administrator": 200, "of another CA": 0, "nobody": 401}
+
+    def wait_answers(replica: Replica) -> None:
+        def answered() -> bool:
+            statuses = {who: replica.get("/metrics", "metrics", certificate=file)[0] for who, file in shown.items()}
+            return statuses == want
+
+        # Roles take a moment to reach the authorizer, and a refusal is remembered for ten seconds.
+        wait_for(f"{replica.name} to answer {want}", answered, checks.BOUND, 0.5)
+
+    replicas = [replica for replica in installed.started if "metrics" in replica.ports]
+    for replica in replicas:
+        wait_answers(replica)
+    bundle = "\n".join(one.pem.decode() for one in (known, new))
+    api.patch(AUTHORITIES, {"data": {"client-ca-file": bundle}})
+    want["of another CA"] = 200
+    for replica in replicas:
+        wait_answers(replica)
+    api.patch(AUTHORITIES, {"data": {"client-ca-file": known.pem.decode()}})
+    want["of another CA"] = 0
+    for replica in replicas:
+        wait_answers(replica)
 
 
 def _node(api: Api, name: str) -> str:
