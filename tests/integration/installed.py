@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import secrets
@@ -28,9 +29,14 @@ Right = tuple[str, str, str]
 class Replica(Process):
     """One pod of a Deployment, as a kubelet would start and probe it; ports are moved to free ones on loopback."""
 
-    def __init__(self, component: str, container: Object, home: Path, kubeconfig: Path, config: str) -> None:
-        name = f"{component}-{secrets.token_hex(3)}"
+    def __init__(
+        self, component: str, container: Object, home: Path, kubeconfig: Path, config: str, url: str = ""
+    ) -> None:
+        """`url`: where the API server is to call webhooks, as no kube-proxy makes the Service's address."""
+        name = kubeconfig.stem
         self.component = component
+        self.credential = ""
+        """How the audit log tells its requests from those of others with the same account."""
         self.probes = {kind: container[kind]["httpGet"] for kind in PROBES if kind in container}
         self.ports = {port["name"]: free_port() for port in container.get("ports", ())}
         numbers = {port["containerPort"]: self.ports[port["name"]] for port in container.get("ports", ())}
@@ -45,8 +51,9 @@ class Replica(Process):
                 arg = f"{option}={numbers[int(value)]}"
                 args.append("--bind-address=127.0.0.1" if option == "--secure-port" else "--host=127.0.0.1")
             args.append(arg)
-        if component == "admission":  # no kube-proxy makes the Service's address
-            args.append(f"--url=https://127.0.0.1:{self.ports['https']}")
+        if component == "admission":
+            own = f"https://127.0.0.1:{self.ports['https']}"
+            args.append(f"--url={url or own}")
         super().__init__(name, [BERTH, *args, f"--kubeconfig={kubeconfig}"], home / f"{name}.log", environment())
 
     def get(
@@ -108,18 +115,18 @@ class Installed:
         """As the API server has it."""
         return self.api.get(f"{DEPLOYMENTS.format(release)}/{release}-{component}")
 
-    def start(self, release: str, component: str) -> Replica:
-        """One replica with exactly the chart's account, ready as far as it has a probe for that."""
+    def start(self, release: str, component: str, url: str = "") -> Replica:
+        """One replica with exactly the chart's account, and a token of its own, ready as far as a probe can tell."""
         pod = self.deployment(release, component)["spec"]["template"]["spec"]
-        account = pod["serviceAccountName"]
-        kubeconfig = self.home / f"{release}-{component}.kubeconfig"
-        if not kubeconfig.exists():
-            self.cluster.kubeconfig(kubeconfig, self.cluster.service_account_token(release, account))
+        token = self.cluster.service_account_token(release, pod["serviceAccountName"])
+        kubeconfig = self.home / f"{component}-{secrets.token_hex(3)}.kubeconfig"
+        self.cluster.kubeconfig(kubeconfig, token)
         maps = [volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume]
         path = f"/api/v1/namespaces/{release}/configmaps/"
         config = self.api.get(path + maps[0])["data"]["config.yaml"] if maps else ""
         (container,) = pod["containers"]
-        replica = Replica(component, container, self.home, kubeconfig, config)
+        replica = Replica(component, container, self.home, kubeconfig, config, url)
+        replica.credential = f"JTI={_claims(token)['jti']}"
         self.started.append(replica)
         replica.start()
         for kind in replica.probes:
@@ -184,3 +191,10 @@ def _rights(rule: Object) -> Iterator[Right]:
             for verb in rule["verbs"]:
                 for name in rule.get("resourceNames", [""]):
                     yield verb, "/".join(filter(None, (group, resource))), name
+
+
+def _claims(token: str) -> Object:
+    """What a token says of itself."""
+    payload = token.split(".")[1]
+    read: Object = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return read
