@@ -150,7 +150,7 @@ def _held_by(queue: Queue, queued: QueuedPod) -> frozenset[str]:
     """The plugins that rejected a pod last, or the one that keeps it out of the queue."""
     if queued.place is not Place.GATED:
         return queued.plugins
-    held = queue.frameworks[queued.pod.scheduler_name].pre_enqueue(queued.pod)
+    held = queue.frameworks[queued.pod.scheduler_name].held_by(queued.pod)
     return frozenset() if held is None else frozenset((held[0],))
 
 

@@ -22,6 +22,8 @@ class Bind:
     first_seen: float
     """Engine time, in seconds, at which the pod was first ready to be scheduled."""
     decision: Decision
+    flushed: bool = False
+    """Nothing that happened had woken the pod: its time among the unschedulable was over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ class BoundByPlugin:
     attempts: int
     first_seen: float
     decision: Decision
+    flushed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
