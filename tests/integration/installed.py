@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.certificates import Authority, showing
+from tests.certificates import showing
 from tests.chart.rendering import CHART, Chart
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane, free_port
@@ -92,10 +92,8 @@ PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 class Installed:
     """A control plane with releases of the chart."""
 
-    def __init__(self, cluster: ControlPlane, chart: Chart, home: Path, clients: Authority) -> None:
-        """`clients`: the CA that signs the certificates of the cluster's clients."""
+    def __init__(self, cluster: ControlPlane, chart: Chart, home: Path) -> None:
         self.cluster = cluster
-        self.clients = clients
         self.api = cluster.api
         self.chart = chart
         self.home = home

@@ -78,14 +78,18 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
 
 
 @pytest.fixture(scope="module")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who signs the certificates of the cluster's clients."""
+    return Authority(tmp_path_factory.mktemp("clients"))
+
+
+@pytest.fixture(scope="module")
 def installed(
-    control_plane_binaries: Path, chart: Chart, tmp_path_factory: pytest.TempPathFactory
+    control_plane_binaries: Path, chart: Chart, clients: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installed]:
     """A control plane with the release `berth`, in a namespace that enforces Pod Security's level restricted."""
-    home = tmp_path_factory.mktemp("installed")
-    clients = Authority(home)
     with ControlPlane(audit=True, apiserver_args=[f"--client-ca-file={clients.file}"]) as cluster:
-        made = Installed(cluster, chart, home, clients)
+        made = Installed(cluster, chart, tmp_path_factory.mktemp("installed"))
         for name in ("berth", "green", TEAM):
             labels = {} if name == TEAM else {"pod-security.kubernetes.io/enforce": "restricted"}
             made.api.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
@@ -131,7 +135,7 @@ def test_another_release(installed: Installed) -> None:
     assert installed.granted("green") == {}
 
 
-def test_rights(installed: Installed) -> None:
+def test_rights(installed: Installed, clients: Authority) -> None:
     """From policy to takeover with the chart's accounts: nothing is denied, and nothing granted without a use."""
     api = installed.api
     for name in ("one", "two"):
@@ -147,7 +151,7 @@ def test_rights(installed: Installed) -> None:
     _volume_is_bound(installed)
     _victim_makes_way(installed)
     _metrics_are_read(installed)
-    _certificates_count(installed)
+    _certificates_count(installed, clients)
 
     leader = first if first.lines("leads") else second
     leader.kill()
@@ -218,9 +222,9 @@ def _metrics_are_read(installed: Installed) -> None:
             assert replica.get("/metrics", "metrics", other)[0] == 403, replica.name
 
 
-def _certificates_count(installed: Installed) -> None:
+def _certificates_count(installed: Installed, known: Authority) -> None:
     """Of clients whom the cluster's CAs name; which they are may change while the components run."""
-    api, known, new = installed.api, installed.clients, Authority(installed.home, "new")
+    api, new = installed.api, Authority(installed.home, "new")
     user = {"kind": "User", "name": "dashboard", "apiGroup": RBAC}
     role = {"kind": "ClusterRole", "name": "berth-metrics", "apiGroup": RBAC}
     binding = {"metadata": {"name": "dashboard"}, "roleRef": role, "subjects": [user]}

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import Authority
 from tests.chart.rendering import Chart
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import ControlPlane
@@ -205,9 +204,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.fixture
 def installed(control_plane_binaries: Path, chart: Chart, tmp_path: Path) -> Iterator[Installed]:
     """A control plane of its own with the release, the team's policies, and room for all."""
-    clients = Authority(tmp_path)
-    with ControlPlane(audit=True, apiserver_args=[f"--client-ca-file={clients.file}"]) as cluster:
-        made = Installed(cluster, chart, tmp_path, clients)
+    with ControlPlane(audit=True) as cluster:
+        made = Installed(cluster, chart, tmp_path)
         for name in (RELEASE, TEAM):
             made.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
         made.helm("install", RELEASE, VALUES)
