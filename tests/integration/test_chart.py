@@ -113,7 +113,7 @@ def test_pod_security(installed: Installed) -> None:
 def test_strictly_valid(installed: Installed) -> None:
     """The API server takes every object without an unknown or doubled field."""
     text = installed.chart.text(VALUES)
-    installed.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "--namespace=berth", "-f-", stdin=text)
+    installed.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f-", stdin=text)
 
 
 def test_another_release(installed: Installed) -> None:
