@@ -65,6 +65,25 @@ subjects:
   verbs: [create]
 {{- end -}}
 
+{{/* Read which CAs sign the certificates of the cluster's clients: by the Role that each cluster has for that. */}}
+{{- define "berth.authoritiesBinding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ include "berth.clusterName" . }}
+  namespace: kube-system
+  labels:
+    {{- include "berth.labels" . | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: extension-apiserver-authentication-reader
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "berth.name" . }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end -}}
+
 {{/* What filters read: pods and nodes are needed, the rest makes decisions better and may be taken away. Takes the verbs on "nodes". */}}
 {{- define "berth.readRules" -}}
 - apiGroups: [""]

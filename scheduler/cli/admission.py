@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from scheduler.cli import services
-from scheduler.cli.listening import BindAddress, CertFile, KeyFile, SecurePort, address
+from scheduler.cli.listening import BindAddress, CertFile, ClientCAFile, KeyFile, SecurePort, address
 from scheduler.telemetry import log
 
 app = typer.Typer(add_completion=False)
@@ -56,6 +56,7 @@ def admission(
     bind_address: BindAddress = "",
     tls_cert_file: CertFile = None,
     tls_private_key_file: KeyFile = None,
+    client_ca_file: ClientCAFile = None,
     kubeconfig: services.Kubeconfig = None,
     context: services.Context = None,
     log_level: services.LogLevel = "info",
@@ -69,7 +70,7 @@ def admission(
     from scheduler.policy.admission.vitals import serving
 
     services.checked_level(log_level)
-    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file)
+    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
     connection = connect(kubeconfig, context)
     try:
         settings = Settings(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from scheduler.cli.listening import BindAddress, CertFile, KeyFile, SecurePort, address
+from scheduler.cli.listening import BindAddress, CertFile, ClientCAFile, KeyFile, SecurePort, address
 from scheduler.telemetry import log
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def evictor(
     bind_address: BindAddress = "",
     tls_cert_file: CertFile = None,
     tls_private_key_file: KeyFile = None,
+    client_ca_file: ClientCAFile = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
     context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
@@ -83,7 +84,7 @@ def evictor(
 
     if log_level not in log.LEVELS:
         raise typer.BadParameter(f"{log_level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
-    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file)
+    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
     if cluster and not dry_run:
         raise InputError("--cluster: a dump can only be looked at, with --dry-run")
     try:

@@ -13,9 +13,18 @@ CertFile = Annotated[
     str | None, typer.Option("--tls-cert-file", help="Certificate (PEM), read anew when it changes; without: our own.")
 ]
 KeyFile = Annotated[str | None, typer.Option("--tls-private-key-file", help="The certificate's key (PEM).")]
+ClientCAFile = Annotated[
+    str | None,
+    typer.Option(
+        "--client-ca-file",
+        help="CAs (PEM) that sign clients' certificates, read anew when it changes; without: those the cluster names.",
+    ),
+]
 
 
-def address(port: int, host: str, cert_file: str | None, key_file: str | None) -> "Address | None":
+def address(
+    port: int, host: str, cert_file: str | None, key_file: str | None, client_ca_file: str | None
+) -> "Address | None":
     """Where to serve, None for nowhere.
 
     Raises BadParameter.
@@ -30,7 +39,12 @@ def address(port: int, host: str, cert_file: str | None, key_file: str | None) -
     from scheduler.telemetry.certificate import Certificate, CertificateError
     from scheduler.telemetry.serving import Address
 
+    option = "--tls-cert-file"
     try:
-        return Address(host, port, Certificate(cert_file, key_file))
+        certificate = Certificate(cert_file, key_file)
+        if client_ca_file is not None:
+            option = "--client-ca-file"
+            certificate.follow_authorities(client_ca_file)
     except CertificateError as error:
-        raise typer.BadParameter(str(error), param_hint="--tls-cert-file") from None
+        raise typer.BadParameter(str(error), param_hint=option) from None
+    return Address(host, port, certificate)

@@ -9,7 +9,7 @@ import typer
 
 from scheduler.cli import services
 from scheduler.cli.errors import FOUND
-from scheduler.cli.listening import BindAddress, CertFile, KeyFile, SecurePort, address
+from scheduler.cli.listening import BindAddress, CertFile, ClientCAFile, KeyFile, SecurePort, address
 from scheduler.telemetry import log
 
 app = typer.Typer(add_completion=False)
@@ -50,6 +50,7 @@ def operator(
     bind_address: BindAddress = "",
     tls_cert_file: CertFile = None,
     tls_private_key_file: KeyFile = None,
+    client_ca_file: ClientCAFile = None,
     kubeconfig: services.Kubeconfig = None,
     context: services.Context = None,
     log_level: services.LogLevel = "info",
@@ -65,7 +66,7 @@ def operator(
     from scheduler.policy.operator.vitals import serving
 
     services.checked_level(log_level)
-    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file)
+    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
     connection = connect(kubeconfig, context)
     try:
         settings = Settings(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from scheduler.cli.listening import BindAddress, CertFile, KeyFile, SecurePort, address
+from scheduler.cli.listening import BindAddress, CertFile, ClientCAFile, KeyFile, SecurePort, address
 from scheduler.telemetry import log
 
 LOST = 1
@@ -28,6 +28,7 @@ def run(
     bind_address: BindAddress = "",
     tls_cert_file: CertFile = None,
     tls_private_key_file: KeyFile = None,
+    client_ca_file: ClientCAFile = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> int:
     """Watch for pods that name one of our profiles as schedulerName, and bind them. Exit code 1: the Lease was lost."""
@@ -45,7 +46,7 @@ def run(
 
     if log_level not in log.LEVELS:
         raise typer.BadParameter(f"{log_level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
-    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file)
+    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
     log.configure(log_level)
 
     def load() -> Loaded:

@@ -54,7 +54,8 @@ POD_ATTEMPTS = Family(
 POINT_SECONDS = Family(
     "scheduler_framework_extension_point_duration_seconds",
     "histogram",
-    "All plugins of an extension point, over all nodes. PreScore is part of Score here, assuming a part of Reserve.",
+    "All plugins of an extension point, over all nodes. PreScore is part of Score here, assuming a part of Reserve; "
+    "Permit and PostBind where a profile has such plugins, and all of them answer at once.",
     ("extension_point", "status", "profile"),
     _STEP,
 )
@@ -82,6 +83,18 @@ INCOMING_ENTITIES = Family(
 )
 PREEMPTIONS = Family("scheduler_preemption_attempts_total", "counter", "Pods for which victims were looked for.")
 VICTIMS = Family("scheduler_preemption_victims", "histogram", "Victims of one preemption.", (), exponential(1, 2, 7))
+AFTER_FLUSH = Family(
+    "scheduler_pod_scheduled_after_flush_total",
+    "counter",
+    "Pods bound after they had waited for five minutes without anything waking them: a hint may be missing.",
+)
+PERMIT_WAIT = Family(
+    "scheduler_permit_wait_duration_seconds",
+    "histogram",
+    "How long pods waited for Permit plugins, by what came of it.",
+    ("result",),
+    _ATTEMPT,
+)
 CACHE_SIZE = Family("scheduler_cache_size", "gauge", "Nodes, pods on nodes, and pods assumed there.", ("type",))
 UNSCHEDULABLE_PODS = Family(
     "scheduler_unschedulable_pods",

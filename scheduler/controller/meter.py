@@ -31,6 +31,8 @@ from scheduler.engine.instructions import (
 )
 from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus
 from scheduler.framework.decision import Decision
+from scheduler.framework.guard import spelled
+from scheduler.framework.plugin import POINTS
 from scheduler.framework.quick import SUCCESS
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
@@ -41,7 +43,7 @@ KEEP_MOST = 4096
 """Attempts and changes whose times are kept before they are made into numbers."""
 ATTEMPTS_TOLD = 15
 """Attempts from which on the label only says `15+`."""
-_CAMEL = {"pre_filter": "PreFilter", "post_filter": "PostFilter", "pre_score": "PreScore", "pre_bind": "PreBind"}
+_TIMED = {point: spelled(point) for point in (*POINTS, "unreserve", "normalize") if point != "queue_sort"}
 _EVALUATED = {"PreFilter": ("pre_filter",), "Filter": ("filter",), "Score": ("score",)}
 
 
@@ -85,6 +87,9 @@ class Meter:
         self._bounds: dict[str, list[tuple[float, float, float, int, float]]] = {}
         self._events: dict[str, list[float]] = {}
         self._calls: dict[Labels, list[float]] = {}
+        self._spans: dict[str, _Spans] = {}
+        self._after_flush = 0
+        self._permit_waits = Histogram(families.PERMIT_WAIT)
         self._kept = 0
         self._cold = False
         """The attempt under way found nothing kept for its pod's shape."""
@@ -95,8 +100,10 @@ class Meter:
         """Listen to these profiles from now on."""
         self._frameworks = frameworks
         self._computed.clear()
-        for framework in frameworks.values():
-            framework.listen(None, self._reached)
+        for name in frameworks:
+            self._spans.setdefault(name, _Spans(self._clock))
+        self._tells = any(framework.profile.plugins("post_bind") for framework in frameworks.values())
+        self._listen(None)
 
     def instruments(self) -> list[Instrument]:
         """All that is written here."""
@@ -111,7 +118,9 @@ class Meter:
             self._point_seconds,
             self._plugin_seconds,
             self._victims,
+            self._permit_waits,
             self._decisions,
+            Asked(families.AFTER_FLUSH, lambda: {(): float(self._after_flush)}),
             Asked(families.EVALUATIONS, self._evaluations),
             Asked(families.PREEMPTIONS, self._preemptions),
         ]
@@ -124,13 +133,13 @@ class Meter:
         if isinstance(stimulus, (Put, Gone)):
             event = self._event(stimulus)
             began = self._clock()
-            done = self._engine.handle(stimulus, now)
+            done = self._sampled(stimulus, now) if event == "UnscheduledPodAdd" else self._engine.handle(stimulus, now)
             if event:
                 self._events.setdefault(event, []).append(self._clock() - began)
                 self._count()
         elif isinstance(stimulus, Bound):
             self._bound(stimulus.uid)
-            return self._engine.handle(stimulus, now)
+            return self._sampled(stimulus, now) if self._tells else self._engine.handle(stimulus, now)
         else:
             began = now
             if isinstance(stimulus, BindFailed):
@@ -140,8 +149,25 @@ class Meter:
             self._note(done, now if kind is Put else began)
         return done
 
+    def _sampled(self, stimulus: Stimulus, now: float) -> list[Instruction]:
+        """Apply it, with plugins timed in one case of ten."""
+        if self._rng() >= SAMPLED:
+            return self._engine.handle(stimulus, now)
+        self._listen(self._timed)
+        try:
+            return self._engine.handle(stimulus, now)
+        finally:
+            self._listen(None)
+
     def fold(self) -> None:
         """Make numbers of what was kept."""
+        for profile, spans in self._spans.items():
+            for (point, status), seconds in spans.kept.items():
+                self._point_seconds.extend(seconds, point, status, profile)
+            spans.kept.clear()
+        for result, waited in self._engine.permit_waits:
+            self._permit_waits.observe(waited, result)
+        self._engine.permit_waits.clear()
         for (profile, marks), times in self._cycles.items():
             columns = list(zip(*times, strict=True))
             for (point, status), begins, ends in zip(marks, columns, columns[1:], strict=False):
@@ -201,8 +227,8 @@ class Meter:
             self.fold()
 
     def _listen(self, timed: Callable[..., Any] | None) -> None:
-        for framework in self._frameworks.values():
-            framework.listen(timed, self._reached)
+        for name, framework in self._frameworks.items():
+            framework.listen(timed, self._reached, self._spans[name])
 
     def _reached(self, point: str, status: str) -> None:
         """An extension point is done: the time since the one before is its."""
@@ -214,6 +240,9 @@ class Meter:
         self._times.append(self._clock())
 
     def _timed(self, plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
+        name = _TIMED.get(getattr(point, "__name__", ""))
+        if name is None:  # a hint, or a question that plugins ask each other
+            return point(*args)
         began = self._clock()
         status = "Error"
         try:
@@ -221,8 +250,7 @@ class Meter:
             status = SUCCESS
         finally:
             seconds = self._clock() - began
-            name = getattr(point, "__name__", "")
-            self._calls.setdefault((plugin.name, _CAMEL.get(name) or name.title(), status), []).append(seconds)
+            self._calls.setdefault((plugin.name, name, status), []).append(seconds)
         return answer
 
     def _note(self, done: list[Instruction], began: float) -> None:
@@ -264,6 +292,7 @@ class Meter:
         found = self._binding.pop(uid, None)
         if found is not None:
             bind, began, sent = found
+            self._after_flush += bind.flushed
             row = (began, sent, self._clock(), bind.attempts, bind.first_seen)
             self._bounds.setdefault(bind.pod.scheduler_name, []).append(row)
 
@@ -314,3 +343,22 @@ def _pod_of(instruction: Instruction) -> Pod:
             return call.pod
         case _:
             return instruction.pod
+
+
+class _Spans:
+    """How long extension points took that are no part of a decision, of one profile."""
+
+    __slots__ = ("_began", "_clock", "kept")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.kept: dict[tuple[str, str], list[float]] = {}
+        self._clock = clock
+        self._began = 0.0
+
+    def begin(self) -> None:
+        """As in guard.Spans."""
+        self._began = self._clock()
+
+    def end(self, point: str, status: str) -> None:
+        """As in guard.Spans."""
+        self.kept.setdefault((point, status), []).append(self._clock() - self._began)

@@ -28,8 +28,10 @@ def endpoints(
 ) -> Endpoints:
     """All that there is to serve about one scheduler."""
     vitals = _Vitals(client, scheduler, elector, reloader, comparer)
+    reviews = Reviews(client)
     return Endpoints(
-        Reviews(client).authorize,
+        reviews.authorize,
+        reviews.authorities,
         live=vitals.live(),
         ready=vitals.ready(),
         notes=reloader.notes,
@@ -148,7 +150,7 @@ def _held_by(queue: Queue, queued: QueuedPod) -> frozenset[str]:
     """The plugins that rejected a pod last, or the one that keeps it out of the queue."""
     if queued.place is not Place.GATED:
         return queued.plugins
-    held = queue.frameworks[queued.pod.scheduler_name].pre_enqueue(queued.pod)
+    held = queue.frameworks[queued.pod.scheduler_name].held_by(queued.pod)
     return frozenset() if held is None else frozenset((held[0],))
 
 

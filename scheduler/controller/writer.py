@@ -97,7 +97,7 @@ class Writer:
 
     def bound_by_plugin(self, instruction: BoundByPlugin) -> None:
         """Post the Scheduled event of a pod that a plugin has bound."""
-        self._scheduled(instruction.pod, instruction.node)
+        self._scheduled(instruction)
 
     def prepare(self, instruction: Prepare) -> None:
         """Write what a pod needs before it can be bound; `answer` gets Prepared or NotPrepared."""
@@ -161,11 +161,21 @@ class Writer:
             if not await self._happened(instruction, str(error)):
                 return
         self._answer(Bound(pod.uid))
-        self._scheduled(pod, node)
+        self._scheduled(instruction)
 
-    def _scheduled(self, pod: Pod, node: str) -> None:
+    def _scheduled(self, bound: Bind | BoundByPlugin) -> None:
         self.written.bound += 1
-        note = f"Successfully assigned {pod.key} to {node}"
+        pod, decision = bound.pod, bound.decision
+        log.info(
+            "bound",
+            **about(pod),
+            node=bound.node,
+            attempt=bound.attempts,
+            evaluated_nodes=decision.nodes,
+            feasible_nodes=decision.fitting,
+            seconds=round(time.monotonic() - bound.first_seen, 3),
+        )
+        note = f"Successfully assigned {pod.key} to {bound.node}"
         self._record(pod, kind="Normal", reason="Scheduled", action="Binding", note=note)
 
     async def _happened(self, bind: Bind, why: str) -> bool:

@@ -50,6 +50,8 @@ class Departures:
         self._waiting = WaitingPods()
         self.holding = self._waiting.pods
         """Pods that wait for a Permit, by UID."""
+        self.waits = self._waiting.waits
+        """(status, seconds) of those that did."""
 
     @property
     def writing(self) -> int:
@@ -171,7 +173,7 @@ class Departures:
             elif waiting.pending:
                 self._flights.hold(flight, waiting.earliest()[0])
             else:
-                self._waiting.remove(uid)
+                self._waiting.remove(uid, SUCCESS, now)
                 done += self._advance(flight, now)
         return done
 
@@ -203,7 +205,7 @@ class Departures:
             return
         if flight.call is not None:
             self._aside.append(CancelCall(flight.call))
-        self._waiting.remove(uid)
+        self._waiting.remove(uid, REFUSED, now)
         self._release(self._flights.pop(uid), now)
 
     def bound_by_others(self, uid: str, now: float) -> None:
@@ -231,7 +233,7 @@ class Departures:
             return self._turn_back(flight, str(error), now)
         if step is Binding.POST:
             self._flights.bind(flight)
-            return [Bind(queued.pod, flight.node, queued.attempts, flight.first_seen, flight.decision)]
+            return [Bind(queued.pod, flight.node, queued.attempts, flight.first_seen, flight.decision, queued.flushed)]
         plugin = flight.reservation.plugin
         match step:
             case Refused():
@@ -250,7 +252,9 @@ class Departures:
                 self._flights.write(flight)
                 return [*self._announce(flight), Prepare(queued.pod, flight.node, plugin, writes)]
         self._flights.pop(queued.pod.uid)
-        done = BoundByPlugin(queued.pod, flight.node, plugin, queued.attempts, flight.first_seen, flight.decision)
+        done = BoundByPlugin(
+            queued.pod, flight.node, plugin, queued.attempts, flight.first_seen, flight.decision, queued.flushed
+        )
         return [done, *self._arrived(flight)]
 
     def _arrived(self, flight: Flight) -> list[Instruction]:

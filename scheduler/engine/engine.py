@@ -105,6 +105,11 @@ class Engine:
         return self._departures.writing + len(self._consultations)
 
     @property
+    def permit_waits(self) -> list[tuple[str, float]]:
+        """(status, seconds) of pods that waited for a Permit, for who counts them and empties this."""
+        return self._departures.waits
+
+    @property
     def has_work(self) -> bool:
         """Whether a Cycle would schedule a pod."""
         return self.queue.has_active

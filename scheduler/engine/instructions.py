@@ -21,6 +21,8 @@ class Bind(Struct, frozen=True):
     first_seen: float
     """Engine time, in seconds, at which the pod was first ready to be scheduled."""
     decision: Decision
+    flushed: bool = False
+    """Nothing that happened had woken the pod: its time among the unschedulable was over."""
 
 
 class Prepare(Struct, frozen=True):
@@ -109,6 +111,7 @@ class BoundByPlugin(Struct, frozen=True):
     attempts: int
     first_seen: float
     decision: Decision
+    flushed: bool = False
 
 
 class Misbehaved(Struct, frozen=True):

@@ -50,6 +50,8 @@ class QueuedPod:
     """The number of the last event before its last attempt began."""
     plugins: frozenset[str] = frozenset()
     """Who rejected it last."""
+    flushed: bool = False
+    """Its next attempt comes for no other reason than that it waited long (WasFlushedFromUnschedulable)."""
     written: tuple[str, str, str] | None = None
     """(reason, message, nominated node) that the API has of it from us."""
     ticket: int = 0
@@ -126,6 +128,7 @@ class Queue:
             return
         queued.errors += 1
         queued.returned_at = now
+        queued.flushed = False
         self._cause = ATTEMPT_FAILED
         self._pods[queued.pod.uid] = queued
         self._to_backoff(queued, now)
@@ -136,6 +139,7 @@ class Queue:
         queued.rejections += 1
         queued.errors = 0
         queued.returned_at = now
+        queued.flushed = False
         self._cause = ATTEMPT_FAILED
         self._pods[queued.pod.uid] = queued
         if missed:
@@ -275,6 +279,7 @@ class Queue:
         while self._flush and self._flush[0][0] <= now:
             queued = self._live(heapq.heappop(self._flush))
             if queued is not None:
+                queued.flushed = True
                 self._wake(queued, now)
 
     def next_tick(self) -> float | None:
@@ -322,6 +327,7 @@ class Queue:
             return
         if held is not None:
             queued.plugins = frozenset((held[0],))
+            queued.flushed = False
             self._shelve(queued, Place.GATED, now)
         elif queued.attempts and queued.returned_at + self.backoff(queued) > now:
             self._to_backoff(queued, now)

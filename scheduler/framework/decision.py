@@ -51,6 +51,13 @@ class Decision:
     totals: Ints | None = None
     quick: bool = False
     """Found by way of a memo: only the best rows are known, and neither scores nor who rejected what."""
+    passing: int = 0
+    """Of a quick decision, how many rows pass all filters."""
+
+    @property
+    def fitting(self) -> int:
+        """How many nodes pass all filters."""
+        return self.passing if self.quick else len(self.feasible)
 
     def best(self) -> Rows:
         """All rows that share the highest total; the feasible ones when nothing was scored."""

@@ -5,7 +5,7 @@ A pure room has no clock, so nothing here ends a plugin that does not come back.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from scheduler.framework.status import PluginError
 
@@ -19,6 +19,16 @@ Question = tuple[Any, Callable[..., Any]]
 """(plugin, point): one call of a plugin, told apart by identity. A tuple, since one is made for every call."""
 
 
+class Spans(Protocol):
+    """Measures an extension point that is no part of a decision. Spans never overlap."""
+
+    def begin(self) -> None:
+        """The plugins of a point are about to be asked."""
+
+    def end(self, point: str, status: str) -> None:
+        """They have been."""
+
+
 def point_name(question: Question) -> str:
     """The extension point as kube-scheduler spells it: PreBind."""
     return spelled(getattr(question[1], "__name__", ""))
@@ -27,11 +37,13 @@ def point_name(question: Question) -> str:
 class Guard:
     """Asks the plugins of one profile, one at a time; a plugin may ask others in turn (preemption the filters)."""
 
-    __slots__ = ("running", "timed")
+    __slots__ = ("running", "spans", "timed")
 
     def __init__(self) -> None:
         self.timed: Asked | None = None
         """Makes the call, when somebody measures: `timed(plugin, point, …)` returns what `point(…)` does."""
+        self.spans: Spans | None = None
+        """Hears of PreEnqueue, Permit and PostBind, when somebody measures."""
         self.running: Question | None = None
         """What is being asked at this moment."""
 

@@ -28,6 +28,8 @@ class WaitingPod:
     node: str
     pending: dict[str, tuple[float, float]]
     """Plugin that has not allowed the pod yet → (engine time at which it is rejected, seconds it may wait)."""
+    since: float
+    """Engine time."""
     _settled: list["WaitingPod"] = field(repr=False)
     rejected: tuple[str, str] | None = None
     """(plugin, message) once it was rejected."""
@@ -59,6 +61,8 @@ class WaitingPods:
     def __init__(self) -> None:
         self.pods: dict[str, WaitingPod] = {}
         """By UID."""
+        self.waits: list[tuple[str, float]] = []
+        """(status, seconds) of those that wait no longer, for who counts them and empties this."""
         self._settled: list[WaitingPod] = []
 
     def __iter__(self) -> Iterator[WaitingPod]:
@@ -74,12 +78,14 @@ class WaitingPods:
     def add(self, pod: Pod, node: str, holds: dict[str, float], now: float) -> WaitingPod:
         """A pod begins to wait for these plugins, for so many seconds each."""
         pending = {plugin: (now + seconds, seconds) for plugin, seconds in holds.items()}
-        waiting = self.pods[pod.uid] = WaitingPod(pod, node, pending, self._settled)
+        waiting = self.pods[pod.uid] = WaitingPod(pod, node, pending, now, self._settled)
         return waiting
 
-    def remove(self, uid: str) -> None:
-        """The pod waits no longer, whatever the reason."""
-        self.pods.pop(uid, None)
+    def remove(self, uid: str, result: str, now: float) -> None:
+        """The pod waits no longer, if it did; `result`: what came of it, as a status."""
+        waiting = self.pods.pop(uid, None)
+        if waiting is not None:
+            self.waits.append((result, now - waiting.since))
 
     def settled(self) -> Iterator[WaitingPod]:
         """Pods for which a plugin has spoken since they were last asked for; those that are gone are left out."""

@@ -40,7 +40,7 @@ def decide_by(
         return None
     reached("Filter", SUCCESS)
     if len(feasible) == 1:
-        return Decision(pod, cluster.nodes.count, feasible, quick=True)
+        return Decision(pod, cluster.nodes.count, feasible, quick=True, passing=1)
     others: Any = None
     for plugin, weight, normalize in memo.scorers:
         raw = ask(plugin, plugin.score, pod, cluster, feasible)
@@ -59,4 +59,4 @@ def decide_by(
             totals = totals + others
         best = feasible[totals == totals.max()]
     reached("Score", SUCCESS)
-    return Decision(pod, cluster.nodes.count, best, quick=True)
+    return Decision(pod, cluster.nodes.count, best, quick=True, passing=len(feasible))

@@ -25,6 +25,7 @@ Versions = Mapping[ObjectKey, str]
 
 ASYNC_POINTS = ("permit", "pre_bind", "bind", "post_bind")
 """Points at which a plugin may be a coroutine function, and then does its own I/O."""
+_SUCCESS, _REFUSED = "Success", "Unschedulable"
 TIME_LIMIT = 30.0
 """Seconds that such a coroutine has, unless the plugin says otherwise (`time_limit`)."""
 
@@ -139,6 +140,10 @@ class Way:
     reservers: tuple[Stop, ...]
     stops: tuple[Stop, ...]
     after: tuple[Stop, ...]
+    permits: int
+    """How many of the stops are Permit plugins; 0 when one is a coroutine, which takes its own time."""
+    tells: bool
+    """Whether there are PostBind plugins, and no coroutine among them."""
 
 
 def way(points: Mapping[str, Iterable[Any]]) -> Way:
@@ -147,7 +152,14 @@ def way(points: Mapping[str, Iterable[Any]]) -> Way:
     def stops(*names: str) -> tuple[Stop, ...]:
         return tuple(_stop(name, plugin) for name in names for plugin in points.get(name, ()))
 
-    return Way(stops("reserve"), stops("permit", "pre_bind", "bind"), stops("post_bind"))
+    permits, after = stops("permit"), stops("post_bind")
+    return Way(
+        stops("reserve"),
+        stops("permit", "pre_bind", "bind"),
+        after,
+        permits=0 if any(stop.asynchronous for stop in permits) else len(permits),
+        tells=bool(after) and not any(stop.asynchronous for stop in after),
+    )
 
 
 def _stop(point: str, plugin: Any) -> Stop:
@@ -202,8 +214,30 @@ class Reservation:
 
         Raises PluginError.
         """
+        step = self._permitted(cluster) if self._next == 0 and self._way.permits else None
+        if step is None:
+            step = self._ask_up_to(len(self._way.stops), cluster)
+        if step is None:
+            raise self.error("skips the pod, and no other Bind plugin is left")
+        return step
+
+    def _permitted(self, cluster: Cluster) -> Step | None:
+        """What the Permit plugins say, all at once; None: go on."""
+        spans = self._guard.spans
+        if spans is None:
+            return None
+        spans.begin()
+        status = "Error"
+        try:
+            step = self._ask_up_to(self._way.permits, cluster)
+            status = _REFUSED if isinstance(step, Refused) else "Wait" if self._holds else _SUCCESS
+        finally:
+            spans.end("Permit", status)
+        return step
+
+    def _ask_up_to(self, end: int, cluster: Cluster) -> Step | None:
         stops = self._way.stops
-        while self._next < len(stops):
+        while self._next < end:
             stop = stops[self._next]
             if stop.concerns is not None and not stop.concerns(self._pod.shape):
                 self._next += 1
@@ -218,7 +252,7 @@ class Reservation:
             if step is not None:
                 return step
             self._next += 1
-        raise self.error("skips the pod, and no other Bind plugin is left")
+        return None
 
     def heard(self, answer: Any) -> None:
         """The `Call` under way gave this answer."""
@@ -246,6 +280,15 @@ class Reservation:
 
     def arrived(self, cluster: Cluster) -> tuple[list[Call], list[PluginError]]:
         """The pod is bound: run PostBind. What is to be run by the shell, and what went wrong."""
+        spans = self._guard.spans
+        if spans is None or not self._way.tells:
+            return self._tell(cluster)
+        spans.begin()
+        told = self._tell(cluster)
+        spans.end("PostBind", _SUCCESS)
+        return told
+
+    def _tell(self, cluster: Cluster) -> tuple[list[Call], list[PluginError]]:
         calls, errors = [], []
         for stop in self._way.after:
             try:

@@ -12,7 +12,7 @@ import numpy as np
 
 from scheduler.framework.decision import Decision, PluginScores, Rejected, Rows
 from scheduler.framework.events import ANY, ClusterEvent
-from scheduler.framework.guard import Asked, Guard
+from scheduler.framework.guard import Asked, Guard, Spans
 from scheduler.framework.memo import Memos
 from scheduler.framework.permit import WaitingPods
 from scheduler.framework.plugin import Plugin, PostFilterResult
@@ -60,12 +60,13 @@ class Framework:
         self._by_name = {plugin.name: plugin for plugins in profile.points.values() for plugin in plugins}
         self._wakes = {name: getattr(plugin, "wakes_on", ANY) for name, plugin in self._by_name.items()}
 
-    def listen(self, timed: Asked | None, reached: Reached) -> None:
+    def listen(self, timed: Asked | None, reached: Reached, spans: Spans) -> None:
         """Have each call of a plugin made by `timed` (None: just made), and hear of each extension point that is done.
 
         That is how time is measured: nothing here has a clock, who listens may have one.
         """
         self.guard.timed = timed
+        self.guard.spans = spans
         self._reached = reached
 
     @property
@@ -82,6 +83,16 @@ class Framework:
         return self._wakes.get(plugin, ANY)
 
     def pre_enqueue(self, pod: Pod) -> tuple[str, Reason] | None:
+        """As `held_by`, on the pod's way into the queue."""
+        spans = self.guard.spans
+        if spans is None:
+            return self.held_by(pod)
+        spans.begin()
+        held = self.held_by(pod)
+        spans.end("PreEnqueue", SUCCESS if held is None else UNRESOLVABLE)
+        return held
+
+    def held_by(self, pod: Pod) -> tuple[str, Reason] | None:
         """(plugin, reason) of the first plugin that holds the pod out of the queue."""
         for plugin in self.profile.plugins("pre_enqueue"):
             reason = self.guard(plugin, plugin.pre_enqueue, pod)

@@ -64,6 +64,7 @@ CSI_DRIVERS = Resource("storage.k8s.io", "v1", "csidrivers", False, "CSIDriver")
 CSI_STORAGE_CAPACITIES = Resource("storage.k8s.io", "v1", "csistoragecapacities", True, "CSIStorageCapacity")
 VOLUME_ATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", False, "VolumeAttachment")
 METADATA_POLICIES = Resource("podberth.dev", "v1alpha1", "metadatapolicies", True, "MetadataPolicy")
+CONFIG_MAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
 EVENTS = Resource("events.k8s.io", "v1", "events", True, "Event")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", True, "Lease")
 

@@ -1,5 +1,8 @@
 """Who asks us, and may they: TokenReview and SubjectAccessReview, as the API server's own components delegate it.
 
+A client certificate that TLS has verified says by itself who asks, and comes before a token, as in
+DelegatingAuthenticatorConfig.
+
 Answers are kept for ten seconds, as kube-scheduler keeps them (DelegatingAuthenticationOptions, -AuthorizationOptions);
 a token is remembered by its digest only.
 """
@@ -13,23 +16,16 @@ from typing import Any
 
 import msgspec
 
+from scheduler.kube.authorities import follow
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import REVIEW
+from scheduler.kube.users import NobodyError, User, certified
 
 KEEP_SECONDS = 10.0
 KEEP_MOST = 1024
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-
-
-class User(msgspec.Struct, frozen=True):
-    """As a TokenReview names it."""
-
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 
 class _TokenStatus(msgspec.Struct):
@@ -57,19 +53,31 @@ class Reviews:
         self._clock = clock
         self._kept: dict[tuple[bytes, str], tuple[float, tuple[int, str]]] = {}
 
-    async def authorize(self, authorization: str | None, path: str) -> tuple[int, str]:
-        """Whether the owner of this Authorization header may GET a path: (200, …), or the status to answer with."""
+    async def authorities(self, found: Callable[[bytes], None], kept: Callable[[str], None]) -> None:
+        """Tell of the CAs that sign clients' certificates, as `authorities.follow` does."""
+        await follow(self._client, found, kept)
+
+    async def authorize(
+        self, authorization: str | None, path: str, certificate: bytes | None = None
+    ) -> tuple[int, str]:
+        """Whether the owner of this Authorization header may GET a path: (200, …), or the status to answer with.
+
+        `certificate`: of the client, in DER form, and verified by TLS.
+        """
         scheme, _, token = (authorization or "").partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token:
-            return 401, "want a bearer token"
-        key = hashlib.sha256(token.encode()).digest(), path
+        token = token.strip() if scheme.lower() == "bearer" else ""
+        if certificate is None and not token:
+            return 401, "want a bearer token, or a certificate that a CA of the cluster's clients has signed"
+        key = hashlib.sha256(token.encode() if certificate is None else certificate).digest(), path
         now = self._clock()
         kept = self._kept.get(key)
         if kept is not None and now < kept[0]:
             return kept[1]
         try:
-            verdict = await self._ask(token, path)
+            user = await self._owner(token) if certificate is None else certified(certificate)
+            verdict = await self._may(user, path)
+        except NobodyError as error:
+            verdict = 401, str(error)
         except (ApiError, Unreachable) as error:
             return 503, f"the API server did not review this request: {error}"
         if len(self._kept) >= KEEP_MOST:
@@ -77,12 +85,15 @@ class Reviews:
         self._kept[key] = (now + KEEP_SECONDS, verdict)
         return verdict
 
-    async def _ask(self, token: str, path: str) -> tuple[int, str]:
+    async def _owner(self, token: str) -> User:
+        """Raises NobodyError."""
         answer = await self._review(TOKEN_REVIEWS, "authentication.k8s.io/v1", "TokenReview", {"token": token})
         status = msgspec.json.decode(answer, type=_TokenReview).status
         if not status.authenticated:
-            return 401, "the bearer token is not valid"
-        user = status.user
+            raise NobodyError("the bearer token is not valid")
+        return status.user
+
+    async def _may(self, user: User, path: str) -> tuple[int, str]:
         asked: dict[str, Any] = {
             "user": user.username,
             "uid": user.uid,

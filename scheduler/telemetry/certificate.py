@@ -1,4 +1,5 @@
-"""What we serve with: a mounted pair of files, followed when they change, or a certificate of our own making.
+"""What we serve with: a mounted pair of files, followed when they change, or a certificate of our own making; and which
+CAs may have signed the certificates of those who ask.
 
 OpenSSL takes keys from files only; ours pass through memory that has a file's name (memfd), so that nothing is written
 where the root file system is read-only.
@@ -24,16 +25,26 @@ class CertificateError(ValueError):
 
 
 class Certificate:
-    """A server's TLS context; new connections get what `refresh` found last."""
+    """A server's TLS context; new connections get what `refresh` found last.
+
+    `context` is another object when other CAs count: a context can't be made to forget one.
+    """
 
     def __init__(self, cert_file: str | None = None, key_file: str | None = None) -> None:
         """Raises CertificateError."""
         self.context = _context()
+        self.authorities_file: str | None = None
         self._files = None if cert_file is None or key_file is None else (cert_file, key_file)
         self._pair: tuple[bytes, bytes] | None = None
         self._until: datetime | None = None
+        self._authorities = b""
         if self._files is not None:
             self.refresh()
+
+    def follow_authorities(self, file: str) -> None:
+        """Trust the CAs in this file, whatever is in it. Raises CertificateError."""
+        self.authorities_file = file
+        self.refresh_authorities()
 
     def refresh(self) -> bool:
         """Look at the files, or at the age of our own; True when there is something new to serve.
@@ -41,37 +52,67 @@ class Certificate:
         Raises CertificateError, and goes on with what it had.
         """
         if self._files is not None:
-            return self._load(*self._read(*self._files), self._files[0])
+            certificate, key = (_read(name) for name in self._files)
+            return self._load(certificate, key, self._files[0])
         if self._until is not None and datetime.now(UTC) < self._until:
             return False
         certificate, key = self_signed()
         self._until = datetime.now(UTC) + timedelta(days=OWN_DAYS * 2 / 3)
         return self._load(certificate, key, "our own certificate")
 
-    def _read(self, cert_file: str, key_file: str) -> tuple[bytes, bytes]:
-        found = []
-        for name in (cert_file, key_file):
-            try:
-                found.append(Path(name).read_bytes())
-            except OSError as error:
-                raise CertificateError(f"{name}: {(error.strerror or type(error).__name__).lower()}") from None
-        return found[0], found[1]
+    def refresh_authorities(self) -> bool:
+        """Look at the file of the CAs, if there is one; as `refresh`."""
+        file = self.authorities_file
+        return file is not None and self.trust(_read(file), file)
+
+    def trust(self, bundle: bytes, name: str) -> bool:
+        """Take certificates that these CAs (PEM) have signed, and no others any more; True unless it did so before.
+
+        Raises CertificateError that says `name`, and goes on with those it had.
+        """
+        if bundle == self._authorities:
+            return False
+        context = _context()
+        try:
+            context.load_verify_locations(cadata=bundle.decode("ascii", "ignore"))  # what is no ASCII is a remark
+        except (OSError, ValueError) as error:
+            raise CertificateError(f"{name}: expected certificates of CAs in PEM form ({_reason(error)})") from None
+        # Who has no certificate may have a token.
+        context.verify_mode = ssl.CERT_OPTIONAL
+        if self._pair is not None:
+            _load_pair(self._pair, context)
+        self.context, self._authorities = context, bundle
+        return True
 
     def _load(self, certificate: bytes, key: bytes, name: str) -> bool:
         if (certificate, key) == self._pair:
             return False
-        with _as_file(certificate) as cert_file, _as_file(key) as key_file:
-            try:
-                # First on one that nobody uses: a pair that does not fit would leave the live one half changed.
-                for context in (_context(), self.context):
-                    context.load_cert_chain(cert_file, key_file, password=_no_password)
-            except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-                reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-                raise CertificateError(
-                    f"{name}: expected a certificate in PEM form that fits its key ({reason})"
-                ) from None
+        try:
+            # First on one that nobody uses: a pair that does not fit would leave the live one half changed.
+            _load_pair((certificate, key), _context(), self.context)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise CertificateError(
+                f"{name}: expected a certificate in PEM form that fits its key ({_reason(error)})"
+            ) from None
         self._pair = certificate, key
         return True
+
+
+def _read(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise CertificateError(f"{name}: {(error.strerror or type(error).__name__).lower()}") from None
+
+
+def _load_pair(pair: tuple[bytes, bytes], *contexts: ssl.SSLContext) -> None:
+    with _as_file(pair[0]) as cert_file, _as_file(pair[1]) as key_file:
+        for context in contexts:
+            context.load_cert_chain(cert_file, key_file, password=_no_password)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or str(error) or type(error).__name__
 
 
 def self_signed() -> tuple[bytes, bytes]:

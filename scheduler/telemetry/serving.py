@@ -1,14 +1,17 @@
 """HTTPS for probes and dashboards, on a thread and an event loop of its own.
 
 So a stalled main loop is seen and said by /livez, and a handshake or a page of metrics never holds up a decision.
-/healthz, /livez and /readyz are open; for /metrics and /configz the API server is asked who it is and whether they may.
-What has to be read on the main loop is read there, in one short turn. Next stage: `https` answers.
+/healthz, /livez and /readyz are open; for /metrics and /configz the API server is asked who it is and whether they may,
+unless a certificate says who it is. What has to be read on the main loop is read there, in one short turn.
+Next stage: `https` answers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -34,6 +37,9 @@ class ServingError(Exception):
     """We can't listen where we should: one line that names address and reason."""
 
 
+Authorities = Callable[[Callable[[bytes], None], Callable[[str], None]], Awaitable[None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where to listen, and with what; an empty host is every address, port 0 lets the system choose."""
@@ -47,8 +53,11 @@ class Address:
 class Endpoints:
     """What a component has to say. Checks and notes are asked on the serving thread, the rest on the main loop."""
 
-    authorize: Callable[[str | None, str], Awaitable[tuple[int, str]]]
-    """(Authorization header, path) → 200 when a GET is allowed, or the status to answer with, and why."""
+    authorize: Callable[[str | None, str, bytes | None], Awaitable[tuple[int, str]]]
+    """(Authorization header, path, the client's certificate) → 200 when a GET is allowed, or the status to answer
+    with, and why. The certificate is in DER form, and verified."""
+    authorities: Authorities | None = None
+    """Tells of the CAs (PEM) that sign clients' certificates, and of what keeps it from that, until cancelled."""
     live: Checks = field(default_factory=dict)
     ready: Checks = field(default_factory=dict)
     notes: Callable[[], Mapping[str, str]] = dict
@@ -82,7 +91,10 @@ class Serving:
         self._certificate = address.certificate
         self._endpoints = endpoints
         self._listening: socket.socket | None = None
-        self._end: Callable[[], object] | None = None
+        self._bundle: bytes | None = None
+        """What the cluster says of CAs, for the serving thread."""
+        self._look: Callable[[], object] | None = None
+        """Has the serving thread look whether there is something new, or whether it is to end."""
         self._closing = False
 
     def listen(self) -> None:
@@ -110,12 +122,28 @@ class Serving:
         thread = threading.Thread(target=self._served, args=(asyncio.get_running_loop(),), name="serving", daemon=True)
         thread.start()
         try:
-            await self._heartbeat.run()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._heartbeat.run())
+                tasks.create_task(self._follow_authorities())
         finally:
             self._closing = True
-            if self._end is not None and thread.is_alive():
-                self._end()
+            if self._look is not None and thread.is_alive():
+                self._look()
             thread.join(CLOSE_SECONDS)
+
+    async def _follow_authorities(self) -> None:
+        if self._endpoints.authorities is None or self._certificate.authorities_file is not None:
+            return
+
+        def found(bundle: bytes) -> None:
+            self._bundle = bundle
+            if self._look is not None:
+                self._look()
+
+        def kept(why: str) -> None:
+            log.info("client certificates not looked at, tokens are", reason=why[:300])
+
+        await self._endpoints.authorities(found, kept)
 
     def _served(self, main: asyncio.AbstractEventLoop) -> None:
         try:
@@ -128,32 +156,39 @@ class Serving:
         from scheduler.telemetry.https import serve
 
         assert self._listening is not None
-        loop, until = asyncio.get_running_loop(), asyncio.Event()
-        self._end = lambda: loop.call_soon_threadsafe(until.set)
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        self._look = lambda: loop.call_soon_threadsafe(news.set)
         if self._closing:
             self._listening.close()
             return
-        self._certificate.refresh()
-        following = asyncio.ensure_future(self._follow_certificate())
 
         def listens() -> None:
             log.info("serving", host=self._host or "*", port=self.port)
 
-        await serve(self._listening, self._certificate.context, self, main, until, listens)
-        following.cancel()
+        await serve(self._listening, self._contexts(news), self, main, listens)
 
-    async def _follow_certificate(self) -> None:
-        told = ""
-        while True:
-            await asyncio.sleep(CERTIFICATE_SECONDS)
-            try:
-                if self._certificate.refresh():
-                    log.info("serves a new certificate")
-                told = ""
-            except CertificateError as error:
-                if str(error) != told:
-                    log.error("certificate not usable, serves the one before", error=str(error))
-                told = str(error)
+    async def _contexts(self, news: asyncio.Event) -> AsyncIterator[ssl.SSLContext]:
+        """The context to serve with, each time that it is another one, until told to end."""
+        certificate = self._certificate
+        certificate.refresh()
+        follow_certificate = _Followed("certificate", certificate.refresh)
+        follow_authorities = _Followed("CAs of clients", self._authorities_changed)
+        served: ssl.SSLContext | None = None
+        while not self._closing:
+            news.clear()
+            follow_certificate.look()
+            follow_authorities.look()
+            if certificate.context is not served:
+                served = certificate.context
+                yield served
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CERTIFICATE_SECONDS):
+                    await news.wait()
+
+    def _authorities_changed(self) -> bool:
+        if self._bundle is None:
+            return self._certificate.refresh_authorities()
+        return self._certificate.trust(self._bundle, "the cluster's CAs of clients")
 
     # -- what `https` asks ---------------------------------------------------------------------------------------
 
@@ -173,9 +208,9 @@ class Serving:
         """As in Endpoints."""
         return self._endpoints.notes()
 
-    async def authorize(self, authorization: str | None, path: str) -> tuple[int, str]:
+    async def authorize(self, authorization: str | None, path: str, certificate: bytes | None) -> tuple[int, str]:
         """As in Endpoints."""
-        return await self._endpoints.authorize(authorization, path)
+        return await self._endpoints.authorize(authorization, path, certificate)
 
     async def readings(self) -> list[Reading]:
         """Every metric there is, now."""
@@ -188,3 +223,23 @@ class Serving:
     async def configuration(self) -> Any:
         """What /configz shows."""
         return self._endpoints.configuration()
+
+
+class _Followed:
+    """Something that may change, or not be usable any more; says so once."""
+
+    def __init__(self, what: str, refresh: Callable[[], bool]) -> None:
+        self._what = what
+        self._refresh = refresh
+        self._told = ""
+
+    def look(self) -> None:
+        """Take what is new."""
+        try:
+            if self._refresh():
+                log.info("serves with a new file", what=self._what)
+            self._told = ""
+        except CertificateError as error:
+            if str(error) != self._told:
+                log.error("not usable, serves with what was before", what=self._what, error=str(error))
+            self._told = str(error)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import secrets
-import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.certificates import showing
 from tests.chart.rendering import CHART, Chart
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane, free_port
@@ -28,9 +29,14 @@ Right = tuple[str, str, str]
 class Replica(Process):
     """One pod of a Deployment, as a kubelet would start and probe it; ports are moved to free ones on loopback."""
 
-    def __init__(self, component: str, container: Object, home: Path, kubeconfig: Path, config: str) -> None:
-        name = f"{component}-{secrets.token_hex(3)}"
+    def __init__(
+        self, component: str, container: Object, home: Path, kubeconfig: Path, config: str, url: str = ""
+    ) -> None:
+        """`url`: where the API server is to call webhooks, as no kube-proxy makes the Service's address."""
+        name = kubeconfig.stem
         self.component = component
+        self.credential = ""
+        """How the audit log tells its requests from those of others with the same account."""
         self.probes = {kind: container[kind]["httpGet"] for kind in PROBES if kind in container}
         self.ports = {port["name"]: free_port() for port in container.get("ports", ())}
         numbers = {port["containerPort"]: self.ports[port["name"]] for port in container.get("ports", ())}
@@ -45,17 +51,20 @@ class Replica(Process):
                 arg = f"{option}={numbers[int(value)]}"
                 args.append("--bind-address=127.0.0.1" if option == "--secure-port" else "--host=127.0.0.1")
             args.append(arg)
-        if component == "admission":  # no kube-proxy makes the Service's address
-            args.append(f"--url=https://127.0.0.1:{self.ports['https']}")
+        if component == "admission":
+            own = f"https://127.0.0.1:{self.ports['https']}"
+            args.append(f"--url={url or own}")
         super().__init__(name, [BERTH, *args, f"--kubeconfig={kubeconfig}"], home / f"{name}.log", environment())
 
-    def get(self, path: str, port: str, token: str = "", scheme: str = "HTTPS") -> tuple[int, str]:
-        """Status and body; (0, "") when nobody answers."""
+    def get(
+        self, path: str, port: str, token: str = "", scheme: str = "HTTPS", certificate: Path | None = None
+    ) -> tuple[int, str]:
+        """Status and body; (0, "") when nobody answers, or not to whom this certificate names."""
         plain = scheme != "HTTPS"
         connection = (
             http.client.HTTPConnection("127.0.0.1", self.ports[port], timeout=5)
             if plain
-            else http.client.HTTPSConnection("127.0.0.1", self.ports[port], timeout=5, context=_unverified())
+            else http.client.HTTPSConnection("127.0.0.1", self.ports[port], timeout=5, context=showing(certificate))
         )
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
@@ -104,18 +113,18 @@ class Installed:
         """As the API server has it."""
         return self.api.get(f"{DEPLOYMENTS.format(release)}/{release}-{component}")
 
-    def start(self, release: str, component: str) -> Replica:
-        """One replica with exactly the chart's account, ready as far as it has a probe for that."""
+    def start(self, release: str, component: str, url: str = "") -> Replica:
+        """One replica with exactly the chart's account, and a token of its own, ready as far as a probe can tell."""
         pod = self.deployment(release, component)["spec"]["template"]["spec"]
-        account = pod["serviceAccountName"]
-        kubeconfig = self.home / f"{release}-{component}.kubeconfig"
-        if not kubeconfig.exists():
-            self.cluster.kubeconfig(kubeconfig, self.cluster.service_account_token(release, account))
+        token = self.cluster.service_account_token(release, pod["serviceAccountName"])
+        kubeconfig = self.home / f"{component}-{secrets.token_hex(3)}.kubeconfig"
+        self.cluster.kubeconfig(kubeconfig, token)
         maps = [volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume]
         path = f"/api/v1/namespaces/{release}/configmaps/"
         config = self.api.get(path + maps[0])["data"]["config.yaml"] if maps else ""
         (container,) = pod["containers"]
-        replica = Replica(component, container, self.home, kubeconfig, config)
+        replica = Replica(component, container, self.home, kubeconfig, config, url)
+        replica.credential = f"JTI={_claims(token)['jti']}"
         self.started.append(replica)
         replica.start()
         for kind in replica.probes:
@@ -141,11 +150,10 @@ class Installed:
     def granted(self, release: str) -> dict[str, set[Right]]:
         """What RBAC gives to each component, from the roles that are bound to its account."""
         found: dict[str, set[Right]] = {}
-        for kind, bindings in (("clusterroles", "clusterrolebindings"), ("roles", "rolebindings")):
-            where = "" if kind == "clusterroles" else f"namespaces/{release}/"
-            root = f"/apis/rbac.authorization.k8s.io/v1/{where}"
-            rules = {one["metadata"]["name"]: one.get("rules") or [] for one in self.api.list(root + kind)}
-            for binding in self.api.list(root + bindings):
+        for where in ("", f"namespaces/{release}/", "namespaces/kube-system/"):
+            root, kind = f"/apis/rbac.authorization.k8s.io/v1/{where}", "role" if where else "clusterrole"
+            rules = {one["metadata"]["name"]: one.get("rules") or [] for one in self.api.list(f"{root}{kind}s")}
+            for binding in self.api.list(f"{root}{kind}bindings"):
                 for subject in binding.get("subjects") or []:
                     if subject["kind"] == "ServiceAccount" and subject["namespace"] == release:
                         rights = found.setdefault(subject["name"], set())
@@ -188,8 +196,8 @@ def _rights(rule: Object) -> Iterator[Right]:
                     yield verb, "/".join(filter(None, (group, resource))), name
 
 
-def _unverified() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
+def _claims(token: str) -> Object:
+    """What a token says of itself."""
+    payload = token.split(".")[1]
+    read: Object = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return read

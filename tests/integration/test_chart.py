@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificates import Authority
 from tests.chart.rendering import Chart
 from tests.chart.test_values import EVERYTHING
 from tests.chart.versions import foreign_crds
@@ -18,13 +19,15 @@ from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.admission import POLICIES
-from tests.integration.installed import Installed, Right
+from tests.integration.installed import Installed, Replica, Right
 from tests.integration.objects import HOSTNAME, NODES, node, pod, pods_path
 from tests.integration.volumes import Disks
 
 COMPONENTS = ("scheduler", "operator", "admission", "evictor")
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/metadatapolicies.podberth.dev"
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
+RBAC = "rbac.authorization.k8s.io"
+AUTHORITIES = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 TEAM = "team"
 VALUES: Object = {
     "evictor": {"enabled": True},
@@ -36,13 +39,20 @@ VALUES: Object = {
 }
 ROUTED = {"updatedAnnotations": {"scheduler.alpha.kubernetes.io/name": "berth"}}
 
+ALL_OF_THE_ROLE = {
+    "of the Role extension-apiserver-authentication-reader, which is the cluster's": {
+        ("get", "configmaps", "extension-apiserver-authentication")
+    }
+}
 # Granted, and not used by what happens below: why each is needed all the same, and which test uses it.
 UNUSED: dict[str, dict[str, set[Right]]] = {
     "berth-scheduler": {
+        **ALL_OF_THE_ROLE,
         "an unanswered Binding is looked up (test_restart)": {("get", "pods", "")},
         "a volume is to be made for a claim (test_volumes)": {("patch", "persistentvolumeclaims", "")},
     },
     "berth-operator": {
+        **ALL_OF_THE_ROLE,
         "a policy's conditions change (test_operator)": {("create", "events.k8s.io/events", "")},
         "owners of what is audited, as the owner guard asks for them (unit: operator/test_audit)": {
             ("list", "apps/replicasets", ""),
@@ -50,6 +60,7 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
         },
     },
     "berth-admission": {
+        **ALL_OF_THE_ROLE,
         "owners of labels that a policy overwrites (test_admission)": {
             ("get", f"apps/{kind}", "") for kind in ("replicasets", "statefulsets", "daemonsets", "deployments")
         }
@@ -65,6 +76,7 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
         },
     },
     "berth-evictor": {
+        **ALL_OF_THE_ROLE,
         "a broken promise is looked at again, then its pod evicted (test_evictor)": {
             ("get", "pods", ""),
             ("get", "nodes", ""),
@@ -76,13 +88,19 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
 
 
 @pytest.fixture(scope="module")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who signs the certificates of the cluster's clients."""
+    return Authority(tmp_path_factory.mktemp("clients"))
+
+
+@pytest.fixture(scope="module")
 def installed(
-    control_plane_binaries: Path, chart: Chart, tmp_path_factory: pytest.TempPathFactory
+    control_plane_binaries: Path, chart: Chart, clients: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installed]:
     """A control plane with the release `berth`, in a namespace that enforces Pod Security's level restricted."""
     # Where owners are limited, as OpenShift has it: naming one takes the right to delete.
-    limited = ("--enable-admission-plugins=OwnerReferencesPermissionEnforcement",)
-    with ControlPlane(audit=True, apiserver_args=limited) as cluster:
+    limited = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
+    with ControlPlane(audit=True, apiserver_args=[limited, f"--client-ca-file={clients.file}"]) as cluster:
         made = Installed(cluster, chart, tmp_path_factory.mktemp("installed"))
         for name in ("berth", "green", "blue", TEAM):
             labels = {} if name == TEAM else {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -107,7 +125,7 @@ def test_pod_security(installed: Installed) -> None:
 def test_strictly_valid(installed: Installed) -> None:
     """The API server takes every object without an unknown or doubled field."""
     text = installed.chart.text(VALUES)
-    installed.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "--namespace=berth", "-f-", stdin=text)
+    installed.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f-", stdin=text)
 
 
 def test_other_projects_kinds(installed: Installed) -> None:
@@ -120,7 +138,7 @@ def test_other_projects_kinds(installed: Installed) -> None:
     kubectl = installed.cluster.kubectl
     kubectl("create", *(f"-f{file}" for file in files))
     kubectl("wait", "--for=condition=Established", "--timeout=60s", *(f"-f{file}" for file in files))
-    dry_run = ("apply", "--dry-run=server", "--validate=strict", "--namespace=berth", "-f-")
+    dry_run = ("apply", "--dry-run=server", "--validate=strict", "-f-")
     text = installed.chart.text(EVERYTHING)
     kubectl(*dry_run, stdin=text)
     refused = kubectl(*dry_run, stdin=text.replace("selfSigned:", "selfsigned:"), check=False)
@@ -183,7 +201,7 @@ def _owners(api: Api) -> list[str]:
     return [owner["uid"] for one in _webhooks(api) for owner in one["metadata"].get("ownerReferences", [])]
 
 
-def test_rights(installed: Installed) -> None:
+def test_rights(installed: Installed, clients: Authority) -> None:
     """From policy to takeover with the chart's accounts: nothing is denied, and nothing granted without a use."""
     api = installed.api
     for name in ("one", "two"):
@@ -199,6 +217,7 @@ def test_rights(installed: Installed) -> None:
     _volume_is_bound(installed)
     _victim_makes_way(installed)
     _metrics_are_read(installed)
+    _certificates_count(installed, clients)
 
     leader = first if first.lines("leads") else second
     leader.kill()
@@ -267,6 +286,44 @@ def _metrics_are_read(installed: Installed) -> None:
         if "metrics" in replica.ports:
             assert replica.get("/metrics", "metrics", reader)[0] == 200, replica.name
             assert replica.get("/metrics", "metrics", other)[0] == 403, replica.name
+
+
+def _certificates_count(installed: Installed, known: Authority) -> None:
+    """Of clients whom the cluster's CAs name; which they are may change while the components run."""
+    api, new = installed.api, Authority(installed.home, "new")
+    user = {"kind": "User", "name": "dashboard", "apiGroup": RBAC}
+    role = {"kind": "ClusterRole", "name": "berth-metrics", "apiGroup": RBAC}
+    binding = {"metadata": {"name": "dashboard"}, "roleRef": role, "subjects": [user]}
+    api.create(f"/apis/{RBAC}/v1/clusterrolebindings", binding)
+    shown = {
+        "allowed": known.user("dashboard"),
+        "not allowed": known.user("somebody", "readers"),
+        "administrator": known.user("root", "system:masters"),
+        "of another CA": new.user("dashboard"),
+        "nobody": None,
+    }
+    want = {"allowed": 200, "not allowed": 403, "administrator": 200, "of another CA": 0, "nobody": 401}
+
+    def wait_answers(replica: Replica) -> None:
+        def answered() -> bool:
+            statuses = {who: replica.get("/metrics", "metrics", certificate=file)[0] for who, file in shown.items()}
+            return statuses == want
+
+        # Roles take a moment to reach the authorizer, and a refusal is remembered for ten seconds.
+        wait_for(f"{replica.name} to answer {want}", answered, checks.BOUND, 0.5)
+
+    replicas = [replica for replica in installed.started if "metrics" in replica.ports]
+    for replica in replicas:
+        wait_answers(replica)
+    bundle = "\n".join(one.pem.decode() for one in (known, new))
+    api.patch(AUTHORITIES, {"data": {"client-ca-file": bundle}})
+    want["of another CA"] = 200
+    for replica in replicas:
+        wait_answers(replica)
+    api.patch(AUTHORITIES, {"data": {"client-ca-file": known.pem.decode()}})
+    want["of another CA"] = 0
+    for replica in replicas:
+        wait_answers(replica)
 
 
 def _node(api: Api, name: str) -> str:

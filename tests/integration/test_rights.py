@@ -79,6 +79,12 @@ def test_manifest_suffices(
     assert ask(berth, "/metrics", token)[0] == 403  # both reviews were answered: its own account may not
     berth.end()
     assert [line for line in berth.lines() if line["level"] not in ("info", "debug")] == []
+    said = {line["pod"]: (line["node"], line["profile"], line["attempt"]) for line in berth.lines("bound")}
+    where = {f"{real_namespace}/{pod['metadata']['name']}": checks.node_of(pod) for pod in pods}
+    assert said == {name: (node, berth.scheduler_name, 1) for name, node in where.items()}
+    for line in berth.lines("bound"):
+        assert 1 <= line["feasible_nodes"] <= line["evaluated_nodes"]
+        assert line["seconds"] >= 0
 
 
 def test_manifest_is_no_more(control_plane: Cluster, real_namespace: str, grant: Grant) -> None:

@@ -26,7 +26,6 @@ NOT_OURS = {
     "scheduler_store_schedule_results_duration_seconds": "the same",
     "scheduler_goroutines": "there are none",
     "scheduler_inflight_events": "one thread applies events and decides, nothing arrives during an attempt",
-    "scheduler_pod_scheduled_after_flush_total": "not counted yet",
     "scheduler_preemption_goroutines_execution_total": "there are none",
     "scheduler_queueing_hint_execution_duration_seconds": "hints are asked for whole groups of pods, and not timed",
 }

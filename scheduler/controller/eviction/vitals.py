@@ -62,6 +62,9 @@ async def served(address: Address | None, client: Client, post: Post) -> AsyncIt
     if address is None:
         yield
         return
-    what = Endpoints(Reviews(client).authorize, ready={"lease": post.unready}, instruments=post.instruments)
+    reviews = Reviews(client)
+    what = Endpoints(
+        reviews.authorize, reviews.authorities, ready={"lease": post.unready}, instruments=post.instruments
+    )
     async with beside(address, what):
         yield

@@ -18,11 +18,13 @@ def serving(address: Address | None) -> Served:
 
     @asynccontextmanager
     async def served(client: Client, replica: Replica) -> AsyncIterator[None]:
+        reviews = Reviews(client)
         checks = {
             "policies": lambda: replica.cache.unready,
             "shutdown": lambda: "shutting down" if replica.server.draining else None,
         }
-        async with beside(address, Endpoints(Reviews(client).authorize, ready=checks, pages=replica.server.page)):
+        what = Endpoints(reviews.authorize, reviews.authorities, ready=checks, pages=replica.server.page)
+        async with beside(address, what):
             yield
 
     return served

@@ -39,8 +39,14 @@ def serving(address: Address | None, lease: str) -> Served:
                 Asked(SCHEDULERS, lambda: {(name,): 1.0 for name in operator.schedulers.live or ()}),
             ]
 
-        checks = {"watch": pulse.unready}
-        what = Endpoints(Reviews(client).authorize, live={"watch": pulse.dead}, ready=checks, instruments=instruments)
+        reviews, checks = Reviews(client), {"watch": pulse.unready}
+        what = Endpoints(
+            reviews.authorize,
+            reviews.authorities,
+            live={"watch": pulse.dead},
+            ready=checks,
+            instruments=instruments,
+        )
         async with beside(address, what):
             yield
 

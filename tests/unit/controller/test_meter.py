@@ -7,14 +7,19 @@ from itertools import count
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.controller import families
 from scheduler.controller.meter import KEEP_MOST, Meter
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind
-from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put
-from scheduler.framework.config import default_configuration
+from scheduler.engine.queue import FLUSH_AFTER
+from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Tick
+from scheduler.framework.config import PluginRef, Plugins, PluginSet, default_configuration
+from scheduler.framework.permit import Hold
 from scheduler.framework.profiles import build
+from scheduler.framework.reservation import Held
+from scheduler.framework.status import Reject, Unschedulable
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
@@ -36,8 +41,13 @@ class Clock:
 class Bench:
     """An engine with a meter on it."""
 
-    def __init__(self, chance: float) -> None:
-        frameworks = build(default_configuration(), registry())
+    def __init__(self, chance: float, *plugins: Any) -> None:
+        """`plugins`: enabled at all their points, beside those that always are."""
+        plain = default_configuration()
+        enabled = PluginSet(enabled=[PluginRef(plugin.name) for plugin in plugins])
+        profile = replace(plain.profiles[0], plugins=Plugins(multi_point=enabled))
+        known = {**registry(), **{plugin.name: plugin for plugin in plugins}}
+        frameworks = build(replace(plain, profiles=[profile]), known)
         self.engine = Engine(frameworks)
         self.clock = Clock()
         self.meter = Meter(self.engine, frameworks, clock=self.clock, rng=lambda: chance)
@@ -84,7 +94,7 @@ def test_scheduled(bench: Bench) -> None:
     assert bench.series(families.POD_ATTEMPTS) == {(): 1}
     assert bench.series(families.SLI_SECONDS) == {("1",): 1}
     assert bench.series(families.POINT_SECONDS) == {
-        (point, "Success", "berth"): 1 for point in ("PreFilter", "Filter", "Score", "Reserve", "Bind")
+        (point, "Success", "berth"): 1 for point in ("PreEnqueue", "PreFilter", "Filter", "Score", "Reserve", "Bind")
     }
     assert bench.series(families.EVENT_SECONDS) == {("NodeAdd",): 2, ("UnscheduledPodAdd",): 1}
     assert bench.series(families.DECISIONS) == {("miss", "berth"): 1.0}
@@ -102,6 +112,7 @@ def test_unschedulable(bench: Bench) -> None:
     assert bench.series(families.PREEMPTIONS) == {(): 2.0}
     # The second has a shape that was seen before: it takes the quick way, finds nothing, and is counted once.
     assert bench.series(families.POINT_SECONDS) == {
+        ("PreEnqueue", "Success", "berth"): 2,
         ("PreFilter", "Success", "berth"): 2,
         ("Filter", "Success", "berth"): 2,
         ("PostFilter", "Unschedulable", "berth"): 2,
@@ -117,6 +128,87 @@ def test_refused(bench: Bench) -> None:
     bench.meter.handle(BindFailed(bind.pod.uid, 500, "no"), bench.clock())
     assert bench.series(families.ATTEMPTS) == {("error", "berth"): 1.0}
     assert bench.series(families.POINT_SECONDS)["Bind", "Error", "berth"] == 1
+
+
+class Gate:
+    """Lets the pod "two" go on, and "one" with it; refuses the pod "bad"."""
+
+    name = "Gate"
+
+    def permit(self, held: Held, _cluster: Any) -> Hold | Reject | None:
+        """Hold the first, and let it go with the second."""
+        if held.pod.name == "bad":
+            return Reject(Unschedulable("not through here"))
+        if held.pod.name == "one":
+            return Hold(60.0)
+        for waiting in held.waiting:
+            waiting.allow(self.name)
+        return None
+
+    def post_bind(self, _held: Held, _cluster: Any) -> None:
+        """Take note."""
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.99], ids=["sampled", "not sampled"])
+def test_permit(chance: float) -> None:
+    """What Permit says of each pod, how long who waits has waited, and PostBind when the API has answered."""
+    bench = Bench(chance, Gate)
+    bench.put(node("a"))
+    bound = []
+    for name in ("one", "bad", "two"):
+        bench.put(pod(name, "100m"))
+        bound += [done for done in bench.cycle() if isinstance(done, Bind)]
+    assert [bind.pod.name for bind in bound] == ["two", "one"]
+    for bind in bound:
+        bench.meter.handle(Bound(bind.pod.uid), bench.clock())
+    points = bench.series(families.POINT_SECONDS)
+    assert {labels: count for labels, count in points.items() if labels[0] in ("Permit", "PostBind")} == {
+        ("Permit", "Wait", "berth"): 1,
+        ("Permit", "Unschedulable", "berth"): 1,
+        ("Permit", "Success", "berth"): 1,
+        ("PostBind", "Success", "berth"): 2,
+    }
+    assert bench.series(families.PERMIT_WAIT) == {("Success",): 1}
+    if chance == 0.0:
+        timed = bench.series(families.PLUGIN_SECONDS)
+        assert {(labels[1], count) for labels, count in timed.items() if labels[0] == "Gate"} == {
+            ("Permit", 3),
+            ("PostBind", 2),
+        }
+        assert timed["SchedulingGates", "PreEnqueue", "Success"] == 3
+    assert bench.engine.permit_waits == []
+
+
+def test_a_pod_that_waits_for_a_permit_goes() -> None:
+    """Its waiting came to nothing."""
+    bench = Bench(0.99, Gate)
+    bench.put(node("a"))
+    bench.put(pod("one", "100m"))
+    bench.cycle()
+    bench.meter.handle(Gone("Pod", "default", "one", "default/one"), bench.clock())
+    assert bench.series(families.PERMIT_WAIT) == {("Unschedulable",): 1}
+
+
+def test_gated(bench: Bench) -> None:
+    """A pod that PreEnqueue holds back."""
+    bench.put(pod("web", gates=["wait"]))
+    assert bench.series(families.POINT_SECONDS) == {("PreEnqueue", "UnschedulableAndUnresolvable", "berth"): 1}
+
+
+def test_bound_after_flush(bench: Bench) -> None:
+    """Counted for pods whose time was over, not for those that an event woke."""
+    assert bench.series(families.AFTER_FLUSH) == {(): 0.0}
+    now = bench.clock()
+    for name, flushed in (("late", True), ("woken", False)):
+        bench.put(pod(name, "100m"))
+        bench.cycle()  # there is no node
+        if flushed:
+            bench.meter.handle(Tick(), now + FLUSH_AFTER + 100)
+        bench.put(node("a"))
+        (bind,) = bench.cycle()
+        bench.meter.handle(Bound(bind.pod.uid), bench.clock())
+        bench.meter.handle(Gone("Node", "", "a", "a"), bench.clock())
+        assert bench.series(families.AFTER_FLUSH) == {(): 1.0}
 
 
 def test_events(bench: Bench) -> None:

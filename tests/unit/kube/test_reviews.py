@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from scheduler.kube.authorities import KEY, NAME, NAMESPACE
 from scheduler.kube.reviews import KEEP_SECONDS, Reviews
+from tests.certificates import Authority, der
 from tests.unit.kube.conftest import ScriptedServer
 
 USER = {"username": "prometheus", "uid": "7", "groups": ["scrapers"], "extra": {"scopes": ["metrics"]}}
@@ -91,3 +95,59 @@ async def test_trouble_is_not_kept(server: ScriptedServer) -> None:
         assert (await reviews.authorize("Bearer good", "/metrics"))[0] == 503
         server.answer = Server()
         assert (await reviews.authorize("Bearer good", "/metrics"))[0] == 200
+
+
+async def test_a_certificate_comes_before_a_token(server: ScriptedServer, tmp_path: Path) -> None:
+    """Whom it names is known without asking; what they may is asked, and remembered."""
+    server.answer = knows = Server()
+    certificate = der(Authority(tmp_path).user("ann", "ops"))
+    async with server.client() as client:
+        reviews = Reviews(client)
+        for _ in range(2):
+            assert await reviews.authorize("Bearer good", "/metrics", certificate) == (200, "ann")
+        nameless = der(Authority(tmp_path).client())
+        assert (await reviews.authorize("Bearer good", "/metrics", nameless))[0] == 401
+    (asked,) = knows.asked
+    assert (asked["user"], asked["groups"]) == ("ann", ["ops", "system:authenticated"])
+
+
+def _map(version: str, **data: str) -> dict[str, Any]:
+    metadata = {"name": NAME, "namespace": NAMESPACE, "uid": "1", "resourceVersion": version}
+    return {"metadata": metadata, "data": data}
+
+
+async def test_the_clusters_authorities(server: ScriptedServer) -> None:
+    """The bundle of the ConfigMap, each time that it changes; while there is none, what was known stays."""
+    told: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    changes: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.query["fieldSelector"] == f"metadata.name={NAME}"
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        while True:
+            kind, body = await changes.get()
+            await stream.write(json.dumps({"type": kind, "object": body}).encode() + b"\n")
+
+    server.answer = answer
+    async with server.client() as client:
+        following = asyncio.create_task(
+            Reviews(client).authorities(
+                lambda bundle: told.put_nowait(("found", bundle.decode())),
+                lambda why: told.put_nowait(("kept", why)),
+            )
+        )
+        async with asyncio.timeout(30):
+            assert (await told.get())[0] == "kept"
+            for change, want in (
+                (("ADDED", _map("2", **{KEY: "one"})), ("found", "one")),
+                (("MODIFIED", _map("3", **{KEY: "two"})), ("found", "two")),
+                (("MODIFIED", _map("4")), ("kept", f"no {KEY} in ConfigMap {NAMESPACE}/{NAME}")),
+                (("DELETED", _map("5")), ("kept", f"no {KEY} in ConfigMap {NAMESPACE}/{NAME}")),
+            ):
+                changes.put_nowait(change)
+                assert await told.get() == want
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import contextlib
+import http.client
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,32 +16,40 @@ from scheduler.telemetry import heartbeat
 from scheduler.telemetry.certificate import Certificate, CertificateError, self_signed
 from scheduler.telemetry.health import Checks, answer
 from scheduler.telemetry.serving import Address, Endpoints, Serving, ServingError
+from tests.certificates import Authority, showing
 
 
-async def everybody(_authorization: str | None, _path: str) -> tuple[int, str]:
+async def everybody(_authorization: str | None, _path: str, _certificate: bytes | None) -> tuple[int, str]:
     """Let all in."""
     return 200, ""
 
 
+class Asking:
+    """Somebody with a port to ask at, from a thread other than the loop's unless the loop may stall."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def __call__(self, path: str, certificate: Path | None = None) -> tuple[int, str]:
+        """Status and text."""
+        with contextlib.closing(self.connection(certificate)) as connection:
+            connection.request("GET", path)
+            found = connection.getresponse()
+            return found.status, found.read().decode()
+
+    def connection(self, certificate: Path | None = None) -> http.client.HTTPSConnection:
+        """One of its own."""
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=showing(certificate))
+
+
 @asynccontextmanager
-async def serving(endpoints: Endpoints) -> AsyncIterator[Callable[[str], tuple[int, str]]]:
-    """`ask(path)`: (status, text), to be called from a thread other than the loop's unless the loop may stall."""
+async def serving(endpoints: Endpoints) -> AsyncIterator[Asking]:
+    """Serve it on some port."""
     served = Serving(Address("127.0.0.1", 0, Certificate()), endpoints)
     served.listen()
     running = asyncio.create_task(served.run())
-    context = ssl._create_unverified_context()
-
-    def ask(path: str) -> tuple[int, str]:
-        try:
-            url = f"https://127.0.0.1:{served.port}{path}"
-            with urllib.request.urlopen(url, timeout=60, context=context) as found:
-                return found.status, found.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-
     try:
-        yield ask
+        yield Asking(served.port)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -141,3 +148,79 @@ def test_certificates_are_followed(tmp_path: Path) -> None:
     key.unlink()
     with pytest.raises(CertificateError, match=r"tls\.key: no such file"):
         served.refresh()
+
+
+async def by_certificate(_authorization: str | None, _path: str, certificate: bytes | None) -> tuple[int, str]:
+    """Let in who shows one, and say its digest."""
+    return (200, "") if certificate is not None else (401, "who are you?")
+
+
+async def test_client_certificates(tmp_path: Path) -> None:
+    """Those of the cluster's CAs count, and no others, while the CAs change; open connections do not outlive theirs."""
+    blue, green = Authority(tmp_path, "blue"), Authority(tmp_path, "green")
+    bundles: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def authorities(found: Callable[[bytes], None], _kept: Callable[[str], None]) -> None:
+        while True:
+            found(await bundles.get())
+
+    shown = {"blue": blue.user("ann"), "green": green.user("ben"), "nobody": None}
+
+    async with serving(Endpoints(by_certificate, authorities)) as ask:
+
+        async def answers() -> dict[str, int]:
+            found = {}
+            for who, file in shown.items():
+                try:
+                    found[who] = (await asyncio.to_thread(ask, "/metrics", file))[0]
+                except (OSError, http.client.HTTPException):  # TLS itself refuses who is signed by nobody that is known
+                    found[who] = 0
+            return found
+
+        async def until(wanted: dict[str, int]) -> None:
+            async with asyncio.timeout(60):
+                while await answers() != wanted:
+                    pass
+
+        # Nobody is asked for a certificate as long as no CA is known.
+        await until({"blue": 401, "green": 401, "nobody": 401})
+        bundles.put_nowait(blue.pem)
+        await until({"blue": 200, "green": 0, "nobody": 401})
+        kept = ask.connection(shown["blue"])
+        assert await asyncio.to_thread(get, kept) == 200
+        bundles.put_nowait(blue.pem + green.pem)
+        await until({"blue": 200, "green": 200, "nobody": 401})
+        bundles.put_nowait(b"nonsense")
+        bundles.put_nowait(green.pem)
+        await until({"blue": 0, "green": 200, "nobody": 401})
+        with pytest.raises((OSError, http.client.HTTPException)):
+            await asyncio.to_thread(get, kept)
+        kept.close()
+
+
+def get(connection: http.client.HTTPSConnection) -> int:
+    """The status of one more request."""
+    connection.request("GET", "/metrics")
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status
+
+
+def test_authorities_are_followed(tmp_path: Path) -> None:
+    """A file that changes is another context; one that is of no use changes nothing."""
+    authority = Authority(tmp_path)
+    served = Certificate()
+    served.refresh()
+    served.follow_authorities(str(authority.file))
+    before = served.context
+    assert not served.refresh_authorities()
+    authority.file.write_bytes(Authority(tmp_path, "other").pem)
+    assert served.refresh_authorities()
+    assert served.context is not before
+    after = served.context
+    authority.file.write_text("no certificate")
+    with pytest.raises(CertificateError, match=r"clients\.crt: expected certificates of CAs in PEM form"):
+        served.refresh_authorities()
+    assert served.context is after
+    with pytest.raises(CertificateError, match=r"nowhere: no such file"):
+        Certificate().follow_authorities("nowhere")

@@ -1,0 +1,81 @@
+"""Which CAs sign the certificates of the cluster's clients, as the API server tells all that ask it who somebody is.
+
+It writes what its own `--client-ca-file` says to the ConfigMap `kube-system/extension-apiserver-authentication`.
+Mirrors k8s.io/apiserver `pkg/server/dynamiccertificates/configmap_cafile_content.go` (DynamicConfigMapCAController):
+what was known stays while the ConfigMap is gone or can't be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from scheduler.kube.changes import Change, Deleted
+from scheduler.kube.client import Client
+from scheduler.kube.errors import ApiError
+from scheduler.kube.reflector import Reflector
+from scheduler.kube.resources import CONFIG_MAPS, Resource
+
+NAMESPACE, NAME, KEY = "kube-system", "extension-apiserver-authentication", "client-ca-file"
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _ConfigMap(msgspec.Struct):
+    metadata: _Metadata
+    data: dict[str, str] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def resource_version(self) -> str:
+        return self.metadata.resource_version
+
+
+async def follow(client: Client, found: Callable[[bytes], None], kept: Callable[[str], None]) -> None:
+    """Tell of the bundle (PEM), now and whenever it is another one, and of why there is none; until cancelled."""
+
+    seen = False
+
+    def changed(changes: list[Change[_ConfigMap]], _replaced: bool) -> None:
+        nonlocal seen
+        if seen and not changes:
+            return
+        seen = True
+        there = [change.object for change in changes if not isinstance(change, Deleted)]
+        bundle = (there[-1].data or {}).get(KEY) if there else None
+        if bundle:
+            found(bundle.encode())
+        else:
+            kept(f"no {KEY} in ConfigMap {NAMESPACE}/{NAME}")
+
+    def refused(_resource: Resource, error: ApiError | None) -> None:
+        if error is not None:
+            kept(str(error))
+
+    reflector = Reflector(
+        client,
+        CONFIG_MAPS,
+        msgspec.json.Decoder(_ConfigMap).decode,
+        changed,
+        namespace=NAMESPACE,
+        field_selector=f"metadata.name={NAME}",
+        on_refused=refused,
+    )
+    await reflector.run()
