@@ -24,6 +24,7 @@ from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, ConfigError, Unreachable
 from scheduler.kube.exchange import CONNECT_SECONDS, KEEPALIVE_SECONDS, Exchange, keep_alive
 from scheduler.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Throttle
+from scheduler.kube.protobuf import MEDIA_TYPE as PROTOBUF
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -58,7 +59,8 @@ class Client:
     `qps` and `burst` are clientConnection's (qps < 0: no limit), `timeout` seconds for a whole request unless it
     says otherwise. All methods raise `ApiError` for an answer that is not 2xx and `Unreachable` for none.
     `retries` counts repeated requests by HTTP code. `fence` tells the seconds for which we may still write (a leader's
-    term); once they are over nothing that changes the cluster leaves, whatever waits here for its turn.
+    term); once they are over nothing that changes the cluster leaves, whatever waits here for its turn. `protobuf` is
+    whether `writes` may use it, and turns False when the server does not speak it.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Client:
         qps: float = 50.0,
         burst: int = 100,
         timeout: float = 30.0,
+        protobuf: bool = False,
         lanes: tuple[Lane, ...] = LANES,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
@@ -75,6 +78,7 @@ class Client:
         self.connection = connection
         self.retries: dict[int, int] = {}
         self.fence: Callable[[], float] | None = None
+        self.protobuf = protobuf
         self._base = connection.host
         self._qps = qps
         self._burst = burst
@@ -82,6 +86,8 @@ class Client:
         self._exchange = Exchange(connection.host, connection.server_name, clock)
         self._headers = ""
         """What goes with every request, as lines."""
+        self._protobuf_headers = ""
+        """The same where a body in protobuf asks for its answer in protobuf."""
         self._lane_rows = lanes
         self._lanes: dict[str, _LaneState] = {}
         self._rng = rng
@@ -169,9 +175,17 @@ class Client:
         """GET an object or a collection."""
         return await self.request("GET", path, query=query, lane=lane, tries=tries)
 
-    async def create(self, path: str, body: bytes, *, lane: Lane = API, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+    async def create(
+        self,
+        path: str,
+        body: bytes,
+        content_type: str = JSON,
+        *,
+        lane: Lane = API,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> bytes:
         """POST to a collection or a subresource."""
-        return await self.request("POST", path, body=body, lane=lane, timeout=timeout)
+        return await self.request("POST", path, body=body, content_type=content_type, lane=lane, timeout=timeout)
 
     async def replace(self, path: str, body: bytes, *, lane: Lane = API) -> bytes:
         """PUT an object; its resourceVersion in the body makes it conditional."""
@@ -238,7 +252,8 @@ class Client:
             limits = aiohttp.ClientTimeout(total=total, connect=left, sock_connect=CONNECT_SECONDS)
             return await _read(await self._open(verb, path, query, body, content_type, limits))
         target = f"{path}?{query}" if query else path
-        message = self._exchange.message(verb, target, self._headers, body, content_type)
+        headers = self._protobuf_headers if content_type == PROTOBUF else self._headers
+        message = self._exchange.message(verb, target, headers, body, content_type)
         context = None if connection.tls is None else connection.tls.context()
         seconds = self._timeout if timeout is None else timeout
         try:
@@ -317,6 +332,7 @@ class Client:
         if header is not None:
             fixed.append(("Authorization", header))
         self._headers = "".join(f"{name}: {_one_line(value)}\r\n" for name, value in fixed)
+        self._protobuf_headers = self._headers.replace(f"Accept: {JSON}\r\n", f"Accept: {PROTOBUF}, {JSON}\r\n", 1)
         if self._session is None:
             return
         if header is None:
