@@ -378,11 +378,11 @@ class Scheduler:
         if self._inbox or self._stopping:
             return
         self._awake.clear()
+        alarm = asyncio.get_running_loop().call_later(max(seconds, 0.0), self._awake.set)
         try:
-            async with asyncio.timeout(max(seconds, 0.0)):
-                await self._awake.wait()
-        except TimeoutError:
-            return
+            await self._awake.wait()
+        finally:
+            alarm.cancel()
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         if not self._led:

@@ -21,14 +21,17 @@ class MalformedError(ValueError):
 
 def varint(number: int) -> bytes:
     """A number from 0 on, seven bits a byte, the least first."""
-    if number < 0x80:
-        return bytes((number,))
     found = bytearray()
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)
         number >>= 7
     found.append(number)
     return bytes(found)
+
+
+_LENGTHS = tuple(varint(length) for length in range(2048))
+_KEYS = tuple(bytes((field << 3 | _BYTES,)) for field in range(16))
+"""Of bytes. Looked up, since a pod's two bodies have forty of both."""
 
 
 def integer(field: int, number: int) -> bytes:
@@ -38,15 +41,21 @@ def integer(field: int, number: int) -> bytes:
 
 def message(field: int, body: bytes) -> bytes:
     """A field that holds a message, or bytes."""
-    return bytes((field << 3 | _BYTES,)) + varint(len(body)) + body
+    length = len(body)
+    return _KEYS[field] + (_LENGTHS[length] if length < 2048 else varint(length)) + body
 
 
 def text(field: int, value: str) -> bytes:
     """A field that holds a string; nothing for an empty one, which is what its absence means."""
-    return message(field, value.encode()) if value else b""
+    if not value:
+        return b""
+    body = value.encode()
+    length = len(body)
+    return _KEYS[field] + (_LENGTHS[length] if length < 2048 else varint(length)) + body
 
 
 kept_text = lru_cache(1024)(text)
+kept_integer = lru_cache(1024)(integer)
 """The same for what is said again and again."""
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,7 +21,7 @@ from scheduler.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.flow import BIND, EVENT, EVICT, STATUS, Lane
 from scheduler.kube.protobuf import MEDIA_TYPE as PROTOBUF
-from scheduler.kube.protobuf import envelope, integer, kept_text, message, text
+from scheduler.kube.protobuf import envelope, integer, kept_integer, kept_text, message, text
 from scheduler.kube.resources import EVENTS, PODS, Resource
 
 NOTE_BYTES = 1024  # events.k8s.io refuses longer notes (validation: noteLengthLimit)
@@ -45,8 +44,7 @@ class _Versioned(msgspec.Struct):
 _versioned = msgspec.json.Decoder(_Versioned)
 
 
-@dataclass(frozen=True, slots=True)
-class PodRef:
+class PodRef(msgspec.Struct, frozen=True, gc=False):
     """Which pod: the uid keeps a request from hitting a namesake created since."""
 
     namespace: str
@@ -83,8 +81,7 @@ def protobuf_binding(pod: PodRef, node: str) -> bytes:
     return envelope("v1", "Binding", message(1, metadata) + message(2, kept_text(1, "Node") + text(3, node)))
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, gc=False):
     """An events.k8s.io Event about a pod, not yet written. `moment`: microseconds since the epoch."""
 
     about: PodRef
@@ -141,7 +138,7 @@ class Event:
             "events.k8s.io/v1",
             "Event",
             message(1, text(1, self.name) + kept_text(3, namespace))
-            + message(2, integer(1, seconds) + integer(2, 1000 * micros))
+            + message(2, kept_integer(1, seconds) + integer(2, 1000 * micros))
             + kept_text(4, self.controller)
             + kept_text(5, self.instance)
             + kept_text(6, self.action)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from scheduler.kube import writes
@@ -63,7 +64,7 @@ async def test_a_namesake_is_refused(api: Api, client: Client, namespace: str, p
     assert (error.status, error.reason) == (409, "Conflict")
     assert "Precondition failed: UID in precondition: another" in error.message
     assert error.details is not None
-    assert (error.details.kind, error.details.name) == ("pods/binding" if api.embedded is None else "pods", "a")
+    assert (error.details.kind, error.details.name) == ("pods", "a")
     with pytest.raises(ApiError) as missing:
         await writes.bind(client, PodRef(namespace, "none", "u"), "n1")
     assert (missing.value.status, missing.value.reason) == (404, "NotFound")
@@ -88,8 +89,7 @@ async def test_an_event_is_what_its_json_is(api: Api, client: Client, namespace:
 
 async def test_a_bad_event_names_its_fields(client: Client, namespace: str) -> None:
     """A refusal's causes are read: an event about a pod of another namespace is invalid."""
-    said = told(PodRef(namespace, "a", "u"))
-    bad = writes.Event(**{name: getattr(said, name) for name in said.__slots__} | {"action": "", "reason": ""})
+    bad = msgspec.structs.replace(told(PodRef(namespace, "a", "u")), action="", reason="")
     with pytest.raises(ApiError) as refused:
         await writes.record(client, bad)
     assert (refused.value.status, refused.value.reason) == (422, "Invalid")

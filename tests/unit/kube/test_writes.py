@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from hypothesis import given
@@ -178,7 +178,7 @@ WORDS = st.text(max_size=300)
 def test_both_encodings_say_the_same(node: str, note: str, about: PodRef, moment: int) -> None:
     """What a server reads out of the protobuf is the JSON, but for empty fields, which protobuf leaves out."""
     assert protobuf.read(writes.protobuf_binding(about, node)) == _filled(json.loads(writes.binding(about, node)[1]))
-    said = dataclasses.replace(told(about, note), moment=moment)
+    said = msgspec.structs.replace(told(about, note), moment=moment)
     assert protobuf.read(said.protobuf()) == _filled(json.loads(said.json()))
 
 
