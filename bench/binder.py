@@ -25,7 +25,7 @@ import yaml
 from scheduler.kube.protobuf import MEDIA_TYPE, envelope, integer, message, text
 
 CONNECTIONS = 48
-PROTOBUF = {"Content-Type": MEDIA_TYPE, "Accept": MEDIA_TYPE}
+PROTOBUF = {"Content-Type": MEDIA_TYPE}
 READY = "ready"
 
 

@@ -10,7 +10,11 @@ import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scheduler.kube.protobuf import fields
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+class MalformedError(ValueError):
+    """Bytes that are no protobuf message."""
 
 
 @dataclass(frozen=True)
@@ -75,3 +79,41 @@ def _numbers(part: int | bytes) -> Iterator[int]:
         if byte < 0x80:
             yield found
             found = shift = 0
+
+
+def fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a message in their order: (number, a number or bytes).
+
+    Raises MalformedError.
+    """
+    at, end = 0, len(body)
+    while at < end:
+        key, at = _number(body, at)
+        kind = key & 7
+        if kind == _VARINT:
+            number, at = _number(body, at)
+            yield key >> 3, number
+            continue
+        if kind == _BYTES:
+            length, at = _number(body, at)
+        elif kind in (_FIXED32, _FIXED64):
+            length = 4 if kind == _FIXED32 else 8
+        else:
+            raise MalformedError(f"wire type {kind} at byte {at}")
+        if at + length > end:
+            raise MalformedError(f"cut off at byte {end}")
+        yield key >> 3, body[at : at + length]
+        at += length
+
+
+def _number(body: bytes, at: int) -> tuple[int, int]:
+    """A varint, and where it ends."""
+    found = 0
+    for i in range(10):
+        if at + i >= len(body):
+            break
+        byte = body[at + i]
+        found |= (byte & 0x7F) << 7 * i
+        if byte < 0x80:
+            return found, at + i + 1
+    raise MalformedError(f"no number at byte {at}")

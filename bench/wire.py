@@ -28,7 +28,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from bench.pprof import Profile, read
+from bench.pprof import MalformedError, Profile, fields, read
 from scheduler.bench.writes import create_all, delete_labelled
 from scheduler.kube import writes
 from scheduler.kube.client import Client
@@ -37,7 +37,6 @@ from scheduler.kube.connection import Connection
 from scheduler.kube.exchange import Exchange
 from scheduler.kube.loop import loop_factory
 from scheduler.kube.protobuf import MEDIA_TYPE as PROTOBUF
-from scheduler.kube.protobuf import MalformedError, fields
 from scheduler.kube.resources import EVENTS, NAMESPACES, NODES, PODS
 from scheduler.kube.wire import list_page, partial
 from scheduler.kube.writes import PodRef

@@ -2,7 +2,7 @@
 
 Bindings and events only; whatever else comes in protobuf is answered 415, as kube-apiserver answers it for custom
 resources. Field numbers are those of generated.proto (k8s.io/api/core/v1, events/v1, apimachinery/pkg/apis/meta/v1,
-pkg/runtime). Answers are JSON: clients name both.
+pkg/runtime). Answers are JSON.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, ConfigError, Unreachable
 from scheduler.kube.exchange import CONNECT_SECONDS, KEEPALIVE_SECONDS, Exchange, keep_alive
 from scheduler.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Throttle
-from scheduler.kube.protobuf import MEDIA_TYPE as PROTOBUF
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -86,8 +85,6 @@ class Client:
         self._exchange = Exchange(connection.host, connection.server_name, clock)
         self._headers = ""
         """What goes with every request, as lines."""
-        self._protobuf_headers = ""
-        """The same where a body in protobuf asks for its answer in protobuf."""
         self._lane_rows = lanes
         self._lanes: dict[str, _LaneState] = {}
         self._rng = rng
@@ -252,8 +249,7 @@ class Client:
             limits = aiohttp.ClientTimeout(total=total, connect=left, sock_connect=CONNECT_SECONDS)
             return await _read(await self._open(verb, path, query, body, content_type, limits))
         target = f"{path}?{query}" if query else path
-        headers = self._protobuf_headers if content_type == PROTOBUF else self._headers
-        message = self._exchange.message(verb, target, headers, body, content_type)
+        message = self._exchange.message(verb, target, self._headers, body, content_type)
         context = None if connection.tls is None else connection.tls.context()
         seconds = self._timeout if timeout is None else timeout
         try:
@@ -332,7 +328,6 @@ class Client:
         if header is not None:
             fixed.append(("Authorization", header))
         self._headers = "".join(f"{name}: {_one_line(value)}\r\n" for name, value in fixed)
-        self._protobuf_headers = self._headers.replace(f"Accept: {JSON}\r\n", f"Accept: {PROTOBUF}, {JSON}\r\n", 1)
         if self._session is None:
             return
         if header is None:

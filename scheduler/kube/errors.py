@@ -6,11 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
-
-from scheduler.kube import protobuf
 
 MESSAGE_LIMIT = 1024  # a proxy's HTML page is no message; events and logs take at most a kilobyte of it
 
@@ -110,44 +106,12 @@ class ApiError(Exception):
 
 
 def read_status(body: bytes | msgspec.Raw) -> Status:
-    """Decode a Status, of JSON or protobuf.
-
-    Priority and fairness' plain-text 429 and proxies' HTML become a Status with that message.
-    """
-    content = bytes(body)
+    """Decode a Status; priority and fairness' plain-text 429 and proxies' HTML become a Status with that message."""
     try:
-        return _of_protobuf(content) if content.startswith(protobuf.MAGIC) else _status.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, protobuf.MalformedError):
-        return Status(message=content[: 4 * MESSAGE_LIMIT].decode("utf-8", "replace"))
-
-
-_STATUS_TEXTS = {2: "status", 3: "message", 4: "reason"}
-_DETAILS_TEXTS = {1: "name", 2: "group", 3: "kind", 6: "uid"}
-_CAUSE_TEXTS = {1: "reason", 2: "message", 3: "field"}
-"""Field numbers of meta/v1/generated.proto."""
-
-
-def _of_protobuf(body: bytes) -> Status:
-    kind, raw = protobuf.opened(body)
-    numbered = dict(protobuf.fields(raw))
-    details, code = numbered.get(5), numbered.get(6, 0)
-    return Status(
-        kind=kind,
-        code=code if isinstance(code, int) else 0,
-        details=_details(details) if isinstance(details, bytes) else None,
-        **_texts(raw, _STATUS_TEXTS),
-    )
-
-
-def _details(body: bytes) -> Details:
-    numbered = list(protobuf.fields(body))
-    causes = [Cause(**_texts(cause, _CAUSE_TEXTS)) for at, cause in numbered if at == 4 and isinstance(cause, bytes)]
-    seconds = next((value for at, value in numbered if at == 5 and isinstance(value, int)), 0)
-    return Details(causes=causes, retry_after_seconds=seconds, **_texts(body, _DETAILS_TEXTS))
-
-
-def _texts(body: bytes, names: Mapping[int, str]) -> dict[str, str]:
-    return {names[number]: protobuf.string(value) for number, value in protobuf.fields(body) if number in names}
+        status = _status.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Status(message=bytes(body)[: 4 * MESSAGE_LIMIT].decode("utf-8", "replace"))
+    return status
 
 
 def one_line(text: str) -> str:
