@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from aiohttp import ClientConnectionResetError, web
 
-from scheduler.apiserver import discovery, paths
+from scheduler.apiserver import discovery, paths, protobuf
 from scheduler.apiserver.admission import Admission, ServiceResolver
 from scheduler.apiserver.audit import ANONYMOUS, MASTER, AuditEntry, Trail, User
 from scheduler.apiserver.bootstrap import bootstrap
@@ -226,13 +226,16 @@ class ApiServer:
         except web.HTTPRequestEntityTooLarge as error:
             text = f"Request entity too large: limit is {BODY_LIMIT}"
             raise StatusError(413, "RequestEntityTooLarge", text) from error
-        if "protobuf" in request.content_type:
+        if request.content_type != protobuf.MEDIA_TYPE:
+            return body
+        try:
+            return msgspec.json.encode(protobuf.read(body))
+        except protobuf.NotUnderstoodError as error:
             raise StatusError(
                 415,
                 "UnsupportedMediaType",
                 "the body of the request was in an unknown format - accepted media types include: application/json",
-            )
-        return body
+            ) from error
 
     def _json(self, code: int, body: bytes, trail: Trail) -> web.Response:
         response = web.Response(status=code, body=body, headers=JSON_HEADERS)

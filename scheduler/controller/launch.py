@@ -21,6 +21,7 @@ from scheduler.framework.runtime import Framework
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.lease import LeaseLostError
+from scheduler.kube.protobuf import MEDIA_TYPE as PROTOBUF
 from scheduler.telemetry.serving import Address, Serving
 
 SERVE_AFTER = 1.0
@@ -51,7 +52,8 @@ async def schedule(
     SIGHUP reloads the configuration, SIGUSR2 has the cache compared. Raises ServingError.
     """
     limits = config.client_connection
-    async with Client(connection, qps=limits.qps, burst=limits.burst) as client:
+    protobuf = limits.content_type in ("", PROTOBUF)
+    async with Client(connection, qps=limits.qps, burst=limits.burst, protobuf=protobuf) as client:
         elector = candidate(client, config)
         scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector)
         reloader = Reloader(scheduler, elector, config, files.path, files.load)

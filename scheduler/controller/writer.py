@@ -97,7 +97,7 @@ class Writer:
 
     def bound_by_plugin(self, instruction: BoundByPlugin) -> None:
         """Post the Scheduled event of a pod that a plugin has bound."""
-        self._scheduled(instruction)
+        self._start(self._scheduled(instruction))
 
     def prepare(self, instruction: Prepare) -> None:
         """Write what a pod needs before it can be bound; `answer` gets Prepared or NotPrepared."""
@@ -161,9 +161,10 @@ class Writer:
             if not await self._happened(instruction, str(error)):
                 return
         self._answer(Bound(pod.uid))
-        self._scheduled(instruction)
+        await self._scheduled(instruction)
 
-    def _scheduled(self, bound: Bind | BoundByPlugin) -> None:
+    async def _scheduled(self, bound: Bind | BoundByPlugin) -> None:
+        """Say it in the log, and post the event in the task that bound the pod: one task a pod."""
         self.written.bound += 1
         pod, decision = bound.pod, bound.decision
         log.info(
@@ -176,7 +177,7 @@ class Writer:
             seconds=round(time.monotonic() - bound.first_seen, 3),
         )
         note = f"Successfully assigned {pod.key} to {bound.node}"
-        self._record(pod, kind="Normal", reason="Scheduled", action="Binding", note=note)
+        await self._post(pod, kind="Normal", reason="Scheduled", action="Binding", note=note)
 
     async def _happened(self, bind: Bind, why: str) -> bool:
         """The answer to a Binding was lost: ask the API until it says whether the pod is bound."""
@@ -313,18 +314,18 @@ class Writer:
         self._answer(Prepared(pod.uid, written))
 
     def _record(self, pod: Pod, *, controller: str = "", **what: str) -> None:
+        self._start(self._post(pod, controller=controller, **what))
+
+    async def _post(self, pod: Pod, *, controller: str = "", **what: str) -> None:
         if self._waiting_events >= _WAITING_EVENTS:
             self.written.events_dropped += 1
             return
-        path, body = event(
+        made = event(
             _ref(pod), controller=controller or pod.scheduler_name, instance=self._instance, moment=time.time(), **what
         )
         self._waiting_events += 1
-        self._start(self._post_event(pod, path, body))
-
-    async def _post_event(self, pod: Pod, path: str, body: bytes) -> None:
         try:
-            await record(self._client, path, body)
+            await record(self._client, made)
             self.written.events += 1
         except (ApiError, Unreachable) as error:
             self.written.events_dropped += 1

@@ -58,7 +58,8 @@ class Client:
     `qps` and `burst` are clientConnection's (qps < 0: no limit), `timeout` seconds for a whole request unless it
     says otherwise. All methods raise `ApiError` for an answer that is not 2xx and `Unreachable` for none.
     `retries` counts repeated requests by HTTP code. `fence` tells the seconds for which we may still write (a leader's
-    term); once they are over nothing that changes the cluster leaves, whatever waits here for its turn.
+    term); once they are over nothing that changes the cluster leaves, whatever waits here for its turn. `protobuf` is
+    whether `writes` may use it, and turns False when the server does not speak it.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Client:
         qps: float = 50.0,
         burst: int = 100,
         timeout: float = 30.0,
+        protobuf: bool = False,
         lanes: tuple[Lane, ...] = LANES,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
@@ -75,6 +77,7 @@ class Client:
         self.connection = connection
         self.retries: dict[int, int] = {}
         self.fence: Callable[[], float] | None = None
+        self.protobuf = protobuf
         self._qps = qps
         self._burst = burst
         self._timeout = timeout
@@ -161,9 +164,17 @@ class Client:
         """GET an object or a collection."""
         return await self.request("GET", path, query=query, lane=lane, tries=tries)
 
-    async def create(self, path: str, body: bytes, *, lane: Lane = API, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+    async def create(
+        self,
+        path: str,
+        body: bytes,
+        content_type: str = JSON,
+        *,
+        lane: Lane = API,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> bytes:
         """POST to a collection or a subresource."""
-        return await self.request("POST", path, body=body, lane=lane, timeout=timeout)
+        return await self.request("POST", path, body=body, content_type=content_type, lane=lane, timeout=timeout)
 
     async def replace(self, path: str, body: bytes, *, lane: Lane = API) -> bytes:
         """PUT an object; its resourceVersion in the body makes it conditional."""

@@ -30,6 +30,8 @@ PATIENCE = 1.0
 """Seconds after which a request opens a connection of its own all the same: those handshakes may be stuck."""
 KEEPALIVE_SECONDS = 45.0  # kube-apiserver closes idle connections after 90 s, load balancers from 60 s: be first
 _IDEMPOTENT = frozenset(("GET", "PUT", "DELETE"))
+_HEADER_LENGTHS = frozenset(map(len, ("Content-Length", "Transfer-Encoding", "Retry-After", "Content-Encoding")))
+"""Answers have eight headers and more; most of them are none of ours, which their length already tells."""
 
 
 @dataclass(slots=True)
@@ -97,6 +99,8 @@ class _Line(asyncio.Protocol):
     # -- httptools' calls ----------------------------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if len(name) not in _HEADER_LENGTHS:
+            return
         name = name.lower()
         if name == b"content-length" or name == b"transfer-encoding":
             self._framed = True

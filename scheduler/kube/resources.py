@@ -5,8 +5,11 @@ One row a kind; `Resource.path` is the only place where an API path is put toget
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import quote
+
+_PLAIN = re.compile(r"[A-Za-z0-9._~:-]*").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,16 @@ class Resource:
             raise ValueError(f"{self.plural} have no namespace")
         if name is not None and namespace is None and self.namespaced:
             raise ValueError(f"one of the {self.plural} is named without its namespace")
-        path = self.root if namespace is None else f"{self.root}/namespaces/{quote(namespace, safe='')}"
+        path = self.root if namespace is None else f"{self.root}/namespaces/{_quoted(namespace)}"
         path = f"{path}/{self.plural}"
         if name is not None:
-            path = f"{path}/{quote(name, safe=':')}"  # RBAC names hold colons, which a path may
+            path = f"{path}/{_quoted(name)}"
         return path if subresource is None else f"{path}/{subresource}"
+
+
+def _quoted(part: str) -> str:
+    """RBAC names hold colons, which a path may. Nearly every name is plain, and looking costs a fifth of quoting."""
+    return part if _PLAIN(part) else quote(part, safe=":")
 
 
 NODES = Resource("", "v1", "nodes", False, "Node")

@@ -2,7 +2,8 @@
 
 Each is a pure function that gives path and body bytes, and a thin caller that sends them in their lane. What they say
 and when is the engine's decision; texts follow kube-scheduler (see `registry/core/pod/storage` and client-go's
-`tools/events` for what the server makes of them).
+`tools/events` for what the server makes of them). Bindings and events, of which there is one a pod, are said in
+protobuf where the client speaks it: the server takes less CPU to read it (docs/decisions/0022-protobuf-for-writes.md).
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from scheduler.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
-from scheduler.kube.flow import BIND, EVENT, EVICT, STATUS
+from scheduler.kube.errors import ApiError
+from scheduler.kube.flow import BIND, EVENT, EVICT, STATUS, Lane
+from scheduler.kube.protobuf import MEDIA_TYPE as PROTOBUF
+from scheduler.kube.protobuf import envelope, integer, kept_integer, kept_text, message, text
 from scheduler.kube.resources import EVENTS, PODS, Resource
 
 NOTE_BYTES = 1024  # events.k8s.io refuses longer notes (validation: noteLengthLimit)
 NAME_BYTES = 253  # an object's name is a DNS subdomain
 BIND_SECONDS = 130.0  # an answer may take long (a slow webhook, a slow etcd); giving up early would not undo it
+_NOT_SPOKEN = frozenset((406, 415))
+"""Answers to a media type that the server does not know; it has done nothing then."""
 _encode = msgspec.json.Encoder().encode
 _order = itertools.count(1)
 
@@ -38,8 +43,7 @@ class _Versioned(msgspec.Struct):
 _versioned = msgspec.json.Decoder(_Versioned)
 
 
-@dataclass(frozen=True, slots=True)
-class PodRef:
+class PodRef(msgspec.Struct, frozen=True, gc=False):
     """Which pod: the uid keeps a request from hitting a namesake created since."""
 
     namespace: str
@@ -70,6 +74,80 @@ def binding(pod: PodRef, node: str) -> tuple[str, bytes]:
     return pod_path(pod, "binding"), _encode(body)
 
 
+def protobuf_binding(pod: PodRef, node: str) -> bytes:
+    """The same body in protobuf (core/v1 Binding: metadata 1, target 2)."""
+    metadata = text(1, pod.name) + kept_text(3, pod.namespace) + text(5, pod.uid)
+    return envelope("v1", "Binding", message(1, metadata) + message(2, kept_text(1, "Node") + text(3, node)))
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """An events.k8s.io Event about a pod, not yet written. `moment`: microseconds since the epoch."""
+
+    about: PodRef
+    name: str
+    moment: int
+    kind: str
+    reason: str
+    action: str
+    note: str
+    controller: str
+    instance: str
+
+    def json(self) -> bytes:
+        """The body of a POST."""
+        about = self.about
+        regarding = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+        }
+        if about.resource_version:
+            regarding["resourceVersion"] = about.resource_version
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"namespace": about.namespace, "name": self.name},
+            "eventTime": micro_time(self.moment / 1e6),
+            "type": self.kind,
+            "reason": self.reason,
+            "action": self.action,
+            "note": self.note,
+            "reportingController": self.controller,
+            "reportingInstance": self.instance,
+            "regarding": regarding,
+        }
+        return _encode(body)
+
+    def protobuf(self) -> bytes:
+        """The same in protobuf (events.k8s.io/v1 Event, core/v1 ObjectReference, meta/v1 MicroTime)."""
+        about = self.about
+        seconds, micros = divmod(self.moment, 1_000_000)
+        namespace = about.namespace
+        regarding = (
+            kept_text(1, "Pod")
+            + kept_text(2, namespace)
+            + text(3, about.name)
+            + text(4, about.uid)
+            + kept_text(5, "v1")
+            + text(6, about.resource_version)
+        )
+        return envelope(
+            "events.k8s.io/v1",
+            "Event",
+            message(1, text(1, self.name) + kept_text(3, namespace))
+            + message(2, kept_integer(1, seconds) + integer(2, 1000 * micros))
+            + kept_text(4, self.controller)
+            + kept_text(5, self.instance)
+            + kept_text(6, self.action)
+            + kept_text(7, self.reason)
+            + message(8, regarding)
+            + text(10, self.note)
+            + kept_text(11, self.kind),
+        )
+
+
 def event(
     pod: PodRef,
     *,
@@ -79,35 +157,25 @@ def event(
     note: str,
     controller: str,
     instance: str,
-    moment: float | None = None,
-) -> tuple[str, bytes]:
-    """POST: an events.k8s.io Event regarding the pod.
+    moment: float,
+) -> Event:
+    """An Event regarding the pod.
 
     `kind` is Normal or Warning, `controller` the profile's schedulerName, `instance` names this process (at most 128
     bytes), `moment` seconds since the epoch. The note is cut to 1024 bytes between characters. The name is unique in
     this process and, by its nanoseconds, between processes.
     """
-    body = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"namespace": pod.namespace, "name": event_name(pod.name)},
-        "eventTime": micro_time(moment),
-        "type": kind,
-        "reason": reason,
-        "action": action,
-        "note": shorten(note, NOTE_BYTES),
-        "reportingController": controller,
-        "reportingInstance": shorten(instance, 128),
-        "regarding": _reference(pod),
-    }
-    return EVENTS.path(pod.namespace), _encode(body)
-
-
-def _reference(pod: PodRef) -> dict[str, str]:
-    found = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
-    if pod.resource_version:
-        found["resourceVersion"] = pod.resource_version
-    return found
+    return Event(
+        about=pod,
+        name=event_name(pod.name),
+        moment=round(1e6 * moment),
+        kind=kind,
+        reason=reason,
+        action=action,
+        note=shorten(note, NOTE_BYTES),
+        controller=controller,
+        instance=shorten(instance, 128),
+    )
 
 
 def event_name(pod: str) -> str:
@@ -197,13 +265,29 @@ def _options(pod: PodRef, grace_seconds: int | None) -> dict[str, Any]:
 
 async def bind(client: Client, pod: PodRef, node: str) -> None:
     """Bind; returns when the server said yes. `Unreachable` with `sent` True leaves open whether it happened."""
-    path, body = binding(pod, node)
-    await client.create(path, body, lane=BIND, timeout=BIND_SECONDS)
+    path = pod_path(pod, "binding")
+    if client.protobuf and await _in_protobuf(client, path, protobuf_binding(pod, node), BIND, BIND_SECONDS):
+        return
+    await client.create(*binding(pod, node), lane=BIND, timeout=BIND_SECONDS)
 
 
-async def record(client: Client, path: str, body: bytes) -> None:
-    """Create an event made by `event`."""
-    await client.create(path, body, lane=EVENT)
+async def record(client: Client, event: Event) -> None:
+    """Create an event."""
+    path = EVENTS.path(event.about.namespace)
+    if client.protobuf and await _in_protobuf(client, path, event.protobuf(), EVENT):
+        return
+    await client.create(path, event.json(), lane=EVENT)
+
+
+async def _in_protobuf(client: Client, path: str, body: bytes, lane: Lane, seconds: float | None = None) -> bool:
+    """Create in protobuf; False, and never again, when the server does not speak it."""
+    try:
+        await client.create(path, body, PROTOBUF, lane=lane, timeout=seconds)
+    except ApiError as error:
+        if error.status not in _NOT_SPOKEN:
+            raise
+        client.protobuf = False
+    return client.protobuf
 
 
 async def patch_status(client: Client, path: str, body: bytes) -> bytes:

@@ -1,10 +1,12 @@
 """The loop itself: what is wrong with one pod does not stop it, whatever it is."""
 
+import asyncio
 from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
+from scheduler.controller import scheduler as scheduler_module
 from scheduler.controller.scheduler import Scheduler
 from scheduler.engine.instructions import Failed, Instruction
 from scheduler.engine.queue import Place
@@ -54,3 +56,21 @@ async def test_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch, where: str) -> N
     assert engine.cluster.placement("default/good") is not None
     assert engine.cluster.assumed() == 1
     assert validate(engine.cluster) == []
+
+
+@pytest.mark.parametrize(("stream", "later", "want"), [(60.0, 0.0001, 2), (0.0, 60.0, 1)], ids=["stream", "alone"])
+async def test_news_in_a_stream_is_gathered(
+    monkeypatch: pytest.MonkeyPatch, stream: float, later: float, want: int
+) -> None:
+    """Woken soon after falling asleep, it waits for what comes next; woken after a rest, it waits for nothing."""
+    monkeypatch.setattr(scheduler_module, "STREAM_SECONDS", stream)
+    config = decode(configuration())
+    scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config)
+    decoder = Decoder()
+    first, second = (Put(decoder.node(wire.encode(node(name)))) for name in ("n1", "n2"))
+    loop = asyncio.get_running_loop()
+    loop.call_soon(scheduler._receive, first)
+    follows = loop.call_later(later, scheduler._receive, second)
+    await scheduler._wait(30.0)
+    follows.cancel()
+    assert scheduler.inbox == want

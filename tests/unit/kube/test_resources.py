@@ -18,6 +18,8 @@ from scheduler.kube import resources as r
         (r.STATEFUL_SETS, ("ns", "db"), "/apis/apps/v1/namespaces/ns/statefulsets/db"),
         (r.METADATA_POLICIES, ("ns",), "/apis/podberth.dev/v1alpha1/namespaces/ns/metadatapolicies"),
         (r.PODS, ("../x", "a/b?c"), "/api/v1/namespaces/..%2Fx/pods/a%2Fb%3Fc"),
+        (r.PODS, ("ns", "é\n"), "/api/v1/namespaces/ns/pods/%C3%A9%0A"),
+        (r.NODES, (None, "system:x"), "/api/v1/nodes/system:x"),
     ],
 )
 def test_paths(resource: r.Resource, where: tuple[str | None, ...], want: str) -> None:

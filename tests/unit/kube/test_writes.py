@@ -4,17 +4,38 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.apiserver import protobuf
 from scheduler.kube import writes
+from scheduler.kube.errors import ApiError
+from scheduler.kube.protobuf import MEDIA_TYPE
 from scheduler.kube.writes import PodRef
 from tests.unit.kube.conftest import ScriptedServer
 
 POD = PodRef("ns", "web-0", "u-1", "42")
+
+
+def told(
+    about: PodRef = POD, note: str = "Successfully assigned ns/web-0 to node-7", moment: float = 0
+) -> writes.Event:
+    """The event of a binding."""
+    return writes.event(
+        about,
+        kind="Normal",
+        reason="Scheduled",
+        action="Binding",
+        note=note,
+        controller="berth",
+        instance="berth-abc",
+        moment=moment or 1700000000.123456,
+    )
 
 
 def test_a_binding_names_pod_uid_and_node() -> None:
@@ -31,18 +52,7 @@ def test_a_binding_names_pod_uid_and_node() -> None:
 
 def test_an_event_is_what_kube_scheduler_writes() -> None:
     """events.k8s.io/v1 with regarding, action, controller and a micro time; no series."""
-    path, body = writes.event(
-        POD,
-        kind="Normal",
-        reason="Scheduled",
-        action="Binding",
-        note="Successfully assigned ns/web-0 to node-7",
-        controller="berth",
-        instance="berth-abc",
-        moment=1700000000.123456,
-    )
-    found = json.loads(body)
-    assert path == "/apis/events.k8s.io/v1/namespaces/ns/events"
+    found = json.loads(told().json())
     assert re.fullmatch(r"web-0\.[0-9a-f]+", found["metadata"].pop("name"))
     assert found == {
         "apiVersion": "events.k8s.io/v1",
@@ -145,8 +155,7 @@ async def test_the_callers_send_what_the_builders_built(server: ScriptedServer) 
     server.answer = answer
     async with server.client() as client:
         await writes.bind(client, POD, "n")
-        said = writes.event(POD, kind="Normal", reason="R", action="A", note="", controller="berth", instance="i")
-        await writes.record(client, *said)
+        await writes.record(client, told())
         await writes.patch_status(client, *writes.nomination_patch(POD, "n"))
         await writes.evict(client, POD)
         await writes.delete_pod(client, POD)
@@ -159,3 +168,65 @@ async def test_the_callers_send_what_the_builders_built(server: ScriptedServer) 
         ("DELETE", pod),
     ]
     assert server.headers[2]["Content-Type"] == "application/strategic-merge-patch+json"
+    assert {headers["Accept"] for headers in server.headers} == {"application/json"}
+
+
+WORDS = st.text(max_size=300)
+
+
+@given(WORDS, WORDS, st.builds(PodRef, WORDS, WORDS, WORDS, WORDS), st.integers(1, 10**16))
+def test_both_encodings_say_the_same(node: str, note: str, about: PodRef, moment: int) -> None:
+    """What a server reads out of the protobuf is the JSON, but for empty fields, which protobuf leaves out."""
+    assert protobuf.read(writes.protobuf_binding(about, node)) == _filled(json.loads(writes.binding(about, node)[1]))
+    said = msgspec.structs.replace(told(about, note), moment=moment)
+    assert protobuf.read(said.protobuf()) == _filled(json.loads(said.json()))
+
+
+def _filled(found: Any) -> Any:
+    return {name: _filled(value) for name, value in found.items() if value != ""} if isinstance(found, dict) else found
+
+
+async def test_bindings_and_events_are_said_in_protobuf(server: ScriptedServer) -> None:
+    """By a client that speaks it; answers and the rest stay JSON."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=201, body=b"{}")
+
+    server.answer = answer
+    async with server.client(protobuf=True) as client:
+        await writes.bind(client, POD, "n")
+        await writes.record(client, said := told())
+        await writes.patch_status(client, *writes.nomination_patch(POD, "n"))
+    assert server.bodies[:2] == [writes.protobuf_binding(POD, "n"), said.protobuf()]
+    types = [headers["Content-Type"] for headers in server.headers]
+    assert types == [MEDIA_TYPE, MEDIA_TYPE, "application/strategic-merge-patch+json"]
+    assert {headers["Accept"] for headers in server.headers} == {"application/json"}
+
+
+@pytest.mark.parametrize("code", [406, 415])
+async def test_json_after_a_refusal(server: ScriptedServer, code: int) -> None:
+    """A server that does not speak protobuf is asked once: the same write goes in JSON, and all after it."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=code if request.content_type == MEDIA_TYPE else 201)
+
+    server.answer = answer
+    async with server.client(protobuf=True) as client:
+        await writes.bind(client, POD, "n")
+        await writes.record(client, told())
+    types = [headers["Content-Type"] for headers in server.headers]
+    assert types == [MEDIA_TYPE, "application/json", "application/json"]
+
+
+async def test_other_refusals_are_the_callers(server: ScriptedServer) -> None:
+    """A conflict in protobuf is raised, not tried again in JSON."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=409)
+
+    server.answer = answer
+    async with server.client(protobuf=True) as client:
+        with pytest.raises(ApiError, match="409"):
+            await writes.bind(client, POD, "n")
+        assert client.protobuf
+    assert len(server.seen) == 1
