@@ -44,16 +44,18 @@ async def schedule(
     files: Files,
     *,
     seed: int = 0,
+    verify: int = 0,
     listen: Address | None = None,
 ) -> bool:
     """Schedule until SIGTERM or SIGINT, then finish the writes under way. False: another one leads now.
 
-    SIGHUP reloads the configuration, SIGUSR2 has the cache compared. Raises ServingError.
+    Every `verify`th decision is verified; 0: none. SIGHUP reloads the configuration, SIGUSR2 has the cache compared.
+    Raises ServingError.
     """
     limits = config.client_connection
     async with Client(connection, qps=limits.qps, burst=limits.burst) as client:
         elector = candidate(client, config)
-        scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector)
+        scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector, verify=verify)
         reloader = Reloader(scheduler, elector, config, files.path, files.load)
         comparer = Comparer(client, scheduler)
         beside: list[Callable[[], Coroutine[Any, Any, None]]] = [reloader.run, comparer.run]

@@ -28,6 +28,7 @@ from scheduler.engine.instructions import (
     Preempt,
     Prepare,
     RunCall,
+    Verified,
 )
 from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus
 from scheduler.framework.decision import Decision
@@ -73,6 +74,7 @@ class Meter:
         self._plugin_seconds = Histogram(families.PLUGIN_SECONDS)
         self._victims = Histogram(families.VICTIMS)
         self._decisions = Counter(families.DECISIONS)
+        self._verifications = Counter(families.VERIFICATIONS)
         self._points: Tally[tuple[str, str]] = Tally()
         """(profile, extension point) → attempts that went through it."""
         self._marks: list[tuple[str, str]] = []
@@ -112,9 +114,16 @@ class Meter:
             self._plugin_seconds,
             self._victims,
             self._decisions,
+            self._verifications,
             Asked(families.EVALUATIONS, self._evaluations),
             Asked(families.PREEMPTIONS, self._preemptions),
         ]
+
+    def verified(self) -> dict[str, int]:
+        """How many decisions were verified, and how many of them differed; nothing if none was."""
+        found = self._verifications.read().values
+        differing = sum(int(count) for (result, _), count in found.items() if result == "differs")
+        return {"verified": int(sum(found.values())), "differing": differing} if found else {}
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """As Engine.handle."""
@@ -244,6 +253,9 @@ class Meter:
                 self._attempt_seconds.observe(self._clock() - since, result, pod.scheduler_name)
                 if instruction.decision is not None:
                     self._decisions.add(1, self._memo(instruction.decision), pod.scheduler_name)
+            elif isinstance(instruction, Verified):
+                result = "equal" if instruction.difference is None else "differs"
+                self._verifications.add(1, result, instruction.pod.scheduler_name)
             elif isinstance(instruction, Preempt):
                 self._victims.observe(len(instruction.victims))
 

@@ -19,6 +19,7 @@ from scheduler.controller.calls import Calls
 from scheduler.controller.extenders import ExtenderBinder, Extenders
 from scheduler.controller.meter import Meter
 from scheduler.controller.originals import Originals
+from scheduler.controller.verdict import tell
 from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer, about
 from scheduler.engine.engine import Engine
@@ -37,6 +38,7 @@ from scheduler.engine.instructions import (
     Prepare,
     RecordFailure,
     RunCall,
+    Verified,
 )
 from scheduler.engine.stimuli import Broke, Cycle, Gone, Put, Stimulus, Tick
 from scheduler.framework.config import Extender, SchedulerConfiguration
@@ -124,6 +126,7 @@ class Scheduler:
         seed: int = 0,
         observe: Observer | None = None,
         elector: Elector | None = None,
+        verify: int = 0,
     ) -> None:
         self.originals = Originals(_shown_whole(config.extenders))
         self.extenders = Extenders(config.extenders, self.originals, self._receive)
@@ -136,6 +139,7 @@ class Scheduler:
             in_full=observe is not None,
             extenders=config.extenders,
             binders=binders,
+            verify=verify,
         )
         self.meter = Meter(self.engine, frameworks)
         self._inbox: deque[Stimulus] = deque()
@@ -419,6 +423,8 @@ class Scheduler:
                     self.writer.bound_by_plugin(instruction)
                 case Misbehaved(pod, error):
                     log.error("plugin failed", plugin=error.plugin, point=error.point, pod=pod.key, error=error.text)
+                case Verified(pod, difference):
+                    tell(pod, difference)
                 case Failed():
                     log.info(
                         "not scheduled",
@@ -436,5 +442,6 @@ class Scheduler:
             "bind_errors": written.bind_errors,
             "events": written.events,
             "pending": len(self.engine.queue),
+            **self.meter.verified(),
             **{name: round(1000 * seconds, 4) for name, seconds in quantiles.items() if seconds is not None},
         }
