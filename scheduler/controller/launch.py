@@ -21,6 +21,7 @@ from scheduler.framework.runtime import Framework
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.lease import LeaseLostError
+from scheduler.telemetry import collector
 from scheduler.telemetry.serving import Address, Serving
 
 SERVE_AFTER = 1.0
@@ -52,6 +53,7 @@ async def schedule(
     Every `verify`th decision is verified; 0: none. SIGHUP reloads the configuration, SIGUSR2 has the cache compared.
     Raises ServingError.
     """
+    collector.be_brief()
     limits = config.client_connection
     async with Client(connection, qps=limits.qps, burst=limits.burst) as client:
         elector = candidate(client, config)

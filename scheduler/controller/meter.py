@@ -38,7 +38,7 @@ from scheduler.model.pod import Pod
 from scheduler.telemetry.instruments import Asked, Counter, Histogram, Instrument, Labels
 
 SAMPLED = 0.1
-KEEP_MOST = 4096
+KEEP_MOST = 1024
 """Attempts and changes whose times are kept before they are made into numbers."""
 ATTEMPTS_TOLD = 15
 """Attempts from which on the label only says `15+`."""

@@ -1,0 +1,26 @@
+"""Python's garbage collector, told to be brief: it looks at what is young, and never again at what has outlived that.
+
+Cluster state is what is long-lived here, and it has no cycles: reference counts free it. Looking through it is time
+in which the event loop stands still, half a microsecond an object.
+"""
+
+from __future__ import annotations
+
+import gc
+
+YOUNG = 5_000
+"""Container objects that come (less those that go) between two collections: what one of them looks at."""
+
+
+def be_brief() -> None:
+    """From now on until the process ends."""
+    gc.freeze()
+    gc.set_threshold(YOUNG, 10, 10)
+    if _keep not in gc.callbacks:
+        gc.callbacks.append(_keep)
+
+
+def _keep(phase: str, _: dict[str, int]) -> None:
+    """Whatever a collection leaves over is kept from all further ones, which is done in no time (gc.freeze)."""
+    if phase == "stop":
+        gc.freeze()
