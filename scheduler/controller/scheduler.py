@@ -70,6 +70,7 @@ from scheduler.model.kinds import Decoder, Modelled
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.plugins.annotation_affinity import annotated
+from scheduler.telemetry.blocks import Blocks
 from scheduler.telemetry.quantiles import Quantiles
 
 log = structlog.get_logger("scheduler")
@@ -155,6 +156,7 @@ class Scheduler:
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         self.reflectors = [self._reflector(client, resource) for resource in WATCHED]
         self._synced = asyncio.Event()
+        self.blocks = Blocks()
         self.decisions = Quantiles()
         """How long each cycle took: a pod popped, decided, assumed."""
 
@@ -171,6 +173,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as tasks:
             following = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
             following.append(tasks.create_task(self._tell_troubles()))
+            self.blocks.start()
             try:
                 await self._sync()
                 with self.watchdog:
@@ -178,6 +181,7 @@ class Scheduler:
                     following.append(loop)
                     await self._in_turn(loop, drain_seconds)
             finally:
+                self.blocks.stop()
                 for task in following:
                     task.cancel()
                 await self.writer.drain(0.0)
@@ -434,6 +438,9 @@ class Scheduler:
         quantiles = {
             "decision_p50_ms": self.decisions.at(0.5),
             "decision_p99_ms": self.decisions.at(0.99),
+            "held_p99_ms": self.blocks.busy.at(0.99),
+            "held_longest_ms": self.blocks.longest,
+            "held_longest_wall_ms": self.blocks.longest_wall,
         }
         written = self.writer.written
         return {

@@ -1,7 +1,7 @@
 """Python's garbage collector, told to be brief: it looks at what is young, and never again at what has outlived that.
 
 Cluster state is what is long-lived here, and it has no cycles: reference counts free it. Looking through it is time
-in which the event loop stands still, half a microsecond an object.
+in which the event loop stands still, half a microsecond an object (decision 20).
 """
 
 from __future__ import annotations
