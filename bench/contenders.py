@@ -48,6 +48,10 @@ class Contender(ABC):
     def decisions(self, process: Process) -> Mapping[float, float]:
         """Quantile → milliseconds of a decision alone; ends the process if it tells only then. Empty: not known."""
 
+    def held(self, process: Process) -> Mapping[str, float]:
+        """Of an ended process, how long it held its event loop at one go, in milliseconds; empty: not known."""
+        return {}
+
     def place(self, name: str) -> Path:
         """A file of this start's own."""
         self._started += 1
@@ -79,6 +83,11 @@ class BerthContender(Contender):
         return {
             part: said[name] for part, name in ((0.5, "decision_p50_ms"), (0.99, "decision_p99_ms")) if name in said
         }
+
+    def held(self, process: Process) -> Mapping[str, float]:
+        assert isinstance(process, Berth)
+        said = process.lines("stopped")[-1]
+        return {name: said[f"held_{name}_ms"] for name in ("p99", "longest", "longest_wall")}
 
 
 class KubeScheduler(Contender):

@@ -70,7 +70,11 @@ class Line(msgspec.Struct):
             a, b = mine(berth), theirs(row) if row is not None else None
             if a is not None and b:
                 found[name] = a / b
-        own = {"decision_p50": berth.decision_p50, "decision_p99": berth.decision_p99}
+        own = {
+            "decision_p50": berth.decision_p50,
+            "decision_p99": berth.decision_p99,
+            "loop_longest": berth.held_longest,
+        }
         return found | {name: value for name, value in own.items() if value is not None}
 
     def out_of_reach(self, goal: Goal) -> bool:

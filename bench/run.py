@@ -35,6 +35,11 @@ class Row(msgspec.Struct, rename="camel", frozen=True):
     memory_mb: float
     decision_p50: float | None = None
     decision_p99: float | None = None
+    held_p99: float | None = None
+    """CPU time for which the event loop was held at one go; `held_longest` likewise, both at most 4 ms too much."""
+    held_longest: float | None = None
+    held_longest_wall: float | None = None
+    """The same by the clock: on a machine shared with others, mostly time in which they ran."""
     events_missing: int = 0
     """Scheduled events that were not there a minute after the last binding."""
 
@@ -103,6 +108,7 @@ class Runner:
             cpu = process.cpu_seconds() - before
             memory = process.peak_memory_mb()
             decisions = await asyncio.to_thread(contender.decisions, process)
+            held = contender.held(process)
         finally:
             await asyncio.to_thread(process.kill)
         return Row(
@@ -114,6 +120,9 @@ class Runner:
             memory_mb=memory,
             decision_p50=decisions.get(0.5),
             decision_p99=decisions.get(0.99),
+            held_p99=held.get("p99"),
+            held_longest=held.get("longest"),
+            held_longest_wall=held.get("longest_wall"),
             events_missing=missing,
         )
 

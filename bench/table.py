@@ -49,6 +49,9 @@ def _waits(lines: Sequence[Line], goals: Goals) -> str:
         ("kube decision ms p50 / p99", _of("kube", _decision)),
         ("Berth decision p50", _held("decision_p50", goals)),
         ("p99", _held("decision_p99", goals)),
+        ("Berth holds its loop ms p99", _of("berth", _loop_p99)),
+        ("longest", _held("loop_longest", goals)),
+        ("by the clock", _of("berth", _loop_wall)),
     ]
     return _table(lines, columns)
 
@@ -140,3 +143,11 @@ def _wait(row: Row) -> str:
 def _decision(row: Row) -> str:
     p50, p99 = row.decision_p50, row.decision_p99
     return "" if p50 is None or p99 is None else f"{p50:.2f} / {p99:.2f}"
+
+
+def _loop_p99(row: Row) -> str:
+    return "" if row.held_p99 is None else f"{row.held_p99:.0f}"
+
+
+def _loop_wall(row: Row) -> str:
+    return "" if row.held_longest_wall is None else f"{row.held_longest_wall:.0f}"

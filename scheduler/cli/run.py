@@ -29,6 +29,9 @@ def run(
     tls_cert_file: CertFile = None,
     tls_private_key_file: KeyFile = None,
     client_ca_file: ClientCAFile = None,
+    verify: Annotated[
+        int, typer.Option(metavar="N", help="Take every Nth decision again on a cluster made anew; 0: none.")
+    ] = 0,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> int:
     """Watch for pods that name one of our profiles as schedulerName, and bind them. Exit code 1: the Lease was lost."""
@@ -46,6 +49,8 @@ def run(
 
     if log_level not in log.LEVELS:
         raise typer.BadParameter(f"{log_level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
+    if verify < 0:
+        raise typer.BadParameter(f"{verify}: want 0 (none) or more", param_hint="--verify")
     listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
     log.configure(log_level)
 
@@ -66,7 +71,9 @@ def run(
     files = Files(None if config == STDIN else config, reload)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            kept = runner.run(schedule(connection, frameworks, settings, files, seed=seed, listen=listen))
+            kept = runner.run(
+                schedule(connection, frameworks, settings, files, seed=seed, verify=verify, listen=listen)
+            )
     finally:
         log.flush()
     return 0 if kept else LOST

@@ -112,6 +112,12 @@ DECISIONS = Family(
     "Attempts by whether what is known of the pod's shape decided it (hit), or all nodes were looked at anew (miss).",
     ("memo", "profile"),
 )
+VERIFICATIONS = Family(
+    "berth_verifications_total",
+    "counter",
+    "Decisions taken again on a cluster made anew (--verify), by whether they came out equal or differ.",
+    ("result", "profile"),
+)
 IN_FLIGHT = Family("berth_writes_in_flight", "gauge", "Writes for pods on their way to a node without an answer yet.")
 INBOX = Family("berth_inbox", "gauge", "Changes of the cluster that wait to be applied.")
 EVENTS_DROPPED = Family("berth_events_dropped_total", "counter", "Events of pods that could not be written.")

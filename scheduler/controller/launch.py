@@ -22,6 +22,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.lease import LeaseLostError
 from scheduler.kube.protobuf import MEDIA_TYPE as PROTOBUF
+from scheduler.telemetry import collector
 from scheduler.telemetry.serving import Address, Serving
 
 SERVE_AFTER = 1.0
@@ -45,20 +46,27 @@ async def schedule(
     files: Files,
     *,
     seed: int = 0,
+    verify: int = 0,
     listen: Address | None = None,
 ) -> bool:
     """Schedule until SIGTERM or SIGINT, then finish the writes under way. False: another one leads now.
 
-    SIGHUP reloads the configuration, SIGUSR2 has the cache compared. Raises ServingError.
+    Every `verify`th decision is verified; 0: none. SIGHUP reloads the configuration, SIGUSR2 has the cache compared.
+    Raises ServingError.
     """
+    collector.be_brief()
     limits = config.client_connection
     protobuf = limits.content_type in ("", PROTOBUF)
     async with Client(connection, qps=limits.qps, burst=limits.burst, protobuf=protobuf) as client:
         elector = candidate(client, config)
-        scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector)
+        scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector, verify=verify)
         reloader = Reloader(scheduler, elector, config, files.path, files.load)
         comparer = Comparer(client, scheduler)
-        beside: list[Callable[[], Coroutine[Any, Any, None]]] = [reloader.run, comparer.run]
+        beside: list[Callable[[], Coroutine[Any, Any, None]]] = [
+            reloader.run,
+            comparer.run,
+            collector.look_through_daily,
+        ]
         if listen is not None:
             serving = Serving(listen, endpoints(client, scheduler, elector, reloader, comparer))
             serving.listen()

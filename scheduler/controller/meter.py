@@ -28,6 +28,7 @@ from scheduler.engine.instructions import (
     Preempt,
     Prepare,
     RunCall,
+    Verified,
 )
 from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus
 from scheduler.framework.decision import Decision
@@ -39,7 +40,7 @@ from scheduler.model.pod import Pod
 from scheduler.telemetry.instruments import Asked, Counter, Histogram, Instrument, Labels
 
 SAMPLED = 0.1
-KEEP_MOST = 4096
+KEEP_MOST = 1024
 """Attempts and changes whose times are kept before they are made into numbers."""
 ATTEMPTS_TOLD = 15
 """Attempts from which on the label only says `15+`."""
@@ -75,6 +76,7 @@ class Meter:
         self._plugin_seconds = Histogram(families.PLUGIN_SECONDS)
         self._victims = Histogram(families.VICTIMS)
         self._decisions = Counter(families.DECISIONS)
+        self._verifications = Counter(families.VERIFICATIONS)
         self._points: Tally[tuple[str, str]] = Tally()
         """(profile, extension point) → attempts that went through it."""
         self._marks: list[tuple[str, str]] = []
@@ -121,9 +123,16 @@ class Meter:
             self._permit_waits,
             self._decisions,
             Asked(families.AFTER_FLUSH, lambda: {(): float(self._after_flush)}),
+            self._verifications,
             Asked(families.EVALUATIONS, self._evaluations),
             Asked(families.PREEMPTIONS, self._preemptions),
         ]
+
+    def verified(self) -> dict[str, int]:
+        """How many decisions were verified, and how many of them differed; nothing if none was."""
+        found = self._verifications.read().values
+        differing = sum(int(count) for (result, _), count in found.items() if result == "differs")
+        return {"verified": int(sum(found.values())), "differing": differing} if found else {}
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """As Engine.handle."""
@@ -272,6 +281,9 @@ class Meter:
                 self._attempt_seconds.observe(self._clock() - since, result, pod.scheduler_name)
                 if instruction.decision is not None:
                     self._decisions.add(1, self._memo(instruction.decision), pod.scheduler_name)
+            elif isinstance(instruction, Verified):
+                result = "equal" if instruction.difference is None else "differs"
+                self._verifications.add(1, result, instruction.pod.scheduler_name)
             elif isinstance(instruction, Preempt):
                 self._victims.observe(len(instruction.victims))
 

@@ -21,6 +21,7 @@ from scheduler.telemetry.instruments import Asked, Instrument, Labels
 from scheduler.telemetry.serving import Endpoints
 
 Values = Mapping[Labels, float]
+_GATED = Place.GATED
 
 
 def endpoints(
@@ -119,7 +120,13 @@ class _Vitals:
 
     def _unschedulable(self) -> Values:
         queue = self._scheduler.engine.queue
-        waiting = Tally((_held_by(queue, queued), queued.pod.scheduler_name) for queued in queue)
+        # All that wait, in one go on the event loop: 50,000 of them must not take long.
+        waiting = Tally(
+            [
+                (queued.plugins if queued.place is not _GATED else _held_by(queue, queued), queued.pod.scheduler_name)
+                for queued in queue
+            ]
+        )
         found: dict[Labels, float] = {}
         for (plugins, profile), count in waiting.items():
             for plugin in plugins:
@@ -147,9 +154,7 @@ class _Vitals:
 
 
 def _held_by(queue: Queue, queued: QueuedPod) -> frozenset[str]:
-    """The plugins that rejected a pod last, or the one that keeps it out of the queue."""
-    if queued.place is not Place.GATED:
-        return queued.plugins
+    """The plugin that keeps a pod out of the queue."""
     held = queue.frameworks[queued.pod.scheduler_name].held_by(queued.pod)
     return frozenset() if held is None else frozenset((held[0],))
 

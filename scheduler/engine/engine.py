@@ -31,6 +31,7 @@ from scheduler.engine.instructions import (
     Instruction,
     Misbehaved,
     Preempt,
+    Verified,
 )
 from scheduler.engine.queue import Queue, QueuedPod
 from scheduler.engine.stimuli import (
@@ -59,6 +60,7 @@ from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
 from scheduler.framework.status import PluginError
+from scheduler.framework.verify import Verifier
 from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
@@ -81,17 +83,19 @@ class Engine:
         extenders: Iterable[Extender] = (),
         binders: Iterable[Any] = (),
         cluster: Cluster | None = None,
+        verify: int = 0,
     ) -> None:
         """`in_full`: keep in each decision who rejected what and how every plugin scored, at the cost of speed.
 
         `binders`: Bind plugins for the extenders that bind; each has its `extender`. `cluster`: the columns to start
-        from; empty ones without it.
+        from; empty ones without it. `verify`: every so many decisions, one is verified; 0: none.
         """
         self.cluster = cluster if cluster is not None else Cluster()
         self.queue = Queue(frameworks, initial_backoff, max_backoff)
         self._frameworks = frameworks
         self._seed = seed
         self._in_full = in_full
+        self._verifier = Verifier(frameworks, verify) if verify else None
         self._at_hand: QueuedPod | None = None
         self._rotation = Rotation()
         self._consultations = Consultations(self.cluster, frameworks, self._rotation, in_order(extenders))
@@ -124,6 +128,8 @@ class Engine:
     ) -> None:
         """Decide by other profiles from the next cycle on. Pods on their way go on as they were decided."""
         self._frameworks = frameworks
+        if self._verifier is not None:
+            self._verifier.follow(frameworks)
         self.queue.reconfigure(frameworks, initial_backoff, max_backoff, now)
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
@@ -284,11 +290,24 @@ class Engine:
             extenders = self._consultations.on_nodes(pod)
             if extenders:
                 return self._follow(queued, self._consultations.ask_about_nodes(queued, extenders), now)
+            before = Rotation(self._rotation.start)
             decide = framework.decide if self._in_full else framework.decide_quickly
             decision = decide(pod, self.cluster, self._rotation)
+            if self._verifier is not None and self._verifier.due():
+                decision = self._verified(self._verifier, decision, before)
             return self._go(queued, decision, now)
         except PluginError as error:
             return self._broken(queued, str(error), frozenset((error.plugin,)), now)
+
+    def _verified(self, verifier: Verifier, decision: Decision, before: Rotation) -> Decision:
+        """The decision that counts. A plugin that fails when it is asked again costs the pod nothing."""
+        try:
+            decision, difference = verifier.verify(decision, self.cluster, before)
+        except PluginError as error:
+            self._aside.append(Misbehaved(decision.pod, error))
+        else:
+            self._aside.append(Verified(decision.pod, difference))
+        return decision
 
     def _go(self, queued: QueuedPod, decision: Decision, now: float) -> list[Instruction]:
         """Send the pod to its node, or find out what may be done for one that has none.

@@ -6,6 +6,7 @@ from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import Question
 from scheduler.framework.reservation import Call, Patch
 from scheduler.framework.status import PluginError
+from scheduler.framework.verify import Difference
 from scheduler.model.pod import Pod
 
 UNSCHEDULABLE = "Unschedulable"
@@ -121,6 +122,16 @@ class Misbehaved(Struct, frozen=True):
     error: PluginError
 
 
+class Verified(Struct, frozen=True):
+    """A decision was taken again on a cluster made anew; None: with the same outcome. Else log and count it.
+
+    The second decision was followed, and what was kept is made anew.
+    """
+
+    pod: Pod
+    difference: Difference | None
+
+
 Instruction = (
     Bind
     | Prepare
@@ -135,4 +146,5 @@ Instruction = (
     | BoundByPlugin
     | AskExtenders
     | Misbehaved
+    | Verified
 )

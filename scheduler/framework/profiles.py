@@ -109,12 +109,13 @@ def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str)
             weights[ref.name] = ref.weight or 1
     if errors:
         raise ConfigError("\n".join(errors))
-    plugins = _instantiate(config, {name for found in names.values() for name in found}, registry, path)
+    args: dict[str, Any] = {}
+    plugins = _instantiate(config, {name for found in names.values() for name in found}, registry, path, args)
     points = {point: tuple(plugins[name] for name in found) for point, found in names.items()}
     for point, wanted in _NEEDED.items():
         if not points[point] or (point == "queue_sort" and len(points[point]) > 1):
             raise ConfigError(f"{path}.plugins.{_CAMEL[point]}: Invalid value: {wanted} is needed")
-    return Profile(config.scheduler_name or "", points, weights)
+    return Profile(config.scheduler_name or "", points, weights, args=args)
 
 
 def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> list[str]:
@@ -232,7 +233,10 @@ def _expand(
     return overrides + [name for name in general if name not in mine] + [name for name in mine if name not in general]
 
 
-def _instantiate(config: ProfileConfig, names: set[str], registry: Mapping[str, Any], path: str) -> dict[str, Any]:
+def _instantiate(
+    config: ProfileConfig, names: set[str], registry: Mapping[str, Any], path: str, made_with: dict[str, Any]
+) -> dict[str, Any]:
+    """Plugins by name; `made_with` gets the arguments of those that are not from outside."""
     args = {plugin.name: (i, plugin.args) for i, plugin in enumerate(config.plugin_config)}
     plugins: dict[str, Any] = {}
     errors: list[str] = []
@@ -248,6 +252,8 @@ def _instantiate(config: ProfileConfig, names: set[str], registry: Mapping[str, 
                 errors.extend(problems)
                 continue
             plugins[name] = _make(plugin_class, parsed)
+            if not is_foreign(plugin_class):
+                made_with[name] = parsed
         except ConfigError as error:
             errors.append(str(error))
         except ValueError as error:

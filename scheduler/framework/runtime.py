@@ -4,8 +4,8 @@ Mirrors kube-scheduler `schedule_one.go` (schedulePod, findNodesThatFitPod, prio
 `framework/runtime/framework.go`, with every node scored.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,17 +37,34 @@ class Profile:
     percentage: int = ALL_NODES
     """Of the nodes, how many feasible ones are enough (percentageOfNodesToScore)."""
 
+    args: Mapping[str, Any] = field(default_factory=dict)
+    """In-tree plugin → what it was made with."""
+
     def plugins(self, point: str) -> tuple[Any, ...]:
         """The plugins of one point."""
         return self.points.get(point, ())
+
+    def apart(self) -> "Profile":
+        """The same with in-tree plugins of its own, which know nothing yet.
+
+        Third-party ones stay: what they remember may be more than what saves them work.
+        """
+        made: dict[str, Plugin] = {}
+
+        def own(plugin: Any) -> Plugin:
+            if plugin.name not in made:
+                made[plugin.name] = type(plugin)(self.args[plugin.name]) if plugin.name in self.args else plugin
+            return made[plugin.name]
+
+        return replace(self, points={point: tuple(map(own, plugins)) for point, plugins in self.points.items()})
 
 
 class Framework:
     """Runs one profile's plugins. Holds no state between pods."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, guard: Guard | None = None) -> None:
         self.profile = profile
-        self.guard = Guard()
+        self.guard = Guard() if guard is None else guard
         self._reached: Reached = _unheard
         self._pre_filters: tuple[Any, ...] = profile.plugins("pre_filter")
         self._filters: tuple[Any, ...] = profile.plugins("filter")
@@ -59,6 +76,10 @@ class Framework:
         self._way = way(profile.points)
         self._by_name = {plugin.name: plugin for plugins in profile.points.values() for plugin in plugins}
         self._wakes = {name: getattr(plugin, "wakes_on", ANY) for name, plugin in self._by_name.items()}
+
+    def apart(self) -> "Framework":
+        """The same profile with nothing kept, asked under the same guard."""
+        return Framework(self.profile.apart(), self.guard)
 
     def listen(self, timed: Asked | None, reached: Reached, spans: Spans) -> None:
         """Have each call of a plugin made by `timed` (None: just made), and hear of each extension point that is done.

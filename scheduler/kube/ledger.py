@@ -84,7 +84,8 @@ class Ledger(Generic[T]):
     def finish(self, version: str) -> None:
         """The list is complete as of `version`: what it does not hold is gone."""
         fresh = self._fresh
-        gone: list[Change[T]] = [Deleted(*key, uid) for key, (uid, _) in self.known.items() if key not in fresh]
+        known = self.known
+        gone: list[Change[T]] = [Deleted(*key, known[key][0]) for key in sorted(known.keys() - fresh.keys())]
         self._counts.missed_deletes += len(gone)
         self._changes = gone + self._changes  # first what frees room
         self.known = fresh

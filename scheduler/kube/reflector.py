@@ -1,7 +1,7 @@
 """Keep a callback told of every change of one kind: the doing part of list/watch.
 
-`listwatch` decides, this sends and sleeps. Decoding never holds the event loop for more than a slice of 8 ms. A batch
-is what one page-complete list or one read from the stream brought; the controller hands it to the engine.
+`listwatch` decides, this sends and sleeps. Decoding never holds the event loop for more than a slice of 4 ms. A batch
+is a part of what a complete list brought, or one read from the stream; the controller hands it to the engine.
 
 Silence: kube-apiserver sends a bookmark about each minute (storage/cacher: one minute plus 1.25 s of timer jitter at
 most), so 67 s without a byte means that the path is dead, and it is found within 70 s. It sends none, though, while
@@ -29,16 +29,17 @@ from scheduler.kube.resources import Resource
 from scheduler.kube.streaming import Stream
 
 IDLE_SECONDS = 67.0
-SLICE_SECONDS = 0.008
+SLICE_SECONDS = 0.004
 SLICE_OBJECTS = 32  # the clock is looked at after so many objects
+BATCH_OBJECTS = 1000  # a list is delivered in parts, with a turn for the event loop between them
 
 
 class Reflector(Generic[T]):
     """One kind, from the first list until cancelled.
 
     `decode(raw)` makes an object of bytes; `deliver(changes, replaced)` gets them in order, on the loop's thread,
-    `replaced` True for the (only) batch of a list: the difference to what was delivered before, with everything that
-    is gone. `on_malformed(resource, key, error)` hears of objects that `decode` refused, `on_refused(resource, error)`
+    `replaced` True for the batches of a list: the difference to what was delivered before, first everything that is
+    gone. `on_malformed(resource, key, error)` hears of objects that `decode` refused, `on_refused(resource, error)`
     of a 403 or 404 on the kind (None: allowed again). `sleep` takes seconds.
     """
 
@@ -159,7 +160,11 @@ class Reflector(Generic[T]):
             return
         await self._in_slices(machine.page(body, self._clock()), machine.ledger.listed)
         if machine.page_done():
-            self._deliver(machine.take(), True)
+            changes = machine.take()
+            self._deliver(changes[:BATCH_OBJECTS], True)
+            for start in range(BATCH_OBJECTS, len(changes), BATCH_OBJECTS):
+                await asyncio.sleep(0)
+                self._deliver(changes[start : start + BATCH_OBJECTS], True)
             self._synced.set()
 
     async def _watch(self, query: str) -> None:

@@ -90,6 +90,10 @@ class Attachments:
         self._counts: dict[str, Numbers] = {}
         self._holders: dict[str, set[int]] = {}
 
+    def follow(self, nodes: Nodes) -> None:
+        """Look at these nodes from now on; they are the same on the same rows."""
+        self._nodes = nodes
+
     def with_csi_node(self) -> Bools:
         """Rows that have a CSINode."""
         return self._has_csi_node.of(self._nodes.rows) > 0

@@ -214,6 +214,11 @@ class Cluster:
         self.budget_changes += kind == "PodDisruptionBudget"
         self.selecting.get(kind, {}).get(namespace, {}).pop(name, None)
 
+    def adopt(self, made: "Cluster") -> None:
+        """Go on with the columns and counts of nodes and pods of a cluster that was made anew of this one."""
+        self.nodes, self.incidence = made.nodes, made.incidence
+        self.storage.follow(made.nodes)
+
     def _place(self, pod: Pod, node_name: str, *, assumed: bool) -> None:
         row = self.nodes.ensure_row(node_name)
         placement = Placement(pod, row, assumed)

@@ -180,6 +180,21 @@ class Incidence:
         """Count a pod that was placed on a row."""
         self._count(pod, row, 1)
 
+    def add_many(self, pod: Pod, rows: Mapping[int, int]) -> None:
+        """Count placed pods that are all like this one in shape and labels: row → how many."""
+        pods = self.class_of(pod)
+        self._idle -= not pods.rows
+        for row, amount in rows.items():
+            pods.rows[row] = pods.rows.get(row, 0) + amount
+            for count in pods.selected:
+                count.add(row, amount)
+            for counted in pods.on_rows:
+                counted.add(row, amount)
+        for carried in self._carried_of(pod.shape):
+            carried.carriers += sum(rows.values())
+            for row, amount in rows.items():
+                carried.add(row, amount)
+
     def remove(self, pod: Pod, row: int) -> None:
         """Take a placed pod back."""
         self._count(pod, row, -1)

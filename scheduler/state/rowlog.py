@@ -6,9 +6,10 @@ _KEPT = 65_536
 class RowLog:
     """An append-only list of row numbers that forgets its beginning."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: int = 0) -> None:
+        """`start`: the first version; whoever has seen less is told that it is too long ago."""
         self._rows: list[int] = []
-        self._base = 0
+        self._base = start
 
     @property
     def version(self) -> int:

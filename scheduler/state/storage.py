@@ -58,6 +58,11 @@ class Storage:
         self.version = 0
         """Counts every change, assumptions included."""
 
+    def follow(self, nodes: Nodes) -> None:
+        """Look at these nodes from now on; they are the same on the same rows."""
+        self._nodes = nodes
+        self.attached.follow(nodes)
+
     def volumes_of_class(self, name: str) -> list[PersistentVolume]:
         """Volumes that claims of a class may bind to, as assumed where they are."""
         found = (self.volumes.get(volume) for volume in self._by_class.get(name, ()))

@@ -25,7 +25,14 @@ class Berth(Process):
     """One scheduler for one test: a schedulerName of its own, and its log as objects."""
 
     def __init__(
-        self, home: Path, scheduler_name: str, kubeconfig: Path, config: Object, replica: str = "", port: int = 0
+        self,
+        home: Path,
+        scheduler_name: str,
+        kubeconfig: Path,
+        config: Object,
+        replica: str = "",
+        port: int = 0,
+        verify: int = 0,
     ) -> None:
         self.scheduler_name = scheduler_name
         name = f"{scheduler_name}{replica}"
@@ -33,6 +40,8 @@ class Berth(Process):
         self.config.write_text(yaml.safe_dump(config))
         serving = ["--bind-address=127.0.0.1", f"--secure-port={port}"]
         argv = [*COMMAND, f"--config={self.config}", f"--kubeconfig={kubeconfig}", *serving]
+        if verify:
+            argv.append(f"--verify={verify}")
         super().__init__(f"berth {name}", argv, home / f"{name}.log", environment())
         self.url = f"https://127.0.0.1:{port}"
 
@@ -101,22 +110,28 @@ class Harbour:
         synced: bool = True,
         replica: str = "",
         serving: bool = False,
+        verify: int = 0,
         **more: object,
     ) -> Berth:
         """Start `berth run` on a cluster, as administrator or with this token, and wait until it schedules.
 
-        `replica` tells processes apart that have the same schedulerName; `serving`: health and metrics, at `url`.
+        `replica` tells processes apart that have the same schedulerName; `serving`: health and metrics, at `url`;
+        `verify`: every so many decisions, one is verified.
         """
         name = scheduler_name or f"berth-{secrets.token_hex(4)}"
         kubeconfig = cluster.kubeconfig(self.home / f"{name}.kubeconfig", token)
-        started = self.berth_at(kubeconfig, name, replica=replica, port=free_port() if serving else 0, **more)
+        started = self.berth_at(
+            kubeconfig, name, replica=replica, port=free_port() if serving else 0, verify=verify, **more
+        )
         if synced:
             started.wait_synced()
         return started
 
-    def berth_at(self, kubeconfig: Path, name: str, *, replica: str = "", port: int = 0, **more: object) -> Berth:
+    def berth_at(
+        self, kubeconfig: Path, name: str, *, replica: str = "", port: int = 0, verify: int = 0, **more: object
+    ) -> Berth:
         """Start `berth run` with this kubeconfig, whether or not somebody answers there."""
-        started = Berth(self.home, name, kubeconfig, configuration(name, **more), replica, port)
+        started = Berth(self.home, name, kubeconfig, configuration(name, **more), replica, port, verify)
         self.started.append(started)
         started.start()
         return started

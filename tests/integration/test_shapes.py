@@ -38,14 +38,14 @@ def test_shape(
 def test_all_shapes_at_once(
     audited: ControlPlane, audited_namespace: str, harbour: Harbour, add_nodes: Callable[..., None]
 ) -> None:
-    """A backlog of all shapes, there before Berth is, is bound with every constraint kept."""
+    """A backlog of all shapes, there before Berth is, is bound with every constraint kept, each decision verified."""
     api = audited.api
     add_nodes(audited, nodes(300, "mixed"))
     name = "berth-mixed"
     by_shape = {shape: make(PODS, name) for shape, make in SHAPES.items()}
     backlog = [pods[i] for i in range(PODS) for pods in by_shape.values()]
     api.create_many(pods_path(audited_namespace), backlog)
-    berth = harbour.berth(audited, name)
+    berth = harbour.berth(audited, name, verify=1)
     pods = {pod["metadata"]["name"]: pod for pod in checks.wait_bound(api, audited_namespace, len(backlog))}
 
     zone_of = checks.zones(api)
@@ -54,4 +54,5 @@ def test_all_shapes_at_once(
     assert checks.overfull(api) == []
     checks.scheduled_once_each(api, audited_namespace, pods.values(), name)
     checks.bound_once_each(audited, audited_namespace, pods.values())
-    berth.end()
+    said = berth.end()
+    assert (said["verified"] >= len(backlog), said["differing"]) == (True, 0)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from bench.goals import Goal, Goals, goals, lines
 from bench.page import chart, replace_between
@@ -38,6 +39,15 @@ def test_ratios_and_goals() -> None:
     assert "0.75 ✗ ≤ 0.5" in said
     assert "2 of 3 goals met." in said
     assert "Not even the bare binder reaches the rate to kube-scheduler on: w, backlog." in said
+
+
+def test_how_long_the_loop_was_held() -> None:
+    """By CPU against the goal, and by the clock beside it; nothing for a run that did not tell."""
+    told = replace(row("berth", 300, 6), held_p99=4.2, held_longest=31.0, held_longest_wall=88.0)
+    said = tables(lines([told]), goals())
+    assert "31.00 ✗ ≤ 20" in said
+    assert "88" in said.splitlines()[-3]
+    assert "by the clock" not in tables(lines([row("berth", 300, 6)]), goals())
 
 
 def test_a_stream_has_no_goal_for_its_start() -> None:

@@ -178,3 +178,18 @@ def _written(content: Any) -> str:
     elif content is not None:
         Path("bad").write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return "bad"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        pytest.param("-1", "invalid value for --verify: -1: want 0 (none) or more", id="negative"),
+        pytest.param("often", "invalid value for '--verify': Input should be a valid integer", id="no number"),
+    ],
+)
+def test_how_many_decisions_to_verify(berth: Berth, value: str, said: str) -> None:
+    """Said before anything is connected to."""
+    found = berth("run", f"--verify={value}")
+    assert (found.code, found.out) == (2, "")
+    assert said in found.err
+    assert len(found.err.splitlines()) == 1

@@ -41,14 +41,14 @@ class Clock:
 class Bench:
     """An engine with a meter on it."""
 
-    def __init__(self, chance: float, *plugins: Any) -> None:
+    def __init__(self, chance: float, *plugins: Any, verify: int = 0) -> None:
         """`plugins`: enabled at all their points, beside those that always are."""
         plain = default_configuration()
         enabled = PluginSet(enabled=[PluginRef(plugin.name) for plugin in plugins])
         profile = replace(plain.profiles[0], plugins=Plugins(multi_point=enabled))
         known = {**registry(), **{plugin.name: plugin for plugin in plugins}}
         frameworks = build(replace(plain, profiles=[profile]), known)
-        self.engine = Engine(frameworks)
+        self.engine = Engine(frameworks, verify=verify)
         self.clock = Clock()
         self.meter = Meter(self.engine, frameworks, clock=self.clock, rng=lambda: chance)
         self._decoder = Decoder()
@@ -244,6 +244,19 @@ def test_memos(bench: Bench) -> None:
     found = bench.series(families.DECISIONS)
     assert found["miss", "berth"] + found["hit", "berth"] == 4.0
     assert found["hit", "berth"] >= 1.0
+
+
+def test_verifications() -> None:
+    """By outcome: a sum that drifted makes one differ, and is made good."""
+    bench = Bench(0.99, verify=1)
+    assert bench.meter.verified() == {}
+    bench.put(node("a"))
+    for name, drift in (("one", 0), ("two", 10**9), ("three", 0)):
+        bench.engine.cluster.nodes.requested[0] += drift
+        bench.put(pod(name, "100m"))
+        bench.cycle()
+    assert bench.series(families.VERIFICATIONS) == {("equal", "berth"): 2.0, ("differs", "berth"): 1.0}
+    assert bench.meter.verified() == {"verified": 3, "differing": 1}
 
 
 def test_what_is_kept_is_bounded() -> None:

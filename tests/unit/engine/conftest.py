@@ -25,11 +25,12 @@ CONFIG = {
 class Harness:
     """Drives one engine; time moves only when told to."""
 
-    def __init__(self, config: dict[str, Any] = CONFIG, *plugins: Any) -> None:
+    def __init__(self, config: dict[str, Any] = CONFIG, *plugins: Any, verify: int = 0) -> None:
         """`plugins`: classes that are there beside the in-tree ones; `config` has to enable them."""
         self.now = 1000.0
         self.decoder = Decoder()
-        self.engine = Engine(build(decode(config), {**registry(), **{plugin.name: plugin for plugin in plugins}}))
+        there = {**registry(), **{plugin.name: plugin for plugin in plugins}}
+        self.engine = Engine(build(decode(config), there), verify=verify)
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
         return self.engine.handle(stimulus, self.now)

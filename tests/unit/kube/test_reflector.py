@@ -135,6 +135,34 @@ async def test_pages_then_watch(server: ScriptedServer, until: Until) -> None:
     assert "watch=true&resourceVersion=9&allowWatchBookmarks=true&timeoutSeconds=450" in server.seen[2][1]
 
 
+async def test_a_long_list_comes_in_parts(server: ScriptedServer, until: Until) -> None:
+    """All marked as a replacement, in order, with turns for other tasks between them; has_synced after the last."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, *(thing(f"p{i}", i + 1) for i in range(2500)))]
+    cluster.streams = [["hold"]]
+    seen: set[tuple[int, bool]] = set()
+    async with reflecting(server, cluster) as (reflector, told):
+
+        async def bystander() -> None:
+            while True:
+                seen.add((len(told.batches), reflector.has_synced))
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(bystander())
+        await reflector.wait_synced()
+        await until(lambda: (3, True) in seen)
+        beside.cancel()
+        assert [(len(changes), replaced) for changes, replaced in told.batches] == [
+            (1000, True),
+            (1000, True),
+            (500, True),
+        ]
+        assert [change.object.name for changes, _ in told.batches for change in changes] == [
+            f"p{i}" for i in range(2500)
+        ]
+        assert {(1, False), (2, False)} <= seen
+
+
 async def test_410_repairs_a_missed_delete(server: ScriptedServer, until: Until) -> None:
     """After an ERROR 410 the relist's batch holds the deletion that no event told of."""
     cluster = Cluster()

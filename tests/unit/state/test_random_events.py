@@ -14,6 +14,7 @@ from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.state import column, incidence
+from scheduler.state.anew import made_anew
 from scheduler.state.cluster import Cluster
 from scheduler.state.validate import validate
 from tests.builders import label, namespace, node, pod, term
@@ -86,6 +87,7 @@ class Events(RuleBasedStateMachine):
 
     def check(self) -> None:
         assert validate(self.cluster) == []
+        assert validate(made_anew(self.cluster)) == []
         names = self.cluster.nodes.names
         found = {p.pod.uid: (names[p.row], p.assumed) for p in self.cluster.placements()}
         assert found == self.at
@@ -245,6 +247,11 @@ class Events(RuleBasedStateMachine):
                     if (protocol, number) == port[1:] and (ip == port[0] or "0.0.0.0" in (ip, port[0])):
                         taken[placement.row] = True
             assert nodes.port_conflicts((port,)).tolist() == taken.tolist()
+
+    @rule()
+    def adopt(self) -> None:
+        """What was made anew goes on as the original would."""
+        self.cluster.adopt(made_anew(self.cluster))
 
     @rule()
     def look(self) -> None:

@@ -1,0 +1,60 @@
+"""A collection looks at what is young, and at nothing twice, but once a day at everything."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import asyncio
+import gc
+import weakref
+from scheduler.telemetry import collector
+
+collector.be_brief()
+collector.be_brief()
+seen = []
+
+def young(phase, info):
+    if phase == "start":
+        seen.append(sum(map(len, map(gc.get_objects, range(3)))))
+
+gc.callbacks.append(young)
+kept = [[] for _ in range(20 * collector.YOUNG)]
+assert len(seen) >= 15, len(seen)
+assert max(seen) < 1.2 * collector.YOUNG, max(seen)
+assert gc.get_freeze_count() > 15 * collector.YOUNG
+
+class Node: pass
+
+def garbage():
+    for _ in range(3 * collector.YOUNG):
+        one = Node()
+        one.self = one
+
+found = []
+gc.callbacks.append(lambda phase, info: found.append(info["collected"]))
+garbage()
+assert sum(found) > collector.YOUNG, sum(found)
+
+late = Node()
+late.self = late
+gc.collect()
+gone = weakref.ref(late)
+del late
+gc.collect()
+assert gone() is not None
+collector.DAY_SECONDS = 0.0
+
+async def a_day() -> None:
+    daily = asyncio.create_task(collector.look_through_daily())
+    while gone() is not None:
+        await asyncio.sleep(0)
+    daily.cancel()
+
+asyncio.run(asyncio.wait_for(a_day(), 30.0))
+"""
+
+
+def test_no_collection_looks_at_old_objects() -> None:
+    """In a process of its own, since it holds until its end: 200,000 objects that stay, and garbage that does not."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
