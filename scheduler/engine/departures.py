@@ -22,6 +22,7 @@ from scheduler.engine.instructions import (
     RunCall,
 )
 from scheduler.engine.queue import Queue, QueuedPod
+from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import Answered, BindFailed, NotAnswered, NotPrepared, Prepared
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
@@ -74,8 +75,11 @@ class Departures:
         Raises PluginError when a Reserve plugin fails; then nothing has happened.
         """
         pod, node = queued.pod, self._cluster.nodes.names[row] or ""
-        self._cluster.nominations.drop(pod.uid)
+        kept = self._cluster.nominations.drop(pod.uid)
         self._cluster.assume(pod, row)
+        if kept is not None and kept != node:
+            room = room_on(self._cluster, self._cluster.nodes.row_of(kept))
+            wakes.for_pod(self._queue, ClusterEvent.POD_GONE, pod, now, room)
         reservation = framework.reservation(pod, row, node, self._waiting, binders)
         flight = Flight(queued, node, decision, reservation, queued.first_active or now)
         try:
@@ -283,8 +287,7 @@ class Departures:
         failed = Failed(queued.pod, SCHEDULER_ERROR, message, frozenset(), queued.attempts, None)
         if quiet:
             return [failed]
-        nominated = "" if flight.announced or queued.pod.nominated_node_name == flight.node else None
-        return [failed, *tell(queued, SCHEDULER_ERROR, message, nominated)]
+        return [failed, *tell(queued, SCHEDULER_ERROR, message, "")]
 
     def _refused(self, flight: Flight, refused: Refused, now: float) -> list[Instruction]:
         """A Permit plugin keeps the pod from its node: it waits for what may change that plugin's mind."""
@@ -319,4 +322,5 @@ class Departures:
     def _forget(self, uid: str, now: float) -> None:
         forgotten = self._cluster.forget(uid)
         if forgotten is not None:
-            wakes.for_pod(self._queue, ClusterEvent.POD_GONE, forgotten.pod, now)
+            room = room_on(self._cluster, forgotten.row)
+            wakes.for_pod(self._queue, ClusterEvent.POD_GONE, forgotten.pod, now, room)

@@ -33,6 +33,7 @@ from scheduler.engine.instructions import (
     Preempt,
 )
 from scheduler.engine.queue import Queue, QueuedPod
+from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import (
     Answered,
     BindFailed,
@@ -145,8 +146,11 @@ class Engine:
                 return cleared + self._departures.changed((kind, namespace, name), now)
             case VictimStays(victim):
                 # Room that was promised does not come: whoever waits for it has to look again.
-                self.cluster.replace(victim)
-                self._room_was_made(victim, now)
+                placement = self.cluster.placement(victim.uid)
+                if placement is not None:
+                    was = replace(placement.pod, terminating=victim.terminating, preempted=victim.preempted)
+                    self.cluster.replace(was)
+                    self._room_was_made(was, placement.row, now)
             case Bound(uid):
                 return self._departures.bound(uid)
             case BindFailed():
@@ -180,7 +184,8 @@ class Engine:
                 self._put_pod(thing, now)
             case Node():
                 old = self.cluster.put_node(thing)
-                wakes.for_node(self.queue, node_changes(old, thing), old, thing, now)
+                room = room_on(self.cluster, self.cluster.nodes.row_of(thing.name))
+                wakes.for_node(self.queue, node_changes(old, thing), old, thing, now, room)
             case Namespace():
                 if self.cluster.put_namespace(thing) != thing.labels:
                     wakes.everyone(self.queue, ClusterEvent.NAMESPACE, now)
@@ -198,9 +203,9 @@ class Engine:
                 self._departures.drop(gone.uid, now)
                 placement = self.cluster.drop_pod(gone.uid)
                 if placement is not None:
-                    self._room_was_made(placement.pod, now)
-                elif self.cluster.nominations.drop(gone.uid) is not None and waiting is not None:
-                    self._room_was_made(waiting.pod, now)
+                    self._room_was_made(placement.pod, placement.row, now)
+                elif waiting is not None:
+                    self._unkept(waiting.pod, now)
             case "Node":
                 cleared = self._end_nominations(self.cluster.nominations.on(gone.name), now)
                 if self.cluster.drop_node(gone.name) is not None:
@@ -220,7 +225,7 @@ class Engine:
     def _end_nominations(self, pods: list[Pod], now: float) -> list[Instruction]:
         """These pods have to look for another node, and may do so at once (prepareCandidate)."""
         for pod in pods:
-            self.cluster.nominations.drop(pod.uid)
+            self._unkept(pod, now)
             self.queue.retry(pod.uid, now)
         return [ClearNomination(pod) for pod in pods]
 
@@ -235,13 +240,17 @@ class Engine:
     def _put_placed(self, pod: Pod, now: float) -> None:
         self.queue.remove(pod.uid)
         self._consultations.drop(pod.uid)
-        self.cluster.nominations.drop(pod.uid)
         self._departures.bound_by_others(pod.uid, now)
         before = self.cluster.put_pod(pod)
+        self._unkept(pod, now)
         event = ClusterEvent.POD_PLACED
-        if before is not None and not before.assumed:
-            event = placed_pod_changes(before.pod, pod)
-        wakes.for_pod(self.queue, event, pod, now)
+        if before is not None:
+            event = placed_pod_changes(before.pod, pod) | (event if before.assumed else ClusterEvent.NOTHING)
+        row = self.cluster.nodes.row_of(pod.node_name)
+        wakes.for_pod(self.queue, event, pod, now, room_on(self.cluster, row))
+        if before is not None and before.row != row:
+            # We had chosen another node for it.
+            self._room_was_made(before.pod, before.row, now)
 
     def _put_waiting(self, pod: Pod, now: float) -> None:
         queued = self.queue.get(pod.uid)
@@ -249,25 +258,32 @@ class Engine:
             return
         if pod.terminating:
             self.queue.remove(pod.uid)
-            self.cluster.nominations.drop(pod.uid)
+            self._unkept(pod, now)
         elif queued is not None:
-            self._renominate(queued.pod, pod)
-            self.queue.update(pod, waiting_pod_changes(queued.pod, pod), now)
+            before = queued.pod
+            self.queue.update(pod, waiting_pod_changes(before, pod), now)
+            self._renominate(queued, before, now)
         elif self.cluster.placement(pod.uid) is None:
-            self._renominate(None, pod)
+            if pod.nominated_node_name:
+                self.cluster.nominations.put(pod, pod.nominated_node_name)
             self.queue.add(pod, now)
 
-    def _renominate(self, old: Pod | None, new: Pod) -> None:
+    def _renominate(self, queued: QueuedPod, before: Pod, now: float) -> None:
         """Follow nominatedNodeName; what we decided and the API does not show yet holds until it shows a change."""
-        nominations = self.cluster.nominations
-        if new.nominated_node_name:
-            nominations.put(new, new.nominated_node_name)
-        elif old is not None and old.nominated_node_name:
-            nominations.drop(new.uid)
-        else:
-            ours = nominations.node_of(new.uid)
-            if ours is not None:
-                nominations.put(new, ours)
+        pod, nominations = queued.pod, self.cluster.nominations
+        ours = kept = nominations.node_of(pod.uid)
+        changed = pod.nominated_node_name != before.nominated_node_name
+        if changed:
+            kept = pod.nominated_node_name or None
+        if ours != kept:
+            queued.written = None  # somebody else's word
+        if ours != kept or pod.shape is not before.shape:
+            self._unkept(pod, now)
+        if changed and (ours != kept or kept is None):
+            # Whatever victims leave the node that was named, it does not wait for them any more.
+            self.queue.retry(pod.uid, now)
+        if kept is not None:
+            nominations.put(pod, kept)
 
     def _cycle(self, now: float) -> list[Instruction]:
         queued = self._at_hand = self.queue.pop(now)
@@ -322,7 +338,7 @@ class Engine:
             return []
         if isinstance(consultation.question, NodesQuestion):
             return self._broken(consultation.queued, failure.message, frozenset((EXTENDER,)), now)
-        result = PostFilterResult(f"preemption: {failure.message}")
+        result = PostFilterResult(f"preemption: {failure.message}", in_the_way=frozenset((EXTENDER,)))
         return self._no_fit(consultation.queued, consultation.decision, result, now)
 
     def _hopeless(self, queued: QueuedPod, framework: Framework, decision: Decision, now: float) -> list[Instruction]:
@@ -350,13 +366,16 @@ class Engine:
     def _no_fit(self, queued: QueuedPod, decision: Decision, result: PostFilterResult, now: float) -> list[Instruction]:
         pod, plugins = queued.pod, decision.unschedulable_plugins()
         message = fit_error(decision, result.text)
-        self.queue.park(queued, plugins, now, missed=self.queue.missed(queued, plugins))
+        waits_for = plugins | result.in_the_way
+        missed = self.queue.missed(queued, waits_for)
+        if result.node is not None and result.node != self.cluster.nominations.node_of(pod.uid):
+            # Before the pod waits itself: that a node is not kept for it any more is no news to it.
+            self._unkept(pod, now)
+        self.queue.park(queued, waits_for, now, missed=missed)
         done: list[Instruction] = [Failed(pod, UNSCHEDULABLE, message, plugins, queued.attempts, decision)]
         done += tell(queued, UNSCHEDULABLE, message, result.node)
         if result.node:
             done += self._preempt(pod, result.node, result.victims, now)
-        elif result.node is not None:
-            self.cluster.nominations.drop(pod.uid)
         return done
 
     def _preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> list[Instruction]:
@@ -399,5 +418,11 @@ class Engine:
         self.cluster.forget(queued.pod.uid)
         return self._broken(queued, message, frozenset(), now)
 
-    def _room_was_made(self, pod: Pod, now: float) -> None:
-        wakes.for_pod(self.queue, ClusterEvent.POD_GONE, pod, now)
+    def _unkept(self, pod: Pod, now: float) -> None:
+        """No node is kept for a pod any more: if it did not come there, somebody else may."""
+        node = self.cluster.nominations.drop(pod.uid)
+        if node is not None and node != pod.node_name:
+            self._room_was_made(pod, self.cluster.nodes.row_of(node), now)
+
+    def _room_was_made(self, pod: Pod, row: int | None, now: float) -> None:
+        wakes.for_pod(self.queue, ClusterEvent.POD_GONE, pod, now, room_on(self.cluster, row))
