@@ -23,6 +23,7 @@ from scheduler.framework.status import Reason, Reject, Rejections
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
+from scheduler.state.view import row_with
 
 UNSCHEDULABLE, UNRESOLVABLE = "Unschedulable", "UnschedulableAndUnresolvable"
 
@@ -124,12 +125,34 @@ class Framework:
         A pod that finds no node is decided the plain way, for its message. Raises PluginError when a plugin fails.
         """
         sampled = rotation is not None and self.profile.percentage
-        plain = pod.node_name or cluster.nominations or pod.shape.preferred_error is not None or sampled
-        if not plain and cluster.nodes.count:
-            decision = decide_by(self._memos.get(pod, cluster), self._memos, pod, cluster, self.guard, self._reached)
-            if decision is not None:
-                return decision
+        if not (pod.node_name or pod.shape.preferred_error is not None or sampled) and cluster.nodes.count:
+            memos = self._memos
+            memo = memos.get(pod, cluster)
+            kept = self._nominated_row(pod, cluster)
+            shut = self._shut(pod, cluster, memo.passes) if cluster.nominations else []
+            if shut is not None:
+                decision = decide_by(memo, memos, pod, cluster, self.guard, self._reached, kept=kept, shut=shut)
+                if decision is not None:
+                    return decision
         return self.decide(pod, cluster, rotation)
+
+    def _shut(self, pod: Pod, cluster: Cluster, passes: Bools) -> list[int] | None:
+        """Of the rows that pass, those where a pod does not fit beside the nominated ones that it has to yield to.
+
+        None: that can't be told row by row.
+        """
+        ahead = {}
+        for name, pods in cluster.nominations.ahead_of(pod):
+            row = cluster.nodes.live_row(name)
+            if row is not None and passes[row]:
+                ahead[row] = pods
+        if not ahead:
+            return []
+        others = (other for pods in ahead.values() for other in pods)
+        if not self.by_shape(pod) or self.reads_other_rows(pod, cluster, others):
+            return None
+        names = [plugin.name for plugin in self._filters if not getattr(plugin, "ignores_usage", False)]
+        return [row for row, pods in ahead.items() if self.rejects(pod, names, row_with(cluster, row, (), pods))]
 
     def decide(
         self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, *, score_always: bool = False
