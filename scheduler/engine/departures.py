@@ -22,7 +22,6 @@ from scheduler.engine.instructions import (
     RunCall,
 )
 from scheduler.engine.queue import Queue, QueuedPod
-from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import Answered, BindFailed, NotAnswered, NotPrepared, Prepared
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
@@ -78,8 +77,7 @@ class Departures:
         kept = self._cluster.nominations.drop(pod.uid)
         self._cluster.assume(pod, row)
         if kept is not None and kept != node:
-            room = room_on(self._cluster, self._cluster.nodes.row_of(kept))
-            wakes.for_pod(self._queue, ClusterEvent.POD_GONE, pod, now, room)
+            wakes.for_room(self._queue, self._cluster, pod, self._cluster.nodes.row_of(kept), now)
         reservation = framework.reservation(pod, row, node, self._waiting, binders)
         flight = Flight(queued, node, decision, reservation, queued.first_active or now)
         try:
@@ -322,5 +320,4 @@ class Departures:
     def _forget(self, uid: str, now: float) -> None:
         forgotten = self._cluster.forget(uid)
         if forgotten is not None:
-            room = room_on(self._cluster, forgotten.row)
-            wakes.for_pod(self._queue, ClusterEvent.POD_GONE, forgotten.pod, now, room)
+            wakes.for_room(self._queue, self._cluster, forgotten.pod, forgotten.row, now)

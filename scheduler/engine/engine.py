@@ -26,12 +26,12 @@ from scheduler.engine.instructions import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
     AskExtenders,
-    ClearNomination,
     Failed,
     Instruction,
     Misbehaved,
     Preempt,
 )
+from scheduler.engine.nominator import Nominator
 from scheduler.engine.queue import Queue, QueuedPod
 from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import (
@@ -98,6 +98,7 @@ class Engine:
         self._consultations = Consultations(self.cluster, frameworks, self._rotation, in_order(extenders))
         self._binders = tuple(binders)
         self._aside: list[Instruction] = []
+        self._nominator = Nominator(self.cluster, self.queue)
         self._departures = Departures(self.cluster, self.queue, self._aside)
 
     @property
@@ -150,7 +151,7 @@ class Engine:
                 if placement is not None:
                     was = replace(placement.pod, terminating=victim.terminating, preempted=victim.preempted)
                     self.cluster.replace(was)
-                    self._room_was_made(was, placement.row, now)
+                    wakes.for_room(self.queue, self.cluster, was, placement.row, now)
             case Bound(uid):
                 return self._departures.bound(uid)
             case BindFailed():
@@ -203,11 +204,13 @@ class Engine:
                 self._departures.drop(gone.uid, now)
                 placement = self.cluster.drop_pod(gone.uid)
                 if placement is not None:
-                    self._room_was_made(placement.pod, placement.row, now)
+                    wakes.for_room(self.queue, self.cluster, placement.pod, placement.row, now)
                 elif waiting is not None:
-                    self._unkept(waiting.pod, now)
+                    self._nominator.end(waiting.pod, now)
+                else:
+                    self.cluster.nominations.drop(gone.uid)
             case "Node":
-                cleared = self._end_nominations(self.cluster.nominations.on(gone.name), now)
+                cleared = self._nominator.end_all(self.cluster.nominations.on(gone.name), now)
                 if self.cluster.drop_node(gone.name) is not None:
                     wakes.everyone(self.queue, ClusterEvent.NODE_GONE, now)
                 return cleared
@@ -222,13 +225,6 @@ class Engine:
                 wakes.everyone(self.queue, ClusterEvent.SELECTING, now)
         return []
 
-    def _end_nominations(self, pods: list[Pod], now: float) -> list[Instruction]:
-        """These pods have to look for another node, and may do so at once (prepareCandidate)."""
-        for pod in pods:
-            self._unkept(pod, now)
-            self.queue.retry(pod.uid, now)
-        return [ClearNomination(pod) for pod in pods]
-
     def _put_pod(self, pod: Pod, now: float) -> None:
         if pod.finished:
             self._gone(Gone("Pod", pod.namespace, pod.name, pod.uid), now)
@@ -242,7 +238,7 @@ class Engine:
         self._consultations.drop(pod.uid)
         self._departures.bound_by_others(pod.uid, now)
         before = self.cluster.put_pod(pod)
-        self._unkept(pod, now)
+        self._nominator.end(pod, now)
         event = ClusterEvent.POD_PLACED
         if before is not None:
             event = placed_pod_changes(before.pod, pod) | (event if before.assumed else ClusterEvent.NOTHING)
@@ -250,7 +246,7 @@ class Engine:
         wakes.for_pod(self.queue, event, pod, now, room_on(self.cluster, row))
         if before is not None and before.row != row:
             # We had chosen another node for it.
-            self._room_was_made(before.pod, before.row, now)
+            wakes.for_room(self.queue, self.cluster, before.pod, before.row, now)
 
     def _put_waiting(self, pod: Pod, now: float) -> None:
         queued = self.queue.get(pod.uid)
@@ -258,32 +254,15 @@ class Engine:
             return
         if pod.terminating:
             self.queue.remove(pod.uid)
-            self._unkept(pod, now)
+            self._nominator.end(pod, now)
         elif queued is not None:
             before = queued.pod
             self.queue.update(pod, waiting_pod_changes(before, pod), now)
-            self._renominate(queued, before, now)
+            self._nominator.follow(queued, before, now)
         elif self.cluster.placement(pod.uid) is None:
             if pod.nominated_node_name:
                 self.cluster.nominations.put(pod, pod.nominated_node_name)
             self.queue.add(pod, now)
-
-    def _renominate(self, queued: QueuedPod, before: Pod, now: float) -> None:
-        """Follow nominatedNodeName; what we decided and the API does not show yet holds until it shows a change."""
-        pod, nominations = queued.pod, self.cluster.nominations
-        ours = kept = nominations.node_of(pod.uid)
-        changed = pod.nominated_node_name != before.nominated_node_name
-        if changed:
-            kept = pod.nominated_node_name or None
-        if ours != kept:
-            queued.written = None  # somebody else's word
-        if ours != kept or pod.shape is not before.shape:
-            self._unkept(pod, now)
-        if changed and (ours != kept or kept is None):
-            # Whatever victims leave the node that was named, it does not wait for them any more.
-            self.queue.retry(pod.uid, now)
-        if kept is not None:
-            nominations.put(pod, kept)
 
     def _cycle(self, now: float) -> list[Instruction]:
         queued = self._at_hand = self.queue.pop(now)
@@ -370,7 +349,7 @@ class Engine:
         missed = self.queue.missed(queued, waits_for)
         if result.node is not None and result.node != self.cluster.nominations.node_of(pod.uid):
             # Before the pod waits itself: that a node is not kept for it any more is no news to it.
-            self._unkept(pod, now)
+            self._nominator.end(pod, now)
         self.queue.park(queued, waits_for, now, missed=missed)
         done: list[Instruction] = [Failed(pod, UNSCHEDULABLE, message, plugins, queued.attempts, decision)]
         done += tell(queued, UNSCHEDULABLE, message, result.node)
@@ -388,7 +367,7 @@ class Engine:
         going = tuple(victim for victim in there if victim not in turned)
         for victim in going:
             self.cluster.replace(replace(victim, terminating=True, preempted=True))
-        ended = self._end_nominations([other for other in nominations.on(node) if other.priority < pod.priority], now)
+        ended = self._nominator.end_all([other for other in nominations.on(node) if other.priority < pod.priority], now)
         return [Preempt(pod, node, going, turned), *ended] if there else ended
 
     def _troubles(self) -> list[Instruction]:
@@ -417,12 +396,3 @@ class Engine:
         self._consultations.drop(queued.pod.uid)
         self.cluster.forget(queued.pod.uid)
         return self._broken(queued, message, frozenset(), now)
-
-    def _unkept(self, pod: Pod, now: float) -> None:
-        """No node is kept for a pod any more: if it did not come there, somebody else may."""
-        node = self.cluster.nominations.drop(pod.uid)
-        if node is not None and node != pod.node_name:
-            self._room_was_made(pod, self.cluster.nodes.row_of(node), now)
-
-    def _room_was_made(self, pod: Pod, row: int | None, now: float) -> None:
-        wakes.for_pod(self.queue, ClusterEvent.POD_GONE, pod, now, room_on(self.cluster, row))

@@ -4,13 +4,14 @@ Mirrors kube-scheduler `backend/queue/scheduling_queue.go` (isPodWorthRequeuing)
 """
 
 from scheduler.engine.queue import Queue
-from scheduler.engine.room import Room
+from scheduler.engine.room import Room, room_on
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.storage import StorageKind
+from scheduler.state.cluster import Cluster
 
 
 def everyone(queue: Queue, event: ClusterEvent, now: float) -> None:
@@ -40,6 +41,11 @@ def for_pod(queue: Queue, event: ClusterEvent, other: Pod, now: float, room: Roo
 
     if event:
         queue.wake(event, helps, now, room)
+
+
+def for_room(queue: Queue, cluster: Cluster, pod: Pod, row: int | None, now: float) -> None:
+    """A pod is gone from a row, or the row is not kept for it any more."""
+    for_pod(queue, ClusterEvent.POD_GONE, pod, now, room_on(cluster, row))
 
 
 def for_storage(

@@ -18,7 +18,7 @@ from scheduler.framework.profiles import build
 from scheduler.model.pod import Pod
 from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
-from tests.builders import configuration, node, pod
+from tests.builders import configuration, container, node, pod
 
 from .conftest import Harness
 
@@ -55,7 +55,7 @@ def _step(random: Random) -> tuple[Any, ...]:
     """What happens next; a number says to which of the pods that it may happen to."""
     (kind,) = random.choices(list(WEIGHTS), list(WEIGHTS.values()))
     which, on = random.randrange(30), random.randrange(NODES)
-    sort = random.choice(("", "", "", "never", "apart", "zone", "tolerant"))
+    sort = random.choice(("", "", "", "never", "apart", "zone", "tolerant", "port"))
     made = random.randint(1, 4), random.choice((0, 5, 5, 10)), sort
     match kind:
         case "arrive":
@@ -191,6 +191,8 @@ class World:
             more["tolerate"] = ["spot"]
         if kind == "apart":
             more["apart"] = ["app=web per zone"]
+        if kind == "port":
+            more["containers"] = [container(cpu=f"{size}", ports=["80"])]
         made = pod(f"p{self.harness.now}", cpu=f"{size}", priority=priority, labels={"app": "web"}, **more)
         made["kind"] = "Pod"
         if kind == "never":
