@@ -239,11 +239,11 @@ class Engine:
         self._departures.bound_by_others(pod.uid, now)
         before = self.cluster.put_pod(pod)
         self._nominator.end(pod, now)
-        event = ClusterEvent.POD_PLACED
-        if before is not None:
-            event = placed_pod_changes(before.pod, pod) | (event if before.assumed else ClusterEvent.NOTHING)
+        if before is None or before.assumed:
+            wakes.for_pod(self.queue, ClusterEvent.POD_PLACED, pod, now)
         row = self.cluster.nodes.row_of(pod.node_name)
-        wakes.for_pod(self.queue, event, pod, now, room_on(self.cluster, row))
+        if before is not None:
+            wakes.for_pod(self.queue, placed_pod_changes(before.pod, pod), pod, now, room_on(self.cluster, row))
         if before is not None and before.row != row:
             # We had chosen another node for it.
             wakes.for_room(self.queue, self.cluster, before.pod, before.row, now)
