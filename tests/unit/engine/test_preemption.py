@@ -208,3 +208,17 @@ def test_a_nomination_that_is_not_used_leaves_its_room_to_others(harness: Harnes
     harness.gone("Pod", "n1-v0")
     harness.put(pod("urgent", cpu="800m", priority=100, nodeName="elsewhere"))
     assert harness.binds() == {"lesser": "n1"}
+
+
+def test_what_a_preemption_found_in_the_way_is_waited_for(harness: Harness) -> None:
+    """A pod elsewhere in the zone repels it: when that one goes, its node has no room, but the other can be emptied."""
+    term = {"labelSelector": {"matchLabels": {"app": "urgent"}}, "topologyKey": "zone"}
+    repels = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    harness.put(node("n1", cpu="1", zone="a"), node("n2", cpu="1", zone="a"))
+    harness.put(pod("n1-v0", cpu="1", nodeName="n1"), pod("large", cpu="900m", nodeName="n2", priority=1000))
+    harness.put(pod("repelling", cpu="10m", nodeName="n2", priority=1000, affinity=repels))
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    assert preempts(harness.cycles()) == []
+    harness.after(2)
+    harness.gone("Pod", "repelling")
+    assert preempts(harness.cycles()) == [("n1", ["n1-v0"])]
