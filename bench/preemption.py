@@ -25,7 +25,8 @@ from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.plugins.registry import registry
-from tests.integration.objects import Object, node, pod
+from tests.controlplane.api import Object
+from tests.integration.objects import node, pod
 
 SCHEDULER = "berth"
 VICTIMS = 4
