@@ -13,6 +13,7 @@ from scheduler.engine.queue import QueuedPod
 from scheduler.framework.config import Extender
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import (
+    EXTENDER,
     NodesQuestion,
     Question,
     Verdict,
@@ -152,7 +153,7 @@ def preempting(verdict: VictimsVerdict, cluster: Cluster) -> PostFilterResult:
             candidates.append(Candidate(row, victims, violations))
             candidates[-1].settle()
     if not candidates:
-        return PostFilterResult("preemption: no candidate node for preemption")
+        return PostFilterResult("preemption: no candidate node for preemption", in_the_way=frozenset((EXTENDER,)))
     chosen = pick(candidates, cluster.nodes.names)
     node = cluster.nodes.names[chosen.row] or ""
     text = f"found a potential placement for pod on node {node}, preempting {len(chosen.victims)} victims"

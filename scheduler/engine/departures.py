@@ -76,8 +76,10 @@ class Departures:
         Raises PluginError when a Reserve plugin fails; then nothing has happened.
         """
         pod, node = queued.pod, self._cluster.nodes.names[row] or ""
-        self._cluster.nominations.drop(pod.uid)
+        kept = self._cluster.nominations.drop(pod.uid)
         self._cluster.assume(pod, row)
+        if kept is not None and kept != node:
+            wakes.for_room(self._queue, self._cluster, pod, self._cluster.nodes.row_of(kept), now)
         reservation = framework.reservation(pod, row, node, self._waiting, binders)
         flight = Flight(queued, node, decision, reservation, queued.first_active or now)
         try:
@@ -287,8 +289,7 @@ class Departures:
         failed = Failed(queued.pod, SCHEDULER_ERROR, message, frozenset(), queued.attempts, None)
         if quiet:
             return [failed]
-        nominated = "" if flight.announced or queued.pod.nominated_node_name == flight.node else None
-        return [failed, *tell(queued, SCHEDULER_ERROR, message, nominated)]
+        return [failed, *tell(queued, SCHEDULER_ERROR, message, "")]
 
     def _refused(self, flight: Flight, refused: Refused, now: float) -> list[Instruction]:
         """A Permit plugin keeps the pod from its node: it waits for what may change that plugin's mind."""
@@ -323,4 +324,4 @@ class Departures:
     def _forget(self, uid: str, now: float) -> None:
         forgotten = self._cluster.forget(uid)
         if forgotten is not None:
-            wakes.for_pod(self._queue, ClusterEvent.POD_GONE, forgotten.pod, now)
+            wakes.for_room(self._queue, self._cluster, forgotten.pod, forgotten.row, now)

@@ -26,14 +26,15 @@ from scheduler.engine.instructions import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
     AskExtenders,
-    ClearNomination,
     Failed,
     Instruction,
     Misbehaved,
     Preempt,
     Verified,
 )
+from scheduler.engine.nominator import Nominator
 from scheduler.engine.queue import Queue, QueuedPod
+from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import (
     Answered,
     BindFailed,
@@ -101,6 +102,7 @@ class Engine:
         self._consultations = Consultations(self.cluster, frameworks, self._rotation, in_order(extenders))
         self._binders = tuple(binders)
         self._aside: list[Instruction] = []
+        self._nominator = Nominator(self.cluster, self.queue)
         self._departures = Departures(self.cluster, self.queue, self._aside)
 
     @property
@@ -156,8 +158,11 @@ class Engine:
                 return cleared + self._departures.changed((kind, namespace, name), now)
             case VictimStays(victim):
                 # Room that was promised does not come: whoever waits for it has to look again.
-                self.cluster.replace(victim)
-                self._room_was_made(victim, now)
+                placement = self.cluster.placement(victim.uid)
+                if placement is not None:
+                    was = replace(placement.pod, terminating=victim.terminating, preempted=victim.preempted)
+                    self.cluster.replace(was)
+                    wakes.for_room(self.queue, self.cluster, was, placement.row, now)
             case Bound(uid):
                 return self._departures.bound(uid)
             case BindFailed():
@@ -191,7 +196,8 @@ class Engine:
                 self._put_pod(thing, now)
             case Node():
                 old = self.cluster.put_node(thing)
-                wakes.for_node(self.queue, node_changes(old, thing), old, thing, now)
+                room = room_on(self.cluster, self.cluster.nodes.row_of(thing.name))
+                wakes.for_node(self.queue, node_changes(old, thing), old, thing, now, room)
             case Namespace():
                 if self.cluster.put_namespace(thing) != thing.labels:
                     wakes.everyone(self.queue, ClusterEvent.NAMESPACE, now)
@@ -209,11 +215,13 @@ class Engine:
                 self._departures.drop(gone.uid, now)
                 placement = self.cluster.drop_pod(gone.uid)
                 if placement is not None:
-                    self._room_was_made(placement.pod, now)
-                elif self.cluster.nominations.drop(gone.uid) is not None and waiting is not None:
-                    self._room_was_made(waiting.pod, now)
+                    wakes.for_room(self.queue, self.cluster, placement.pod, placement.row, now)
+                elif waiting is not None:
+                    self._nominator.end(waiting.pod, now)
+                else:
+                    self.cluster.nominations.drop(gone.uid)
             case "Node":
-                cleared = self._end_nominations(self.cluster.nominations.on(gone.name), now)
+                cleared = self._nominator.end_all(self.cluster.nominations.on(gone.name), now)
                 if self.cluster.drop_node(gone.name) is not None:
                     wakes.everyone(self.queue, ClusterEvent.NODE_GONE, now)
                 return cleared
@@ -228,13 +236,6 @@ class Engine:
                 wakes.everyone(self.queue, ClusterEvent.SELECTING, now)
         return []
 
-    def _end_nominations(self, pods: list[Pod], now: float) -> list[Instruction]:
-        """These pods have to look for another node, and may do so at once (prepareCandidate)."""
-        for pod in pods:
-            self.cluster.nominations.drop(pod.uid)
-            self.queue.retry(pod.uid, now)
-        return [ClearNomination(pod) for pod in pods]
-
     def _put_pod(self, pod: Pod, now: float) -> None:
         if pod.finished:
             self._gone(Gone("Pod", pod.namespace, pod.name, pod.uid), now)
@@ -246,13 +247,17 @@ class Engine:
     def _put_placed(self, pod: Pod, now: float) -> None:
         self.queue.remove(pod.uid)
         self._consultations.drop(pod.uid)
-        self.cluster.nominations.drop(pod.uid)
         self._departures.bound_by_others(pod.uid, now)
         before = self.cluster.put_pod(pod)
-        event = ClusterEvent.POD_PLACED
-        if before is not None and not before.assumed:
-            event = placed_pod_changes(before.pod, pod)
-        wakes.for_pod(self.queue, event, pod, now)
+        self._nominator.end(pod, now)
+        if before is None or before.assumed:
+            wakes.for_pod(self.queue, ClusterEvent.POD_PLACED, pod, now)
+        row = self.cluster.nodes.row_of(pod.node_name)
+        if before is not None:
+            wakes.for_pod(self.queue, placed_pod_changes(before.pod, pod), pod, now, room_on(self.cluster, row))
+        if before is not None and before.row != row:
+            # We had chosen another node for it.
+            wakes.for_room(self.queue, self.cluster, before.pod, before.row, now)
 
     def _put_waiting(self, pod: Pod, now: float) -> None:
         queued = self.queue.get(pod.uid)
@@ -260,25 +265,15 @@ class Engine:
             return
         if pod.terminating:
             self.queue.remove(pod.uid)
-            self.cluster.nominations.drop(pod.uid)
+            self._nominator.end(pod, now)
         elif queued is not None:
-            self._renominate(queued.pod, pod)
-            self.queue.update(pod, waiting_pod_changes(queued.pod, pod), now)
+            before = queued.pod
+            self.queue.update(pod, waiting_pod_changes(before, pod), now)
+            self._nominator.follow(queued, before, now)
         elif self.cluster.placement(pod.uid) is None:
-            self._renominate(None, pod)
+            if pod.nominated_node_name:
+                self.cluster.nominations.put(pod, pod.nominated_node_name)
             self.queue.add(pod, now)
-
-    def _renominate(self, old: Pod | None, new: Pod) -> None:
-        """Follow nominatedNodeName; what we decided and the API does not show yet holds until it shows a change."""
-        nominations = self.cluster.nominations
-        if new.nominated_node_name:
-            nominations.put(new, new.nominated_node_name)
-        elif old is not None and old.nominated_node_name:
-            nominations.drop(new.uid)
-        else:
-            ours = nominations.node_of(new.uid)
-            if ours is not None:
-                nominations.put(new, ours)
 
     def _cycle(self, now: float) -> list[Instruction]:
         queued = self._at_hand = self.queue.pop(now)
@@ -346,7 +341,7 @@ class Engine:
             return []
         if isinstance(consultation.question, NodesQuestion):
             return self._broken(consultation.queued, failure.message, frozenset((EXTENDER,)), now)
-        result = PostFilterResult(f"preemption: {failure.message}")
+        result = PostFilterResult(f"preemption: {failure.message}", in_the_way=frozenset((EXTENDER,)))
         return self._no_fit(consultation.queued, consultation.decision, result, now)
 
     def _hopeless(self, queued: QueuedPod, framework: Framework, decision: Decision, now: float) -> list[Instruction]:
@@ -374,13 +369,16 @@ class Engine:
     def _no_fit(self, queued: QueuedPod, decision: Decision, result: PostFilterResult, now: float) -> list[Instruction]:
         pod, plugins = queued.pod, decision.unschedulable_plugins()
         message = fit_error(decision, result.text)
-        self.queue.park(queued, plugins, now, missed=self.queue.missed(queued, plugins))
+        waits_for = plugins | result.in_the_way
+        missed = self.queue.missed(queued, waits_for)
+        if result.node is not None and result.node != self.cluster.nominations.node_of(pod.uid):
+            # Before the pod waits itself: that a node is not kept for it any more is no news to it.
+            self._nominator.end(pod, now)
+        self.queue.park(queued, waits_for, now, missed=missed)
         done: list[Instruction] = [Failed(pod, UNSCHEDULABLE, message, plugins, queued.attempts, decision)]
         done += tell(queued, UNSCHEDULABLE, message, result.node)
         if result.node:
             done += self._preempt(pod, result.node, result.victims, now)
-        elif result.node is not None:
-            self.cluster.nominations.drop(pod.uid)
         return done
 
     def _preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> list[Instruction]:
@@ -393,7 +391,7 @@ class Engine:
         going = tuple(victim for victim in there if victim not in turned)
         for victim in going:
             self.cluster.replace(replace(victim, terminating=True, preempted=True))
-        ended = self._end_nominations([other for other in nominations.on(node) if other.priority < pod.priority], now)
+        ended = self._nominator.end_all([other for other in nominations.on(node) if other.priority < pod.priority], now)
         return [Preempt(pod, node, going, turned), *ended] if there else ended
 
     def _troubles(self) -> list[Instruction]:
@@ -422,6 +420,3 @@ class Engine:
         self._consultations.drop(queued.pod.uid)
         self.cluster.forget(queued.pod.uid)
         return self._broken(queued, message, frozenset(), now)
-
-    def _room_was_made(self, pod: Pod, now: float) -> None:
-        wakes.for_pod(self.queue, ClusterEvent.POD_GONE, pod, now)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from scheduler.engine.room import Room
 from scheduler.framework.events import LABELS, ClusterEvent
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
@@ -215,14 +216,15 @@ class Queue:
             self._cause = "ForceActivate"
             self._wake(queued, now)
 
-    def wake(self, event: ClusterEvent, hint: Hint, now: float) -> int:
+    def wake(self, event: ClusterEvent, hint: Hint, now: float, room: Room | None = None) -> int:
         """Move pods that an event may help to the active queue, or to backoff while that lasts. Returns how many.
 
-        Gated pods are among them, if their PreEnqueue plugin names such events: it is asked again.
+        Gated pods are among them, if their PreEnqueue plugin names such events: it is asked again. `room`: the node
+        where something was made free; plugins that look at single nodes mind nothing else.
         """
         self._events += 1
         self._latest[id(event)] = (event, self._events)
-        woken: list[QueuedPod] = []
+        woken: dict[str, QueuedPod] = {}
         for (profile, plugins), groups in self._unschedulable.items():
             framework = self.frameworks[profile]
             asked = [framework.plugin(name) for name in plugins if framework.wakes(name) & event]
@@ -230,10 +232,12 @@ class Queue:
                 continue
             for group in groups.values():
                 pod = next(iter(group.values())).pod
-                if not plugins or any(self._says(hint, framework, plugin, pod) for plugin in asked):
-                    woken.extend(group.values())
+                if not plugins or self._worth_it(hint, framework, asked, plugins, pod, room):
+                    woken.update(group)
+        if room is not None:
+            woken.update((queued.pod.uid, queued) for queued in self._kept_for(room))
         self._cause = next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED) if woken else ""
-        for queued in woken:
+        for queued in woken.values():
             self._wake(queued, now)
         return len(woken)
 
@@ -312,6 +316,41 @@ class Queue:
         except PluginError as error:
             self.misled.append((pod, error))
             return True
+
+    def _worth_it(
+        self,
+        hint: Hint,
+        framework: Framework,
+        asked: list[Plugin | None],
+        plugins: frozenset[str],
+        pod: Pod,
+        room: Room | None,
+    ) -> bool:
+        """Whether one of the asked plugins thinks so; and there is room, where all of them look at single nodes."""
+        willing = None
+        for plugin in asked:
+            if self._says(hint, framework, plugin, pod):
+                if room is None or plugin is None or not framework.looks_at_one_node(plugin.name):
+                    return True
+                willing = plugin
+        if room is None or willing is None:
+            return False
+        return self._says(lambda framework, _, pod: not room.shut(framework, plugins, pod), framework, willing, pod)
+
+    def _kept_for(self, room: Room) -> Iterator[QueuedPod]:
+        """The unschedulable pods that the node with the room is kept for, unless they have to wait for more."""
+        for pod in room.kept_for:
+            queued = self._pods.get(pod.uid)
+            if queued is None or queued.place is not Place.UNSCHEDULABLE:
+                continue
+            framework = self.frameworks[pod.scheduler_name]
+            try:
+                waits = room.waits_on(framework, queued.plugins, pod)
+            except PluginError as error:
+                self.misled.append((pod, error))
+                waits = False
+            if not waits:
+                yield queued
 
     def _wake(self, queued: QueuedPod, now: float) -> None:
         self._leave(queued)
@@ -418,7 +457,7 @@ class Queue:
 def _alike(pod: Pod) -> tuple[Any, ...]:
     """What pods have in common that are asked as one. Claims made for a pod have its name."""
     own = pod.uid if pod.shape.volumes.ephemeral else ""
-    return pod.shape, pod.namespace, frozenset(pod.labels.items()), own
+    return pod.shape, pod.namespace, frozenset(pod.labels.items()), own, pod.priority, pod.preempts
 
 
 def _always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:

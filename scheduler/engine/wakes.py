@@ -4,12 +4,14 @@ Mirrors kube-scheduler `backend/queue/scheduling_queue.go` (isPodWorthRequeuing)
 """
 
 from scheduler.engine.queue import Queue
+from scheduler.engine.room import Room, room_on
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.storage import StorageKind
+from scheduler.state.cluster import Cluster
 
 
 def everyone(queue: Queue, event: ClusterEvent, now: float) -> None:
@@ -17,26 +19,33 @@ def everyone(queue: Queue, event: ClusterEvent, now: float) -> None:
     queue.wake(event, _always, now)
 
 
-def for_node(queue: Queue, event: ClusterEvent, old: Node | None, new: Node, now: float) -> None:
-    """A node came or changed."""
+def for_node(
+    queue: Queue, event: ClusterEvent, old: Node | None, new: Node, now: float, room: Room | None = None
+) -> None:
+    """A node came or changed. `room`: what is on it."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         hint = getattr(plugin, "wakes_for_node", None)
         return hint is None or bool(framework.guard(plugin, hint, pod, old, new))
 
     if event:
-        queue.wake(event, helps, now)
+        queue.wake(event, helps, now, room)
 
 
-def for_pod(queue: Queue, event: ClusterEvent, other: Pod, now: float) -> None:
-    """A placed pod came, changed or went."""
+def for_pod(queue: Queue, event: ClusterEvent, other: Pod, now: float, room: Room | None = None) -> None:
+    """A placed pod came, changed or went. `room`: where it was."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         hint = getattr(plugin, "wakes_for_pod", None)
         return hint is None or bool(framework.guard(plugin, hint, pod, event, other))
 
     if event:
-        queue.wake(event, helps, now)
+        queue.wake(event, helps, now, room)
+
+
+def for_room(queue: Queue, cluster: Cluster, pod: Pod, row: int | None, now: float) -> None:
+    """A pod is gone from a row, or the row is not kept for it any more."""
+    for_pod(queue, ClusterEvent.POD_GONE, pod, now, room_on(cluster, row))
 
 
 def for_storage(

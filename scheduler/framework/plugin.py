@@ -120,11 +120,17 @@ class PostFilterResult:
     victims: tuple[Pod, ...] = ()
     candidates: Mapping[str, tuple[tuple[Pod, ...], int]] = field(default_factory=dict)
     """All nodes that would have done: their victims, and how many of them overdraw a disruption budget."""
+    in_the_way: frozenset[str] = frozenset()
+    """Filters that reject nodes whomever one removes there: what changes their mind may help as well."""
 
 
 @runtime_checkable
 class PostFilter(Protocol):
-    """Runs when no node was left (preemption)."""
+    """Runs when no node was left (preemption).
+
+    One with `removes_lower_only` helps on a node by removing pods of lower priority from it, and in no other way: then
+    a pod that waits need not be woken for room that would be too small for it without all of those.
+    """
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
         """The text that ends the FailedScheduling message, and what may be done."""

@@ -1,6 +1,6 @@
 """A decision for a pod whose shape has a memo: only what can't be kept is asked of the plugins."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,21 +15,37 @@ SUCCESS = "Success"
 
 
 def decide_by(
-    memo: Memo, memos: Memos, pod: Pod, cluster: Cluster, ask: Callable[..., Any], reached: Reached
+    memo: Memo,
+    memos: Memos,
+    pod: Pod,
+    cluster: Cluster,
+    ask: Callable[..., Any],
+    reached: Reached,
+    *,
+    kept: int | None = None,
+    shut: Sequence[int] = (),
 ) -> Decision | None:
     """The best rows for a pod; None where only the plain way can tell, as when no node is left.
 
-    `memo` is up to date, `reached` hears of each extension point that is done. Raises PluginError when a plugin fails.
+    `memo` is up to date, `reached` hears of each extension point that is done. `kept`: the row that is kept for the
+    pod, and the only one if it fits there; `shut`: rows where it does not fit beside the pods that they are kept for.
+    Raises PluginError when a plugin fails.
     """
     for plugin in memo.pre_filters:
         if ask(plugin, plugin.pre_filter, pod, cluster) is not None:
             return None
     reached("PreFilter", SUCCESS)
     alive = memo.passes
+    if shut:
+        alive = alive.copy()
+        alive[shut] = False
     for plugin in memo.filters:
         for _, rejected in ask(plugin, plugin.filter, pod, cluster):
             if rejected.any():
                 alive = alive & ~rejected
+    if kept is not None and alive[kept]:
+        reached("Filter", SUCCESS)
+        return Decision(pod, cluster.nodes.count, np.array([kept], dtype=np.intp), quick=True, passing=1)
     if alive is not memo.passes:
         feasible = np.flatnonzero(alive)
     elif memo.feasible is None:

@@ -4,7 +4,7 @@ Mirrors kube-scheduler `schedule_one.go` (schedulePod, findNodesThatFitPod, prio
 `framework/runtime/framework.go`, with every node scored.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from scheduler.framework.status import Reason, Reject, Rejections
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
+from scheduler.state.view import row_with
 
 UNSCHEDULABLE, UNRESOLVABLE = "Unschedulable", "UnschedulableAndUnresolvable"
 
@@ -75,6 +76,7 @@ class Framework:
         self._memos = Memos(self._pre_filters, self._filters, self._scorers, self.guard)
         self._way = way(profile.points)
         self._by_name = {plugin.name: plugin for plugins in profile.points.values() for plugin in plugins}
+        self._local = _looks_at_one_node(profile)
         self._wakes = {name: getattr(plugin, "wakes_on", ANY) for name, plugin in self._by_name.items()}
 
     def apart(self) -> "Framework":
@@ -102,6 +104,28 @@ class Framework:
     def wakes(self, plugin: str) -> ClusterEvent:
         """The events that may reverse a plugin's rejection."""
         return self._wakes.get(plugin, ANY)
+
+    def looks_at_one_node(self, plugin: str) -> bool:
+        """Whether all that a plugin has against a pod is about single nodes, and follows from the pod's shape and them.
+
+        And nobody makes room but by removing pods of lower priority.
+        """
+        return plugin in self._local
+
+    def rejects(self, pod: Pod, plugins: Collection[str], view: Cluster) -> bool:
+        """Whether one of the named filters, of those that go by the pod's shape and the node, rejects the only row.
+
+        Raises PluginError when a plugin fails.
+        """
+        for plugin in self._filters:
+            if plugin.name not in plugins or not getattr(plugin, "by_shape", False):
+                continue
+            if hasattr(plugin, "passes_on"):
+                if not self.guard(plugin, plugin.passes_on, pod, view.nodes, 0):
+                    return True
+            elif any(rejected[0] for _, rejected in self.guard(plugin, plugin.filter, pod, view)):
+                return True
+        return False
 
     def pre_enqueue(self, pod: Pod) -> tuple[str, Reason] | None:
         """As `held_by`, on the pod's way into the queue."""
@@ -133,12 +157,34 @@ class Framework:
         A pod that finds no node is decided the plain way, for its message. Raises PluginError when a plugin fails.
         """
         sampled = rotation is not None and self.profile.percentage
-        plain = pod.node_name or cluster.nominations or pod.shape.preferred_error is not None or sampled
-        if not plain and cluster.nodes.count:
-            decision = decide_by(self._memos.get(pod, cluster), self._memos, pod, cluster, self.guard, self._reached)
-            if decision is not None:
-                return decision
+        if not (pod.node_name or pod.shape.preferred_error is not None or sampled) and cluster.nodes.count:
+            memos = self._memos
+            memo = memos.get(pod, cluster)
+            kept = self._nominated_row(pod, cluster)
+            shut = self._shut(pod, cluster, memo.passes) if cluster.nominations else []
+            if shut is not None:
+                decision = decide_by(memo, memos, pod, cluster, self.guard, self._reached, kept=kept, shut=shut)
+                if decision is not None:
+                    return decision
         return self.decide(pod, cluster, rotation)
+
+    def _shut(self, pod: Pod, cluster: Cluster, passes: Bools) -> list[int] | None:
+        """Of the rows that pass, those where a pod does not fit beside the nominated ones that it has to yield to.
+
+        None: that can't be told row by row.
+        """
+        ahead = {}
+        for name, pods in cluster.nominations.ahead_of(pod):
+            row = cluster.nodes.live_row(name)
+            if row is not None and passes[row]:
+                ahead[row] = pods
+        if not ahead:
+            return []
+        others = (other for pods in ahead.values() for other in pods)
+        if not self.by_shape(pod) or self.reads_other_rows(pod, cluster, others):
+            return None
+        names = [plugin.name for plugin in self._filters if not getattr(plugin, "ignores_usage", False)]
+        return [row for row, pods in ahead.items() if self.rejects(pod, names, row_with(cluster, row, (), pods))]
 
     def decide(
         self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, *, score_always: bool = False
@@ -235,14 +281,16 @@ class Framework:
     def post_filter_result(self, pod: Pod, cluster: Cluster, decision: Decision) -> PostFilterResult:
         """What the PostFilter plugins make of a pod that found no node: the first that offers a node wins."""
         texts = []
+        in_the_way: frozenset[str] = frozenset()
         for plugin in self.profile.plugins("post_filter"):
             result: PostFilterResult = self.guard(plugin, plugin.post_filter, pod, cluster, decision, self)
             if result.node is not None:
                 self._reached("PostFilter", SUCCESS if result.node else UNSCHEDULABLE)
                 return result
             texts.append(result.text)
+            in_the_way |= result.in_the_way
         self._reached("PostFilter", UNSCHEDULABLE)
-        return PostFilterResult(", ".join(text for text in texts if text))
+        return PostFilterResult(", ".join(text for text in texts if text), in_the_way=in_the_way)
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision) -> str:
         """The end of the FailedScheduling message."""
@@ -337,6 +385,18 @@ class Framework:
             decision.scores.append(PluginScores(plugin.name, weight, raw, weighted))
         decision.totals = totals
         self._reached("Score", SUCCESS)
+
+
+def _looks_at_one_node(profile: Profile) -> frozenset[str]:
+    if not all(getattr(plugin, "removes_lower_only", False) for plugin in profile.plugins("post_filter")):
+        return frozenset()
+    filters = {plugin.name: plugin for plugin in profile.plugins("filter")}
+    elsewhere = {
+        plugin.name for point in ("pre_enqueue", "pre_filter", "reserve", "permit") for plugin in profile.plugins(point)
+    }
+    return frozenset(
+        name for name, plugin in filters.items() if getattr(plugin, "by_shape", False) and name not in elsewhere
+    )
 
 
 _NO_ROWS: Rows = np.zeros(0, dtype=np.intp)

@@ -22,6 +22,7 @@ class DefaultPreemption:
     """Make room by removing pods of lower priority: as few and as unimportant as possible, budgets respected."""
 
     name = "DefaultPreemption"
+    removes_lower_only = True
     Args = DefaultPreemptionArgs
 
     def __init__(self, args: DefaultPreemptionArgs) -> None:
@@ -59,7 +60,9 @@ class DefaultPreemption:
             tried = dry_run(pod, cluster, filters, rows, self._at_most(int(np.count_nonzero(rows))))
             found = tried.candidates
             if not found:
-                return PostFilterResult(f"preemption: {_no_candidates(decision.nodes, tried)}", node="")
+                text = f"preemption: {_no_candidates(decision.nodes, tried)}"
+                in_the_way = frozenset(rejected.plugin for rejected in tried.rejected)
+                return PostFilterResult(text, node="", in_the_way=in_the_way)
         chosen = pick(found, nodes.names)
         node = nodes.names[chosen.row] or ""
         text = f"found a potential placement for pod on node {node}, preempting {len(chosen.victims)} victims"
@@ -74,7 +77,8 @@ class DefaultPreemption:
         """Why the pod may not preempt now (PodEligibleToPreemptOthers); empty when it may."""
         if not pod.preempts:
             return "not eligible due to preemptionPolicy=Never."
-        row = cluster.nodes.live_row(pod.nominated_node_name) if pod.nominated_node_name else None
+        kept = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name
+        row = cluster.nodes.live_row(kept) if kept else None
         if row is not None and not hopeless[row]:
             leaving = (other for other in cluster.pods_on(row) if other.terminating and other.preempted)
             if any(other.priority < pod.priority for other in leaving):

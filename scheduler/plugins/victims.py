@@ -79,7 +79,7 @@ def dry_run(pod: Pod, cluster: Cluster, filters: Filters, rows: Bools, at_most: 
             if len(result.candidates) >= at_most:
                 break
     elif trials:
-        _try(trials, pod, cluster, filters, result)
+        _try(trials, pod, cluster, filters, result, usage_only=filters.by_shape(pod))
     return result
 
 
@@ -129,7 +129,7 @@ class Trials:
         if trials:
             # Together, though victims may repel others: terms that would repel this pod are asked about above.
             result = DryRun([], [], 0)
-            _try(trials, pod, cluster, filters, result)
+            _try(trials, pod, cluster, filters, result, usage_only=True)
             kept.candidates |= {candidate.row: candidate for candidate in result.candidates}
         kept.version, kept.budgets, kept.ahead = nodes.log.version, cluster.budget_changes, ahead
         if len(self._kept) >= _KEPT_MOST:
@@ -179,22 +179,36 @@ def _importance(placement: Placement) -> tuple[int, str]:
     return -placement.pod.priority, _started(placement.pod)
 
 
-def _try(trials: list[_Trial], pod: Pod, cluster: Cluster, filters: Filters, result: DryRun) -> None:
-    """Take all victims away; where the pod then fits, give back one by one whoever need not go."""
+def _try(
+    trials: list[_Trial], pod: Pod, cluster: Cluster, filters: Filters, result: DryRun, *, usage_only: bool = False
+) -> None:
+    """Take all victims away; where the pod then fits, give back one by one whoever need not go.
+
+    `usage_only`: count them in `nodes`, and nowhere else.
+    """
     lifted: dict[str, Placement] = {}
 
-    def lift(placement: Placement) -> None:
-        cluster.lift(placement)
-        lifted[placement.pod.uid] = placement
+    def count(placements: list[Placement], sign: int) -> None:
+        if usage_only:
+            cluster.nodes.suppose_all([(placement.row, placement.pod.shape) for placement in placements], sign)
+        elif sign < 0:
+            for placement in placements:
+                cluster.lift(placement)
+        else:
+            for placement in placements:
+                cluster.lower(placement)
 
-    def lower(placement: Placement) -> None:
-        cluster.lower(placement)
-        del lifted[placement.pod.uid]
+    def lift(placements: list[Placement]) -> None:
+        count(placements, -1)
+        lifted.update((placement.pod.uid, placement) for placement in placements)
+
+    def lower(placements: list[Placement]) -> None:
+        count(placements, 1)
+        for placement in placements:
+            del lifted[placement.pod.uid]
 
     try:
-        for trial in trials:
-            for placement, _ in trial.order:
-                lift(placement)
+        lift([placement for trial in trials for placement, _ in trial.order])
         among = np.zeros(cluster.nodes.rows, dtype=np.bool_)
         among[[trial.candidate.row for trial in trials]] = True
         fits, rejected = filters.passing(pod, cluster, among)
@@ -202,20 +216,20 @@ def _try(trials: list[_Trial], pod: Pod, cluster: Cluster, filters: Filters, res
         going = [trial for trial in trials if fits[trial.candidate.row]]
         for step in range(max((len(trial.order) for trial in going), default=0)):
             trying = [trial for trial in going if step < len(trial.order)]
+            lower([trial.order[step][0] for trial in trying])
             among[:] = False
-            for trial in trying:
-                lower(trial.order[step][0])
-                among[trial.candidate.row] = True
+            among[[trial.candidate.row for trial in trying]] = True
             fits, _ = filters.passing(pod, cluster, among)
+            victims = []
             for trial in trying:
-                placement, violating = trial.order[step]
                 if not fits[trial.candidate.row]:
-                    lift(placement)
+                    placement, violating = trial.order[step]
+                    victims.append(placement)
                     trial.candidate.victims.append(placement.pod)
                     trial.candidate.violations += violating
+            lift(victims)
     finally:
-        for placement in list(lifted.values()):
-            lower(placement)
+        lower(list(lifted.values()))
     for trial in going:
         trial.candidate.settle()
         if trial.candidate.victims:
@@ -225,7 +239,9 @@ def _try(trials: list[_Trial], pod: Pod, cluster: Cluster, filters: Filters, res
 def _reprieve_order(placements: list[Placement], cluster: Cluster) -> list[tuple[Placement, bool]]:
     """Who is given back first: those whose budget would break, then the rest, each by importance."""
     ordered = sorted(placements, key=_importance)
-    budgets = cluster.selecting.get("PodDisruptionBudget", {})
+    budgets = cluster.selecting.get("PodDisruptionBudget")
+    if not budgets:
+        return [(placement, False) for placement in ordered]
     allowed = {budget.uid or budget.name: budget.allowed for found in budgets.values() for budget in found.values()}
     breaking = {p.pod.uid for p in ordered if _breaks(p.pod, budgets.get(p.pod.namespace, {}).values(), allowed)}
     return [(p, True) for p in ordered if p.pod.uid in breaking] + [

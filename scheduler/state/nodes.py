@@ -3,7 +3,7 @@
 A row without a node object (`alive` is false) holds pods bound to a name that is not there yet, or no more.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +20,8 @@ Array = TypeVar("Array", Bools, Ints)
 
 CPU, MEMORY, EPHEMERAL = 0, 1, 2
 _FIRST_ROWS = 64
+_TOGETHER = 32
+"""From so many pods of one shape on, arrays over all rows cost less than one row after the other."""
 
 
 class Nodes:
@@ -167,6 +169,24 @@ class Nodes:
         self.pods[row] += sign
         for port in shape.host_ports:
             self._charge_port(row, port, sign)
+
+    def suppose_all(self, where: Iterable[tuple[int, PodShape]], sign: int) -> None:
+        """As `suppose`, for many pods; quick where many of them have one shape."""
+        by_shape: dict[PodShape, list[int]] = {}
+        for row, shape in where:
+            by_shape.setdefault(shape, []).append(row)
+        for shape, rows in by_shape.items():
+            if len(rows) < _TOGETHER or shape.host_ports:
+                for row in rows:
+                    self.suppose(row, shape, sign)
+                continue
+            times = sign * np.bincount(rows, minlength=self._capacity)
+            for name, amount in shape.requests.items():
+                index = self.resource(name)
+                self.requested[index] += amount * times
+            self.nonzero[0] += shape.nonzero[0] * times
+            self.nonzero[1] += shape.nonzero[1] * times
+            self.pods += times
 
     def image(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
         """(rows that hold the image, its size there in bytes), None when no node has it."""

@@ -1,12 +1,13 @@
 """A few rows of a cluster, looked at as if they were all: what a plugin computes over them costs what they are."""
 
 import copy
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.model.shape import HostPort
+from scheduler.model.pod import Pod
+from scheduler.model.shape import ANY_IP, HostPort
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Column, Ints, Value
 from scheduler.state.nodes import Nodes
@@ -60,6 +61,42 @@ class SomeNodes(Nodes):
         """Which of these rows have any of the host ports taken."""
         conflicts: Bools = self._nodes.port_conflicts(ports)[self._of]
         return conflicts
+
+
+class _OtherPods(SomeNodes):
+    """One row, with some pods away from it and others on it. Read-only afterwards."""
+
+    def __init__(self, nodes: Nodes, row: int, pods: Sequence[Pod], gone: Iterable[Pod], come: Iterable[Pod]) -> None:
+        super().__init__(nodes, np.array([row], dtype=np.intp))
+        for sign, moving in ((-1, gone), (1, come)):
+            for pod in moving:
+                for name, amount in pod.shape.requests.items():
+                    self.requested[nodes.resource(name), 0] += sign * amount
+                self.nonzero[:, 0] += np.multiply(sign, pod.shape.nonzero)
+                self.pods[0] += sign
+        self._there = pods
+
+    def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
+        """Whether the pods that are there have any of the host ports."""
+        taken = {port for pod in self._there for port in pod.shape.host_ports}
+        conflict = any(
+            mine[1:] == theirs[1:] and (mine[0] == theirs[0] or ANY_IP in (mine[0], theirs[0]))
+            for mine in ports
+            for theirs in taken
+        )
+        return np.array([conflict])
+
+
+def row_with(cluster: Cluster, row: int, gone: Sequence[Pod], come: Sequence[Pod]) -> Cluster:
+    """The cluster with one row only, as it would be without some of its pods and with others.
+
+    They are moved in `nodes` and nowhere else: for plugins that look at one node at a time.
+    """
+    away = {pod.uid for pod in gone}
+    there = [pod for pod in cluster.pods_on(row) if pod.uid not in away] + list(come)
+    view = copy.copy(cluster)
+    view.nodes = _OtherPods(cluster.nodes, row, there, gone, come)
+    return view
 
 
 def some_rows(cluster: Cluster, rows: NDArray[np.intp]) -> Cluster:

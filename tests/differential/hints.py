@@ -1,4 +1,8 @@
-"""Whether a change wakes a waiting pod: what the engine asks of a plugin, against kube-scheduler's QueueingHintFn."""
+"""Whether a change wakes a waiting pod: what the engine asks of a plugin, against kube-scheduler's QueueingHintFn.
+
+Without a room: that the engine leaves pods alone where there is none for them (`engine/room.py`) is not the plugin's
+doing. `tests/unit/engine/test_nobody_sleeps.py` judges that.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import dataclass
 
 from scheduler.engine import changes, wakes
 from scheduler.engine.queue import Queue
+from scheduler.engine.room import Room
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.model.node import Node
@@ -38,7 +43,7 @@ class _Asked(Queue):
         self._framework, self._plugin, self._pod = framework, plugin, pod
         self.woken = False
 
-    def wake(self, event: ClusterEvent, hint: Callable[..., bool], now: float) -> int:
+    def wake(self, event: ClusterEvent, hint: Callable[..., bool], now: float, room: Room | None = None) -> int:
         plugin = self._framework.plugin(self._plugin)
         self.woken |= bool(self._framework.wakes(self._plugin) & event) and hint(self._framework, plugin, self._pod)
         return 0

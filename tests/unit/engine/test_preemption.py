@@ -166,3 +166,59 @@ def test_a_nominated_pod_takes_its_node_though_others_score_better(harness: Harn
     kept["status"]["nominatedNodeName"] = "small"
     harness.put(kept)
     assert [i.node for i in harness.cycles() if isinstance(i, Bind)] == ["small"]
+
+
+def test_a_victim_that_goes_wakes_whom_the_node_is_kept_for_and_only_once_there_is_room(harness: Harness) -> None:
+    """Equal preemptors that wait for other nodes, and one that wants more, are left alone."""
+    for name in ("n1", "n2"):
+        full_node(harness, name, victims=2)
+    harness.put(pod("first", cpu="800m", priority=100), pod("second", cpu="800m", priority=100))
+    nodes = {i.pod.name: i.node for i in harness.cycles() if isinstance(i, Preempt)}
+    assert sorted(nodes.values()) == ["n1", "n2"]
+    harness.put(pod("third", cpu="800m", priority=100), pod("lesser", cpu="800m", priority=10))
+    assert harness.binds() == {}
+    harness.after(20)
+    harness.gone("Pod", f"{nodes['first']}-v0")
+    assert not harness.engine.has_work
+    harness.gone("Pod", f"{nodes['first']}-v1")
+    assert [type(i) for i in harness.cycle()][-1] is Bind
+    assert not harness.engine.has_work
+
+
+def test_room_beside_a_nominated_pod_wakes_those_who_fit_there(harness: Harness) -> None:
+    """What the node is not kept for may be taken at once, whatever the others' priority."""
+    full_node(harness, "n1")
+    harness.put(pod("urgent", cpu="300m", priority=100))
+    harness.cycle()
+    harness.put(pod("large", cpu="800m", priority=10), pod("small", cpu="600m", priority=10))
+    assert harness.binds() == {}
+    harness.after(20)
+    harness.gone("Pod", "n1-v0")
+    assert harness.binds() == {"urgent": "n1", "small": "n1"}
+
+
+def test_a_nomination_that_is_not_used_leaves_its_room_to_others(harness: Harness) -> None:
+    """The pod was bound elsewhere by somebody else: who waits for its node hears of it."""
+    full_node(harness, "n1")
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    harness.cycle()
+    harness.put(pod("lesser", cpu="800m", priority=10))
+    harness.cycles()
+    harness.after(20)
+    harness.gone("Pod", "n1-v0")
+    harness.put(pod("urgent", cpu="800m", priority=100, nodeName="elsewhere"))
+    assert harness.binds() == {"lesser": "n1"}
+
+
+def test_what_a_preemption_found_in_the_way_is_waited_for(harness: Harness) -> None:
+    """A pod elsewhere in the zone repels it: when that one goes, its node has no room, but the other can be emptied."""
+    term = {"labelSelector": {"matchLabels": {"app": "urgent"}}, "topologyKey": "zone"}
+    repels = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    harness.put(node("n1", cpu="1", zone="a"), node("n2", cpu="1", zone="a"))
+    harness.put(pod("n1-v0", cpu="1", nodeName="n1"), pod("large", cpu="900m", nodeName="n2", priority=1000))
+    harness.put(pod("repelling", cpu="10m", nodeName="n2", priority=1000, affinity=repels))
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    assert preempts(harness.cycles()) == []
+    harness.after(2)
+    harness.gone("Pod", "repelling")
+    assert preempts(harness.cycles()) == [("n1", ["n1-v0"])]

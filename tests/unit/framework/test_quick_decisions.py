@@ -49,7 +49,7 @@ def _node(i: int, cpu: int, zone: str, taint: int, cordoned: bool) -> dict[str, 
 
 def _pod(uid: str, kind: int, node: str = "") -> dict[str, Any]:
     spec: dict[str, Any] = {
-        "containers": [{"image": "web", "resources": {"requests": {"cpu": f"{100 + 400 * (kind % 3)}m"}}}]
+        "containers": [{"image": "web", "resources": {"requests": {"cpu": f"{100 + 400 * (kind % 3)}m"}}}],
     }
     term = {"labelSelector": {"matchLabels": {"app": f"a{kind % 3}"}}, "topologyKey": "zone"}
     if kind == 3:
@@ -117,6 +117,7 @@ def _anew(cluster: Cluster) -> Cluster:
         name = cluster.nodes.names[placement.row]
         fresh.put_pod(msgspec.structs.replace(placement.pod, node_name=name))
     fresh.put_selecting(SERVICE)
+    fresh.nominations = cluster.nominations
     return fresh
 
 
@@ -125,18 +126,29 @@ def _best(decision: Decision, cluster: Cluster) -> set[str | None]:
 
 
 nodes = st.tuples(st.integers(0, 30), st.integers(1, 8), st.sampled_from(ZONES), st.integers(0, 2), st.booleans())
+kept = st.tuples(st.integers(0, 30), st.integers(0, KINDS - 1), st.integers(-1, 1), st.integers(1, 8))
 events = st.one_of(
     st.tuples(st.just("node"), nodes),
     st.tuples(st.just("drop"), st.integers(0, 30)),
     st.tuples(st.just("place"), st.integers(0, KINDS - 1)),
     st.tuples(st.just("remove"), st.integers(0, 40)),
     st.tuples(st.just("ask"), st.integers(0, KINDS - 1)),
+    st.tuples(st.just("nominate"), kept),
+    st.tuples(st.just("keep"), st.integers(0, 30)),
+    st.tuples(st.just("forget"), st.integers(0, 20)),
 )
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(CONFIGS), st.lists(nodes, min_size=5, max_size=25), st.lists(events, max_size=60))
-def test_what_is_kept_agrees_with_a_cluster_made_anew(config: Any, start: list[Any], happenings: list[Any]) -> None:
+@given(
+    st.sampled_from(CONFIGS),
+    st.lists(nodes, min_size=5, max_size=25),
+    st.lists(events, max_size=60),
+    st.integers(0, 2),
+)
+def test_what_is_kept_agrees_with_a_cluster_made_anew(
+    config: Any, start: list[Any], happenings: list[Any], large: int
+) -> None:
     """After any sequence of events, decisions with and without memos have the best nodes that a new cluster gives.
 
     Decisions by a memo also say how many nodes fit.
@@ -146,7 +158,10 @@ def test_what_is_kept_agrees_with_a_cluster_made_anew(config: Any, start: list[A
     cluster.put_selecting(SERVICE)
     for n in start:
         cluster.put_node(decoder.node(msgspec.json.encode(_node(*n))))
-    placed = 0
+    placed = nominated = 0
+    # Most nodes that are kept are kept for pods that leave no room beside them.
+    happenings = [*happenings, *(("nominate", (n[0], 0, 0, 8)) for n in start[:large])]
+    happenings += [("keep", start[-1][0])] * (large == 1)
     for what, detail in [*happenings, *(("ask", kind) for kind in range(KINDS))]:
         if what == "node":
             cluster.put_node(decoder.node(msgspec.json.encode(_node(*detail))))
@@ -154,6 +169,18 @@ def test_what_is_kept_agrees_with_a_cluster_made_anew(config: Any, start: list[A
             cluster.drop_node(f"n{detail}")
         elif what == "remove":
             cluster.drop_pod(f"p{detail}")
+        elif what == "nominate":
+            i, kind, priority, cpu = detail
+            waiting = _pod(f"w{nominated}", kind)
+            waiting["spec"]["priority"] = priority
+            waiting["spec"]["containers"][0]["resources"]["requests"]["cpu"] = f"{cpu}"
+            cluster.nominations.put(decoder.pod(msgspec.json.encode(waiting)), f"n{i}")
+            nominated += 1
+        elif what == "keep":
+            # For the pod that is asked about next.
+            cluster.nominations.put(decoder.pod(msgspec.json.encode(_pod(f"p{placed}", 0))), f"n{detail}")
+        elif what == "forget":
+            cluster.nominations.drop(f"w{detail}")
         else:
             pod = decoder.pod(msgspec.json.encode(_pod(f"p{placed}", detail)))
             anew = _anew(cluster)
@@ -164,4 +191,5 @@ def test_what_is_kept_agrees_with_a_cluster_made_anew(config: Any, start: list[A
             assert (_best(quick, cluster), quick.fitting) == (wanted, len(plain.feasible))
             if what == "place" and wanted:
                 cluster.assume(pod, cluster.nodes.row_of(min(filter(None, wanted))) or 0)
+                cluster.nominations.drop(pod.uid)
                 placed += 1

@@ -1,0 +1,125 @@
+"""Preemption in a stream, the engine alone: no sockets, CPU time.
+
+`python -m bench.preemption [--nodes N] [--preemptors N] [--profile]`: full nodes with four victims each, and one
+preemptor after the other that needs a whole node. Victims leave some time after they were asked to, Bindings are
+confirmed later too. Printed are CPU and attempts for each preemptor and the longest cycle, which is the first one:
+it tries every node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import time
+from collections import deque
+
+import msgspec
+from msgspec.structs import replace
+
+from scheduler.engine.engine import Engine
+from scheduler.engine.instructions import Bind, Instruction, PatchCondition, Preempt
+from scheduler.engine.stimuli import Bound, Cycle, Gone, Put, Tick
+from scheduler.framework.config import default_configuration
+from scheduler.framework.profiles import build
+from scheduler.model.kinds import Decoder
+from scheduler.model.pod import Pod
+from scheduler.plugins.registry import registry
+from tests.controlplane.api import Object
+from tests.integration.objects import node, pod
+
+SCHEDULER = "berth"
+VICTIMS = 4
+LEAVING = 40
+"""So many victims are on their way out at a time."""
+BINDING = 10
+"""So many Bindings are not confirmed yet."""
+SECONDS = 0.01
+"""Between two preemptors, in engine time."""
+
+
+class Stream:
+    """An engine, and the cluster that does what it says, late."""
+
+    def __init__(self, nodes: int) -> None:
+        self.engine = Engine(build(default_configuration(), registry()))
+        self.now = 0.0
+        self.attempts = self.bound = 0
+        self.longest = 0.0
+        self._decoder = Decoder()
+        self._leaving: deque[Pod] = deque()
+        self._binding: deque[Bind] = deque()
+        for i in range(nodes):
+            made = node(f"node-{i}")
+            made["metadata"]["uid"] = f"node-{i}"
+            self.engine.handle(Put(self._decoder.node(msgspec.json.encode(made))), 0.0)
+        for i in range(nodes * VICTIMS):
+            self._put(pod(f"victim-{i}", SCHEDULER, cpu="900m", nodeName=f"node-{i % nodes}"))
+
+    def run(self, preemptors: int) -> None:
+        """One preemptor after the other, until all are bound."""
+        for i in range(preemptors):
+            self._put(pod(f"preemptor-{i}", SCHEDULER, cpu="3970m", priority=10))
+            self._go_on(LEAVING, BINDING)
+        while self.bound < preemptors:
+            self.now += 1.0
+            self._go_on(0, 0)
+
+    def _go_on(self, leaving: int, binding: int) -> None:
+        self.now += SECONDS
+        self._heed(self.engine.handle(Tick(), self.now))
+        while self.engine.has_work:
+            start = time.process_time()
+            done = self.engine.handle(Cycle(), self.now)
+            self.longest = max(self.longest, time.process_time() - start)
+            self.attempts += 1
+            self._heed(done)
+        while len(self._leaving) > leaving:
+            victim = self._leaving.popleft()
+            self._heed(self.engine.handle(Gone("Pod", victim.namespace, victim.name, victim.uid), self.now))
+        while len(self._binding) > binding:
+            bind = self._binding.popleft()
+            self.engine.handle(Bound(bind.pod.uid), self.now)
+            self.engine.handle(Put(replace(bind.pod, node_name=bind.node)), self.now)
+
+    def _heed(self, instructions: list[Instruction]) -> None:
+        for one in instructions:
+            match one:
+                case Preempt():
+                    self._leaving += one.victims
+                case PatchCondition(nominated=str(name)) if name:
+                    self.engine.handle(Put(replace(one.pod, nominated_node_name=name)), self.now)
+                case Bind():
+                    self.bound += 1
+                    self._binding.append(one)
+
+    def _put(self, made: Object) -> None:
+        made["metadata"] |= {"namespace": "bench", "uid": made["metadata"]["name"]}
+        self.engine.handle(Put(self._decoder.pod(msgspec.json.encode(made))), self.now)
+
+
+def main() -> None:
+    """Print one line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--preemptors", type=int, default=200)
+    parser.add_argument("--profile", action="store_true")
+    asked = parser.parse_args()
+    stream = Stream(asked.nodes)
+    profile = cProfile.Profile()
+    if asked.profile:
+        profile.enable()
+    start = time.process_time()
+    stream.run(asked.preemptors)
+    taken = time.process_time() - start
+    profile.disable()
+    each = taken * 1000 / asked.preemptors
+    print(f"{asked.nodes} nodes with {VICTIMS} victims each, {asked.preemptors} preemptors")
+    print(f"{each:.2f} ms of CPU and {stream.attempts / asked.preemptors:.2f} attempts for each")
+    print(f"longest cycle {stream.longest * 1000:.0f} ms")
+    if asked.profile:
+        pstats.Stats(profile).sort_stats("tottime").print_stats(30)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Which nodes are kept for waiting pods, and who hears when one is not any more.
+
+Mirrors kube-scheduler `backend/queue/nominator.go` and, in part, `framework/preemption` (prepareCandidate).
+"""
+
+from scheduler.engine import wakes
+from scheduler.engine.instructions import ClearNomination, Instruction
+from scheduler.engine.queue import Queue, QueuedPod
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+
+
+class Nominator:
+    """Ends nominations and follows those that the API shows."""
+
+    def __init__(self, cluster: Cluster, queue: Queue) -> None:
+        self._cluster = cluster
+        self._queue = queue
+
+    def end(self, pod: Pod, now: float) -> None:
+        """No node is kept for a pod any more: if it did not come there, somebody else may."""
+        node = self._cluster.nominations.drop(pod.uid)
+        if node is not None and node != pod.node_name:
+            wakes.for_room(self._queue, self._cluster, pod, self._cluster.nodes.row_of(node), now)
+
+    def end_all(self, pods: list[Pod], now: float) -> list[Instruction]:
+        """These pods have to look for another node, and may do so at once (prepareCandidate)."""
+        for pod in pods:
+            self.end(pod, now)
+            self._queue.retry(pod.uid, now)
+        return [ClearNomination(pod) for pod in pods]
+
+    def follow(self, queued: QueuedPod, before: Pod, now: float) -> None:
+        """Follow nominatedNodeName; what we decided and the API does not show yet holds until it shows a change."""
+        pod, nominations = queued.pod, self._cluster.nominations
+        ours = kept = nominations.node_of(pod.uid)
+        changed = pod.nominated_node_name != before.nominated_node_name
+        if changed:
+            kept = pod.nominated_node_name or None
+        if ours != kept:
+            queued.written = None  # somebody else's word
+        if ours != kept or pod.shape is not before.shape:
+            self.end(pod, now)
+        if changed and (ours != kept or kept is None):
+            # Whatever victims leave the node that was named, it does not wait for them any more.
+            self._queue.retry(pod.uid, now)
+        if kept is not None:
+            nominations.put(pod, kept)
