@@ -5,7 +5,7 @@ At `permit`, `pre_bind`, `bind` and `post_bind` a plugin may be a coroutine func
 gets `held` alone, since the cluster moves on while it waits, and answers what the plain method would.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -171,6 +171,17 @@ class Concerned(Protocol):
 
     def concerns(self, shape: PodShape) -> bool:
         """False: for pods of this shape, it neither rejects, scores, reserves nor prepares anything, in no cluster."""
+
+
+@runtime_checkable
+class Reads(Protocol):
+    """Goes by a part of the shape only, so that its answers are kept once for all shapes that agree in it.
+
+    For plugins with `by_shape` or `scores_by_shape`; without it, the whole shape counts.
+    """
+
+    def reads(self, shape: PodShape) -> Hashable:
+        """What `filter`, `score` and `normalize` go by."""
 
 
 @runtime_checkable

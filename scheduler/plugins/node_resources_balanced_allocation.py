@@ -1,6 +1,7 @@
 """Upstream: plugins/noderesources/balanced_allocation.go."""
 
 import math
+from collections.abc import Hashable
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 
 from scheduler.framework.plugin import MAX_SCORE
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.plugins.resource_strategies import ResourceWeight, amounts, amounts_on, counting
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints, at
@@ -47,6 +49,10 @@ class NodeResourcesBalancedAllocation:
             if resource.weight not in (0, 1):
                 errors.append(f"{path}.resources[{i}].weight: Invalid value: {resource.weight}: must be 1")
         return errors
+
+    def reads(self, shape: PodShape) -> Hashable:
+        """What is asked for."""
+        return tuple(shape.requests.items())
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """50 to 100 by how the deviation of the fractions changes; a pod that asks for none takes no part."""

@@ -1,5 +1,6 @@
 """Upstream: plugins/noderesources (fit.go; the scoring strategies are in resource_strategies.py)."""
 
+from collections.abc import Hashable
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.resources import is_extended
 from scheduler.model.selectors import is_qualified_name
+from scheduler.model.shape import PodShape
 from scheduler.plugins.resource_strategies import (
     ResourceWeight,
     ScoringStrategy,
@@ -76,6 +78,10 @@ class NodeResourcesFit(RowLocal):
             if not is_qualified_name(name):
                 errors.append(f'{where}: Invalid value: "{name}": not a qualified name')
         return errors + args.scoring_strategy.check(f"{path}.scoringStrategy")
+
+    def reads(self, shape: PodShape) -> Hashable:
+        """What is asked for, and what scoring assumes."""
+        return tuple(shape.requests.items()), tuple(shape.scoring.items())
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject for the number of pods and for each resource asked for; above allocatable is unresolvable."""
