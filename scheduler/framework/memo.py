@@ -136,7 +136,10 @@ class Memos:
                 total = total + one.weighted
         if alive is not memo.passes and not memo.uniform:
             return total  # type: ignore[no-any-return]
-        memo.ranks = np.where(memo.passes, total, NOWHERE)
+        if total is memo.usage.sums:
+            total = total.copy()
+        total[~memo.passes] = NOWHERE
+        memo.ranks = total
         return memo.ranks
 
     def _stretch(self, memo: Memo, one: Stretched, pod: Pod, cluster: Cluster, alive: Bools) -> None:

@@ -1,8 +1,8 @@
 """What plugins say of all nodes, kept and repaired for the rows that changed, shared by all pods that read alike.
 
-Two parts of a decision are kept apart, since they change at different times and few pods differ in both: `Ground` is what
-node objects decide (taints, labels), `Usage` what the pods on a node do (requests, host ports). A plugin's `reads` says
-what of a shape it goes by. Next stage: `scheduler.framework.memo` puts both together.
+Two parts of a decision are kept apart, since they change at different times and few pods differ in both: `Ground` is
+what node objects decide (taints, labels), `Usage` what the pods on a node do (requests, host ports). A plugin's `reads`
+says what of a shape it goes by. Next stage: `scheduler.framework.memo` puts both together.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -165,12 +165,13 @@ class Usage:
         self.sums[rows] = total
 
 
-def passing(
-    plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools | None, ask: Callable[..., Any]
-) -> Bools:
+def passing(plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools | None, ask: Callable[..., Any]) -> Bools:
     """bool[rows], the caller's own: rows of `among` (None: all) that no filter rejects."""
     passes = np.ones(cluster.nodes.rows, dtype=np.bool_) if among is None else among.copy()
     for plugin in plugins:
+        if hasattr(plugin, "passes"):
+            passes &= ask(plugin, plugin.passes, pod, cluster.nodes)
+            continue
         for _, rejected in ask(plugin, plugin.filter, pod, cluster):
             np.greater(passes, rejected, out=passes)
     return passes

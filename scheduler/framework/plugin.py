@@ -186,10 +186,13 @@ class Reads(Protocol):
 
 @runtime_checkable
 class ByRow(Protocol):
-    """Can be asked for one row, much faster than for an array of one; the answers are those of `filter` and `score`.
+    """Answers as `filter` and `score` do, faster: without reasons, or for one row and not an array of one.
 
     For plugins with `by_shape` or `scores_by_shape` that look at what is placed on a node; they need not have it.
     """
+
+    def passes(self, pod: Pod, nodes: Nodes) -> Bools:
+        """bool[rows]: whether `filter` rejects the row for no reason, without saying which."""
 
     def passes_on(self, pod: Pod, nodes: Nodes, row: int) -> bool:
         """Whether `filter` rejects the row for no reason."""

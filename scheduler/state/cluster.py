@@ -38,6 +38,8 @@ class Cluster:
         self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
         self.supposed: dict[str, tuple[Pod, int, int]] = {}
         """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it took away)."""
+        self.selecting_changes = 0
+        """Counts objects of `selecting` that came, changed or went."""
         self.budget_changes = 0
         """Counts PodDisruptionBudgets that came, changed or went."""
         self._placed: dict[str, Placement] = {}
@@ -205,12 +207,14 @@ class Cluster:
 
     def put_selecting(self, selecting: Selecting) -> None:
         """Add or update a Service, ReplicaSet, StatefulSet, ReplicationController or PodDisruptionBudget."""
+        self.selecting_changes += 1
         self.budget_changes += selecting.kind == "PodDisruptionBudget"
         by_namespace = self.selecting.setdefault(selecting.kind, {})
         by_namespace.setdefault(selecting.namespace, {})[selecting.name] = selecting
 
     def drop_selecting(self, kind: str, namespace: str, name: str) -> None:
         """Remove such an object."""
+        self.selecting_changes += 1
         self.budget_changes += kind == "PodDisruptionBudget"
         self.selecting.get(kind, {}).get(namespace, {}).pop(name, None)
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
+Numbers = NDArray[Any]
+"""Integers, or doubles that hold integers."""
 
 Value = TypeVar("Value", bound=Hashable)
 
@@ -47,6 +49,8 @@ class Column(Generic[Value]):
         self._free: list[int] = []
         self._memos: dict[Hashable, _Memo] = {}
         self._epoch = 0
+        self._in_order = 0
+        """Rows whose code is their own number."""
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""
@@ -59,6 +63,7 @@ class Column(Generic[Value]):
         old = int(self.codes[row])
         new = ABSENT if value is None else self._intern(value)
         self.codes[row] = new
+        self._in_order += (new == row) - (old == row)
         if new != ABSENT:
             self._rows_with[new] += 1
         if old != ABSENT:
@@ -72,6 +77,11 @@ class Column(Generic[Value]):
         """The value of one row, None where absent."""
         code = int(self.codes[row])
         return None if code == ABSENT else self.values[code]
+
+    def gather(self, by_code: Some, rows: int) -> Some:
+        """What the codes of the first `rows` rows have; the last element is for rows without a value."""
+        # A label that is another one on each node, as the hostname is: nothing to look up.
+        return by_code[:rows] if self._in_order == rows else by_code.take(self.codes[:rows])
 
     @property
     def blank(self) -> bool:

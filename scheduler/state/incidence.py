@@ -52,22 +52,35 @@ class ByTopology:
 
     def by_row(self, rows: int) -> Ints:
         """int64[rows]: the count of each row's topology value, 0 where the row has none."""
-        return self._long_enough().take(self.column.codes[:rows])
+        return self.column.gather(self.by_code(), rows)
 
     def anywhere(self, rows: int) -> Bools:
         """bool[rows]: whether the count of each row's topology value is above 0."""
-        return (self._long_enough() > 0).take(self.column.codes[:rows])
+        return self.column.gather(self.by_code() > 0, rows)
 
-    def times(self, weight: int, rows: int) -> Ints:
-        """As `by_row`, each count times `weight`."""
-        return (self._long_enough() * weight).take(self.column.codes[:rows])
-
-    def _long_enough(self) -> Ints:
-        if len(self.column.values) > len(self.counts) - 1:
-            grown = np.zeros(2 * len(self.column.values) + 2, dtype=np.int64)
+    def by_code(self) -> Ints:
+        """int64[values of the column + 1]; the last is 0, as no value has that code. Do not change it."""
+        values = len(self.column.values)
+        if values > len(self.counts) - 1:
+            grown = np.zeros(2 * values + 2, dtype=np.int64)
             grown[: len(self.counts) - 1] = self.counts[:-1]
             self.counts = grown
-        return self.counts
+        return self.counts[: values + 1]
+
+
+def weighted(counts: Iterable[tuple[ByTopology, int]], rows: int) -> Ints | None:
+    """int64[rows]: the sum of each row's counts, each times its weight; None where there is nothing to sum."""
+    by_column: dict[int, tuple[Column[str], Ints]] = {}
+    for count, weight in counts:
+        times = count.by_code() * weight
+        found = by_column.setdefault(id(count.column), (count.column, times))[1]
+        if found is not times:
+            found += times
+    total: Ints | None = None
+    for column, times in by_column.values():
+        by_row = column.gather(times, rows)
+        total = by_row if total is None else total + by_row
+    return total
 
 
 class Selected(ByTopology):

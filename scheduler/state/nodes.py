@@ -3,7 +3,7 @@
 A row without a node object (`alive` is false) holds pods bound to a name that is not there yet, or no more.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scheduler.model.node import Node
 from scheduler.model.shape import ANY_IP, HostPort, PodShape
 from scheduler.model.taints import Taints
-from scheduler.state.column import Bools, Column, Ints
+from scheduler.state.column import Bools, Column, Ints, Numbers
 from scheduler.state.derived import Derived
 from scheduler.state.rowlog import RowLog
 
@@ -34,6 +34,8 @@ class Nodes:
         self.log = RowLog()
         self.object_log = RowLog()
         """Of `log`, the rows whose node object changed; the others' pods did."""
+        self.largest = 0
+        """No node ever had more of any resource."""
         self.puts = 0
         """Counts node objects that came, changed or went."""
         self._derived = Derived()
@@ -114,9 +116,15 @@ class Nodes:
         return index
 
     def derived(
-        self, question: Hashable, of_all: Callable[["Nodes"], Ints], of_row: Callable[["Nodes", int], int]
-    ) -> Ints:
-        """int64[rows]: a number that follows from each row alone, kept between calls; do not change it."""
+        self,
+        question: Hashable,
+        of_all: Callable[["Nodes"], Numbers],
+        of_row: Callable[["Nodes", int], float | Sequence[float]],
+    ) -> Numbers:
+        """Numbers that follow from each row alone (the last axis), kept between calls; do not change them.
+
+        A dry run (`suppose`) does not show in them.
+        """
         return self._derived.get(self, question, of_all, of_row)
 
     def put(self, row: int, node: Node | None) -> None:
@@ -137,7 +145,8 @@ class Nodes:
                 for name, amount in node.allocatable.items():
                     index = self.resource(name)
                     self.allocatable[index, row] = amount
-        self.taints.set(row, None if node is None else node.taints)
+                    self.largest = max(self.largest, amount)
+        self.taints.set(row, None if node is None else node.taints or None)
         self._put_images(row, old, node)
 
     def put_labels(self, row: int, labels: Mapping[str, str] | None) -> None:

@@ -1,14 +1,14 @@
 """A few rows of a cluster, looked at as if they were all: what a plugin computes over them costs what they are."""
 
 import copy
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.model.shape import HostPort
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools, Column, Ints, Value
+from scheduler.state.column import Bools, Column, Numbers, Value
 from scheduler.state.nodes import Nodes
 
 
@@ -31,6 +31,7 @@ class SomeNodes(Nodes):
         self.rows = len(rows)
         self.count = nodes.count
         self.resources = nodes.resources
+        self.largest = nodes.largest
         self.alive = nodes.alive[rows]
         self.unschedulable = nodes.unschedulable[rows]
         self.pods = nodes.pods[rows]
@@ -52,9 +53,14 @@ class SomeNodes(Nodes):
         found = np.flatnonzero(self._of == row)
         return int(found[0]) if len(found) else None
 
-    def derived(self, question: Hashable, of_all: Callable[[Nodes], Ints], of_row: Callable[[Nodes, int], int]) -> Ints:
-        """A number that follows from each row alone, of these rows."""
-        return self._nodes.derived(question, of_all, of_row)[self._of]
+    def derived(
+        self,
+        question: Hashable,
+        of_all: Callable[[Nodes], Numbers],
+        of_row: Callable[[Nodes, int], float | Sequence[float]],
+    ) -> Numbers:
+        """Numbers that follow from each row alone, of these rows."""
+        return self._nodes.derived(question, of_all, of_row)[..., self._of]
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
         """Which of these rows have any of the host ports taken."""
