@@ -124,8 +124,12 @@ class NodeResourcesBalancedAllocation:
 
 def _evenness_on(found: list[tuple[int, int]]) -> int:
     """As `_evenness`, for one node. Sums are written out because `sum` rounds otherwise from Python 3.12 on."""
-    fractions = [min(float(used) / float(capacity), 1.0) for used, capacity in found if capacity]
     deviation = 0.0
+    if len(found) == 2 and found[0][1] and found[1][1]:
+        (used, capacity), (others, room) = found
+        deviation = min(float(used) / float(capacity), 1.0) - min(float(others) / float(room), 1.0)
+        return int((1 - abs(deviation / 2)) * float(MAX_SCORE))
+    fractions = [min(float(used) / float(capacity), 1.0) for used, capacity in found if capacity]
     if len(fractions) == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2)
     elif len(fractions) > 2:

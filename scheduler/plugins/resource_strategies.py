@@ -12,7 +12,7 @@ from scheduler.framework.plugin import MAX_SCORE
 from scheduler.model.pod import Pod
 from scheduler.model.resources import is_scalar
 from scheduler.state.column import Ints, Numbers, at
-from scheduler.state.nodes import CPU, MEMORY, Nodes
+from scheduler.state.nodes import CPU, EPHEMERAL, MEMORY, Nodes
 
 _DOUBLES_HOLD = 1 << 46
 """Capacities below it may be computed with as doubles; see `quotient`."""
@@ -195,6 +195,7 @@ def _used(nodes: Nodes, index: int, *, nonzero: bool) -> Ints:
     return used
 
 
+_NATIVE = (CPU, MEMORY, EPHEMERAL)
 AmountOn = tuple[int, int, int, int]
 """(weight, capacity, used, asked) of one resource on one node."""
 
@@ -205,8 +206,12 @@ def amounts_on(
     """As `amounts`, for one row."""
     found = []
     asks = pod.shape.scoring if nonzero else pod.shape.requests
-    for resource in counting(resources, pod, nodes, nonzero=nonzero):
-        index, asked = nodes.resources[resource.name], asks.get(resource.name, 0)
+    indices = nodes.resources
+    for resource in resources:  # as `counting` does
+        name = resource.name
+        index, asked = indices.get(name), asks.get(name, 0)
+        if index is None or not (asked or index in _NATIVE or not is_scalar(name)):
+            continue
         used = nodes.nonzero if nonzero and index in (CPU, MEMORY) else nodes.requested
         found.append((resource.weight, nodes.allocatable.item(index, row), used.item(index, row), asked))
     return found

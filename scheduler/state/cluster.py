@@ -69,8 +69,8 @@ class Cluster:
         nodes = self.nodes
         row = nodes.ensure_row(node.name)
         old = nodes.objects[row]
-        if old is None or (old.labels is not node.labels and nodes.topology_changes(row, node.labels)):
-            with_pods = self.pods_on(row)
+        if old is None or (old.labels is not node.labels and old.labels != node.labels):
+            with_pods = self.pods_on(row) if nodes.topology_changes(row, node.labels) else []
             self.incidence.move(with_pods, row, -1)
             nodes.put_labels(row, node.labels)
             self.incidence.move(with_pods, row, 1)
@@ -236,6 +236,7 @@ class Cluster:
         self._count(pod, row, -1)
         self.storage.refer(pod, -1)
         self.nodes.release_row(row)
+        self.incidence.sweep()
 
     def _suppose(self, pod: Pod, row: int, sign: int) -> None:
         """Count for a dry run only."""

@@ -24,7 +24,7 @@ _ON_ROWS = 512
 _CHANGES = 4096
 """Changes that an `OnRows` remembers, and up to twice as many."""
 _IDLE_CLASSES = 4096
-_CARRIED_TERMS = 1024
+_CARRIED_TERMS = 256
 """From this many on, terms that nobody carries any more are dropped once they are the majority."""
 
 
@@ -50,6 +50,15 @@ class ByTopology:
         self.counts[code] += amount
         self.total += amount
 
+    def add_all(self, by_row: Mapping[int, int]) -> None:
+        """As `add`, for row → amount."""
+        counts = self._with_room()
+        codes = self.column.codes[list(by_row)]
+        has = codes >= 0
+        amounts = np.array(list(by_row.values()), dtype=np.int64)[has]
+        np.add.at(counts, codes[has], amounts)
+        self.total += int(amounts.sum())
+
     def by_row(self, rows: int) -> Ints:
         """int64[rows]: the count of each row's topology value, 0 where the row has none."""
         return self.column.gather(self.by_code(), rows)
@@ -60,12 +69,15 @@ class ByTopology:
 
     def by_code(self) -> Ints:
         """int64[values of the column + 1]; the last is 0, as no value has that code. Do not change it."""
+        return self._with_room()[: len(self.column.values) + 1]
+
+    def _with_room(self) -> Ints:
         values = len(self.column.values)
         if values > len(self.counts) - 1:
             grown = np.zeros(2 * values + 2, dtype=np.int64)
             grown[: len(self.counts) - 1] = self.counts[:-1]
             self.counts = grown
-        return self.counts[: values + 1]
+        return self.counts
 
 
 def weighted(counts: Iterable[tuple[ByTopology, int]], rows: int) -> Ints | None:
@@ -90,6 +102,7 @@ class Selected(ByTopology):
 
     def __init__(self, column: Column[str], terms: Terms) -> None:
         super().__init__(column)
+        column.users += 1
         self.terms = terms
 
 
@@ -100,6 +113,7 @@ class Carried(ByTopology):
 
     def __init__(self, column: Column[str], term: AffinityTerm, weight: int) -> None:
         super().__init__(column)
+        column.users += 1
         self.term = term
         self.weight = weight
         self.carriers = 0
@@ -136,6 +150,14 @@ class OnRows:
         if row >= len(self.counts):
             self._grow(row + 1)
         self.counts[row] += amount
+
+    def add_all(self, by_row: Mapping[int, int]) -> None:
+        """As `add`, for row → amount, and too many to remember."""
+        if by_row:
+            self._base += len(self._changes) + 1
+            self._changes = []
+            self.by_row(max(by_row) + 1)
+            self.counts[list(by_row)] += list(by_row.values())
 
     def by_row(self, rows: int) -> Ints:
         """int64[rows]; do not change it."""
@@ -183,6 +205,8 @@ class Incidence:
         self._namespaces = namespaces
         self._classes: dict[ClassKey, PodClass] = {}
         self._idle = 0
+        self._went = 0
+        """Pods that have gone since terms without carriers were last looked for."""
         self._selected: dict[tuple[Terms, str], Selected] = {}
         self._on_rows: dict[tuple[str, LabelSelector, bool], OnRows] = {}
         self._carried: dict[tuple[AffinityTerm, int], Carried] = {}
@@ -229,8 +253,7 @@ class Incidence:
             for pods in self._classes.values():
                 if self._all_select(terms, pods):
                     pods.selected.append(found)
-                    for row, count in pods.rows.items():
-                        found.add(row, count)
+                    found.add_all(pods.rows)
         elif len(self._selected) > _COUNTS // 2:
             self._selected[key] = self._selected.pop(key)
         return found
@@ -246,8 +269,7 @@ class Incidence:
             for pods in self._classes.values():
                 if found.counts_class(pods):
                     pods.on_rows.append(found)
-                    for row, count in pods.rows.items():
-                        found.add(row, count)
+                    found.add_all(pods.rows)
         elif len(self._on_rows) > _ON_ROWS // 2:
             self._on_rows[key] = self._on_rows.pop(key)
         return found
@@ -275,6 +297,19 @@ class Incidence:
                 pods.carried_seen = 0
                 pods.repelled_by = []
                 pods.preferred_by = []
+
+    def sweep(self) -> None:
+        """A pod has gone for good: from time to time, forget what only such pods had brought.
+
+        Pods may name any topology key. Counts by keys that no node has are all 0, and quickly made again.
+        """
+        self._went += 1
+        if 2 * self._went <= len(self._carried_log) + _CARRIED_TERMS:
+            return
+        self._went = 0
+        if self._mostly_idle():
+            self._drop_carried()
+            self._drop_selected([key for key, count in self._selected.items() if count.column.blank])
 
     def selects(self, term: AffinityTerm, pod: Pod) -> bool:
         """Whether a term of an incoming pod selects a pod; an unknown namespace meets no selector but `{}`."""
@@ -334,7 +369,7 @@ class Incidence:
         pods = self.class_of(pod)
         log = self._carried_log
         if pods.carried_seen < len(log):
-            if len(log) > _CARRIED_TERMS and sum(carried.carriers > 0 for carried in log) * 2 < len(log):
+            if self._mostly_idle():
                 self._drop_carried()
                 log = self._carried_log
             labels = self._namespaces.get(pods.namespace, NO_LABELS)
@@ -344,8 +379,15 @@ class Incidence:
             pods.carried_seen = len(log)
         return pods
 
+    def _mostly_idle(self) -> bool:
+        log = self._carried_log
+        return len(log) > _CARRIED_TERMS and sum(carried.carriers > 0 for carried in log) * 2 < len(log)
+
     def _drop_selected(self, keys: list[tuple[Terms, str]]) -> None:
-        gone = {id(self._selected.pop(key)) for key in keys}
+        dropped = [self._selected.pop(key) for key in keys]
+        gone = set(map(id, dropped))
+        for count in dropped:
+            count.column.users -= 1
         if gone:
             for pods in self._classes.values():
                 pods.selected = [count for count in pods.selected if id(count) not in gone]
@@ -357,6 +399,8 @@ class Incidence:
 
     def _drop_carried(self) -> None:
         """Forget terms that no placed pod carries any more."""
+        for carried in self._carried_log:
+            carried.column.users -= not carried.carriers
         self._carried = {key: carried for key, carried in self._carried.items() if carried.carriers}
         self._carried_log = list(self._carried.values())
         self._carried_by_shape.clear()
