@@ -13,7 +13,7 @@ from scheduler.model.affinity import AffinityTerm
 from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.model.shape import PodShape
-from scheduler.state.column import Bools, Column, Ints
+from scheduler.state.column import Bools, Codes, Column, Ints
 from scheduler.state.nodes import Nodes
 
 Terms = tuple[AffinityTerm, ...]
@@ -35,7 +35,8 @@ class ByTopology:
 
     def __init__(self, column: Column[str]) -> None:
         self.column = column
-        self.counts: Ints = np.zeros(2 * len(column.values) + 2, dtype=np.int64)
+        self.counts: Codes = _room_for(len(column.values))
+        """Small integers: there may be a count for each app, each as long as there are nodes."""
         self.total = 0
 
     def add(self, row: int, amount: int) -> None:
@@ -44,9 +45,7 @@ class ByTopology:
         if code < 0:
             return
         if code >= len(self.counts) - 1:
-            grown = np.zeros(2 * code + 2, dtype=np.int64)
-            grown[: len(self.counts) - 1] = self.counts[:-1]
-            self.counts = grown
+            self._grow(code + 1)
         self.counts[code] += amount
         self.total += amount
 
@@ -59,32 +58,40 @@ class ByTopology:
         np.add.at(counts, codes[has], amounts)
         self.total += int(amounts.sum())
 
-    def by_row(self, rows: int) -> Ints:
-        """int64[rows]: the count of each row's topology value, 0 where the row has none."""
+    def by_row(self, rows: int) -> Codes:
+        """int32[rows]: the count of each row's topology value, 0 where the row has none."""
         return self.column.gather(self.by_code(), rows)
 
     def anywhere(self, rows: int) -> Bools:
         """bool[rows]: whether the count of each row's topology value is above 0."""
         return self.column.gather(self.by_code() > 0, rows)
 
-    def by_code(self) -> Ints:
-        """int64[values of the column + 1]; the last is 0, as no value has that code. Do not change it."""
+    def by_code(self) -> Codes:
+        """int32[values of the column + 1]; the last is 0, as no value has that code. Do not change it."""
         return self._with_room()[: len(self.column.values) + 1]
 
-    def _with_room(self) -> Ints:
+    def _with_room(self) -> Codes:
         values = len(self.column.values)
         if values > len(self.counts) - 1:
-            grown = np.zeros(2 * values + 2, dtype=np.int64)
-            grown[: len(self.counts) - 1] = self.counts[:-1]
-            self.counts = grown
+            self._grow(values)
         return self.counts
+
+    def _grow(self, values: int) -> None:
+        grown = _room_for(values)
+        grown[: len(self.counts) - 1] = self.counts[:-1]
+        self.counts = grown
+
+
+def _room_for(values: int) -> Codes:
+    """Zeros for so many values, some more, and one for rows that have none."""
+    return np.zeros(values + values // 4 + 2, dtype=np.int32)
 
 
 def weighted(counts: Iterable[tuple[ByTopology, int]], rows: int) -> Ints | None:
     """int64[rows]: the sum of each row's counts, each times its weight; None where there is nothing to sum."""
     by_column: dict[int, tuple[Column[str], Ints]] = {}
     for count, weight in counts:
-        times = count.by_code() * weight
+        times: Ints = np.multiply(count.by_code(), weight, dtype=np.int64)
         found = by_column.setdefault(id(count.column), (count.column, times))[1]
         if found is not times:
             found += times
