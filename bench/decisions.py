@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import gc
 import pstats
 import subprocess
 import sys
@@ -50,6 +51,10 @@ def measure(workload: Workload, nodes: int, pods: int) -> Taken:
     """Decide `pods` pods of a workload, or as many as it has, on `nodes` nodes, or as many as it has."""
     sized = workload.scaled(nodes / workload.nodes)
     rehearsal = Rehearsal(sized, A_NODE * sized.nodes)
+    # As `berth run` does once it has listed everything.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     taken = rehearsal.run(pods)
     cpu, wall = sorted(one.cpu for one in taken), sorted(one.wall for one in taken)
     return Taken(

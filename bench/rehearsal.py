@@ -6,7 +6,6 @@ Binding is answered (Bound) and its echo comes in (Put), the latter two some pod
 
 from __future__ import annotations
 
-import gc
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -146,10 +145,6 @@ class Rehearsal:
                     self._churns.append(churn)
         for raw in crowd(max(0, placed - bound), self._workload.nodes, NAME, _CROWD):
             self._handle(Put(self._decoder.pod(raw)))
-        # As `berth run` does once it has listed everything.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 20)
 
     def _objects(self, made: CreateObjects) -> None:
         if made.object["kind"] == "PriorityClass":

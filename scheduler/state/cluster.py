@@ -236,7 +236,7 @@ class Cluster:
         self._count(pod, row, -1)
         self.storage.refer(pod, -1)
         self.nodes.release_row(row)
-        self.incidence.sweep()
+        self.incidence.sweep(pod.shape)
 
     def _suppose(self, pod: Pod, row: int, sign: int) -> None:
         """Count for a dry run only."""

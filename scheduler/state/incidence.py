@@ -213,7 +213,7 @@ class Incidence:
         self._classes: dict[ClassKey, PodClass] = {}
         self._idle = 0
         self._went = 0
-        """Pods that have gone since terms without carriers were last looked for."""
+        """Terms that pods took with them since terms without carriers were last looked for."""
         self._selected: dict[tuple[Terms, str], Selected] = {}
         self._on_rows: dict[tuple[str, LabelSelector, bool], OnRows] = {}
         self._carried: dict[tuple[AffinityTerm, int], Carried] = {}
@@ -305,18 +305,20 @@ class Incidence:
                 pods.repelled_by = []
                 pods.preferred_by = []
 
-    def sweep(self) -> None:
-        """A pod has gone for good: from time to time, forget what only such pods had brought.
+    def sweep(self, shape: PodShape) -> None:
+        """A pod of this shape has gone for good: from time to time, forget what only such pods had brought.
 
         Pods may name any topology key. Counts by keys that no node has are all 0, and quickly made again.
         """
-        self._went += 1
-        if 2 * self._went <= len(self._carried_log) + _CARRIED_TERMS:
+        terms = len(shape.anti_affinity_terms) + len(shape.affinity_terms) + len(shape.preferred_pod_terms)
+        self._went += terms
+        if not terms or 2 * self._went <= len(self._carried_log) + _CARRIED_TERMS:
             return
         self._went = 0
         if self._mostly_idle():
             self._drop_carried()
             self._drop_selected([key for key, count in self._selected.items() if count.column.blank])
+            self._nodes.sweep()
 
     def selects(self, term: AffinityTerm, pod: Pod) -> bool:
         """Whether a term of an incoming pod selects a pod; an unknown namespace meets no selector but `{}`."""

@@ -108,13 +108,13 @@ class Nodes:
         column = self._labels.get(key)
         if column is None:
             if len(self._labels) >= self._columns:
-                self._sweep()
+                self.sweep()
             column = self._labels[key] = Column(self._capacity)
             if key in self._keys:
                 column.fill((row, node.labels[key]) for row, node in self.live() if key in node.labels)
         return column
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Forget the columns of keys that no node has and no count goes by: anybody may ask for any key."""
         self._labels = {key: column for key, column in self._labels.items() if column.users or not column.blank}
         self._columns = max(_COLUMNS, 2 * len(self._labels))
