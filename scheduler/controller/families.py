@@ -96,7 +96,7 @@ LEADER = Family(
 DECISIONS = Family(
     "berth_decisions_total",
     "counter",
-    "Attempts by whether what is known of the pod's shape decided it (hit), or all nodes were looked at anew (miss).",
+    "Attempts by whether what is known of such pods decided it (hit), or all nodes were looked at anew (miss).",
     ("memo", "profile"),
 )
 IN_FLIGHT = Family("berth_writes_in_flight", "gauge", "Writes for pods on their way to a node without an answer yet.")
