@@ -22,7 +22,7 @@ _KEPT_BYTES = 16 << 20
 _BYTES_A_ROW = 40
 """What a memo and its parts take: masks, sums, ranks and the rows that pass."""
 _SEEN = 10_000
-"""Kinds seen once that are remembered, by what they read."""
+"""How many things asked once are remembered."""
 _KNOWN_SHAPES = 1024
 """Shapes whose kind need not be worked out again."""
 
@@ -110,7 +110,8 @@ class Memos:
         self._memos: dict[Kind, Memo] = {}
         self._grounds: dict[Hashable, Ground] = {}
         self._usages: dict[Hashable, Usage] = {}
-        self._seen: set[Hashable] = set()
+        self._seen: set[int] = set()
+        """Hashes of what was asked once. Two that collide are kept a time too early, no more."""
         self._by_shape: dict[PodShape, Memo] = {}
 
     def get(self, pod: Pod, cluster: Cluster) -> Memo:
@@ -206,11 +207,12 @@ class Memos:
 
     def _again(self, key: Hashable) -> bool:
         """Whether this was asked before."""
-        if key in self._seen:
+        seen = hash(key)
+        if seen in self._seen:
             return True
         if len(self._seen) >= _SEEN:
             self._seen.clear()
-        self._seen.add(key)
+        self._seen.add(seen)
         return False
 
     def _concerned_by(self, bits: int) -> Concerned:
