@@ -1,140 +1,173 @@
-"""The decision alone: one engine, no sockets, each Cycle timed.
+"""The decision alone: one engine, no sockets, each Cycle of each workload timed, beside its goal.
 
-`python -m bench.decisions [--nodes N] [--placed N] [--pods N] [SHAPE …]` prints, for each shape of pod, the time from
-`Cycle` to its instructions: choosing a node among all of them and assuming the pod there. `--profile` prints where the
-time goes instead.
+`python -m bench.decisions [--record] [WORKLOAD …]`: at 5,000 nodes and 50,000 pods, and for the growth at 1,000 and
+15,000 nodes, with ten pods a node. Each workload and size runs in a process of its own. `--profile` prints where the
+time goes instead, for 5,000 nodes.
 """
 
 from __future__ import annotations
 
 import argparse
 import cProfile
+import gc
 import pstats
-import time
-from collections.abc import Callable
-from typing import Any
+import subprocess
+import sys
 
 import msgspec
-import numpy as np
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind
-from scheduler.engine.stimuli import Bound, Cycle, Put
-from scheduler.framework.config import default_configuration
-from scheduler.framework.profiles import build
-from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
-from tests.controlplane.api import Object
-from tests.integration import objects
-from tests.integration.objects import HOSTNAME, ZONE, node, pod
+from bench.__main__ import load
+from bench.goals import Goal, Goals, goals
+from bench.page import DOCS, provenance, replace_between
+from bench.rehearsal import Rehearsal
+from scheduler.bench.figures import quantile
+from scheduler.bench.workload import Workload, WorkloadError
 
-SCHEDULER = "berth"
-
-
-def _preferring(kind: str) -> Object:
-    term = {"labelSelector": {"matchLabels": {"app": "teal"}}, "topologyKey": HOSTNAME}
-    preferred = [{"weight": 1, "podAffinityTerm": term}]
-    return {kind: {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+PAGE = DOCS / "scale.md"
+SIZES = (1_000, 5_000, 15_000)
+MIDDLE = 5_000
+"""The size that the goals are for."""
+A_NODE = 10
+"""Placed pods for each node."""
 
 
-def _spread(when: str) -> list[Object]:
-    selector = {"matchLabels": {"app": "teal"}}
-    return [{"maxSkew": 5, "topologyKey": ZONE, "whenUnsatisfiable": when, "labelSelector": selector}]
+class Taken(msgspec.Struct, rename="camel", frozen=True):
+    """Milliseconds of the decisions of one workload at one size, CPU time unless it says otherwise."""
+
+    workload: str
+    nodes: int
+    decisions: int
+    shapes: int
+    """How many shapes the measured pods had."""
+    first: float
+    p50: float
+    p99: float
+    most: float
+    wall_p50: float
+    wall_p99: float
 
 
-def _labelled(count: int, **spec: Any) -> list[Object]:
-    return [pod(f"teal-{i}", SCHEDULER, labels={"app": "teal"}, **spec) for i in range(count)]
-
-
-def sizes(count: int, scheduler: str) -> list[Object]:
-    """Every pod of a size that no other has, and nothing else."""
-    return [pod(f"size-{i}", scheduler, cpu=f"{20 + i % 700}m", memory=f"{100 + i}Mi") for i in range(count)]
-
-
-SHAPES: dict[str, Callable[[int], list[Object]]] = {
-    "basic": lambda count: objects.plain(count, SCHEDULER),
-    "nodeaffinity": lambda count: objects.node_affinity(count, SCHEDULER),
-    "affinity": lambda count: objects.affinity(count, SCHEDULER),
-    "antiaffinity": lambda count: objects.anti_affinity(count, SCHEDULER),
-    "prefaffinity": lambda count: _labelled(count, affinity=_preferring("podAffinity")),
-    "prefantiaffinity": lambda count: _labelled(count, affinity=_preferring("podAntiAffinity")),
-    "spread": lambda count: _labelled(count, topologySpreadConstraints=_spread("DoNotSchedule")),
-    "prefspread": lambda count: _labelled(count, topologySpreadConstraints=_spread("ScheduleAnyway")),
-    "hetero": lambda count: objects.hetero(count, SCHEDULER),
-    "sizes": lambda count: sizes(count, SCHEDULER),
-}
-
-
-class Bench:
-    """An engine with nodes and placed pods."""
-
-    def __init__(self, nodes: int, placed: int) -> None:
-        self.engine = Engine(build(default_configuration(), registry()))
-        self._decoder = Decoder()
-        self._uid = 0
-        for i in range(nodes):
-            made = node(f"node-{i}", f"zone-{i % 10}", cpu="64", memory="512Gi", pods="250")
-            made["metadata"]["uid"] = f"node-{i}"
-            self.engine.handle(Put(self._decoder.node(msgspec.json.encode(made))), 0.0)
-        for i, made in enumerate(objects.plain(placed, SCHEDULER)):
-            made["spec"]["nodeName"] = f"node-{i % nodes}"
-            self._put(made)
-
-    def run(self, pods: list[Object]) -> list[float]:
-        """Seconds of each Cycle, in order. The Binding of each pod is answered and its echo comes in 40 pods later."""
-        engine = self.engine
-        for made in pods:
-            self._put(made)
-        taken = []
-        waiting: list[Bind] = []
-        while engine.has_work:
-            start = time.perf_counter()
-            done = engine.handle(Cycle(), 1.0)
-            taken.append(time.perf_counter() - start)
-            waiting += [one for one in done if isinstance(one, Bind)]
-            while len(waiting) > 40:
-                self._confirm(waiting.pop(0))
-        for one in waiting:
-            self._confirm(one)
-        return taken
-
-    def _confirm(self, bind: Bind) -> None:
-        self.engine.handle(Bound(bind.pod.uid), 1.0)
-        self.engine.handle(Put(msgspec.structs.replace(bind.pod, node_name=bind.node)), 1.0)
-
-    def _put(self, made: Object) -> None:
-        self._uid += 1
-        made["metadata"] |= {"namespace": "bench", "uid": f"pod-{self._uid}"}
-        made["metadata"]["name"] += f"-{self._uid}"
-        self.engine.handle(Put(self._decoder.pod(msgspec.json.encode(made))), 0.0)
-
-
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("shapes", nargs="*", metavar="SHAPE", default=[], help=f"of {', '.join(SHAPES)}")
-    parser.add_argument("--nodes", type=int, default=5000)
-    parser.add_argument("--placed", type=int, default=2000)
-    parser.add_argument("--pods", type=int, default=1000)
-    parser.add_argument("--profile", action="store_true")
-    asked = parser.parse_args()
-    print(
-        f"{asked.nodes} nodes, {asked.placed} pods placed before, {asked.pods} pods a shape; milliseconds a decision\n"
+def measure(workload: Workload, nodes: int, pods: int) -> Taken:
+    """Decide `pods` pods of a workload, or as many as it has, on `nodes` nodes, or as many as it has."""
+    sized = workload.scaled(nodes / workload.nodes)
+    rehearsal = Rehearsal(sized, A_NODE * sized.nodes)
+    # As `berth run` does once it has listed everything.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    taken = rehearsal.run(pods)
+    cpu, wall = sorted(one.cpu for one in taken), sorted(one.wall for one in taken)
+    return Taken(
+        workload.name,
+        sized.nodes,
+        len(taken),
+        rehearsal.shapes,
+        taken[0].cpu,
+        quantile(cpu, 0.5) or 0.0,
+        quantile(cpu, 0.99) or 0.0,
+        cpu[-1],
+        quantile(wall, 0.5) or 0.0,
+        quantile(wall, 0.99) or 0.0,
     )
-    print(f"{'shape':<18}{'p50':>8}{'p99':>8}{'mean':>8}{'most':>8}")
-    for name in asked.shapes or SHAPES:
-        bench = Bench(asked.nodes, asked.placed)
-        pods = SHAPES[name](asked.pods)
-        profile = cProfile.Profile()
-        if asked.profile:
-            profile.enable()
-        taken = np.array(bench.run(pods)) * 1000
-        profile.disable()
-        p50, p99 = np.percentile(taken, [50, 99])
-        print(f"{name:<18}{p50:>8.3f}{p99:>8.3f}{taken.mean():>8.3f}{taken.max():>8.3f}", flush=True)
-        if asked.profile:
-            pstats.Stats(profile).sort_stats("tottime").print_stats(30)
+
+
+def table(found: list[Taken], held: Goals) -> str:
+    """Markdown: a line for each workload, goals beside the figures that they are for."""
+    lines = [
+        "| workload | shapes | p50 | p99 | first | most | p50 wall clock | p99 wall clock "
+        "| p50 at 1,000 nodes | p50 at 15,000 nodes | growth |",
+        "| --- | ---: " + "| ---: " * 9 + "|",
+    ]
+    by_workload: dict[str, dict[int, Taken]] = {}
+    for one in found:
+        by_workload.setdefault(one.workload, {})[one.nodes] = one
+    for name, sizes in by_workload.items():
+        middle = sizes.get(MIDDLE)
+        if middle is None:
+            continue
+        goals_here = {**held.common, **held.workloads.get(name, {})}
+        p50, p99 = goals_here["decision_p50"], goals_here["decision_p99"]
+        cells = [
+            name,
+            f"{middle.shapes:,}",
+            _held(middle.p50, p50),
+            _held(middle.p99, p99),
+            f"{middle.first:.2f}",
+            f"{middle.most:.2f}",
+            _held(middle.wall_p50, p50),
+            _held(middle.wall_p99, p99),
+            *_growth(sizes),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _growth(sizes: dict[int, Taken]) -> tuple[str, str, str]:
+    low, high = sizes.get(SIZES[0]), sizes.get(SIZES[-1])
+    if low is None or high is None:
+        return "", "", ""
+    growth = high.p50 / low.p50
+    return f"{low.p50:.3f}", f"{high.p50:.3f}", _held(growth, Goal(at_most=SIZES[-1] / SIZES[0]), digits=1)
+
+
+def _held(value: float, goal: Goal, digits: int = 3) -> str:
+    return f"{value:.{digits}f} {'✓' if goal.met(value) else '✗'} {goal}"
+
+
+def profile(workload: Workload, nodes: int, pods: int) -> None:
+    """Print where the time goes."""
+    sized = workload.scaled(nodes / workload.nodes)
+    rehearsal = Rehearsal(sized, A_NODE * sized.nodes)
+    watched = cProfile.Profile()
+    watched.enable()
+    rehearsal.run(pods)
+    watched.disable()
+    pstats.Stats(watched).sort_stats("tottime").print_stats(40)
+
+
+def main() -> int:
+    """Print the table."""
+    options = argparse.ArgumentParser(prog="python -m bench.decisions", description=(__doc__ or "").partition("\n")[0])
+    options.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="names or files; all without any")
+    options.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of nodes, comma-separated")
+    options.add_argument("--pods", type=int, default=1000, help="measured pods of each workload, at most")
+    options.add_argument("--record", action="store_true", help="write the table into docs/scale.md")
+    options.add_argument("--profile", action="store_true", help="print where the time goes")
+    options.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    chosen = options.parse_args()
+    try:
+        workloads = load(",".join(chosen.workloads))
+    except WorkloadError as error:
+        print(*(f"bench: {line}" for line in str(error).splitlines()), sep="\n", file=sys.stderr)
+        return 2
+    sizes = [int(size) for size in chosen.sizes.split(",")]
+    if chosen.profile:
+        profile(workloads[0], MIDDLE, chosen.pods)
+        return 0
+    if chosen.one:
+        sys.stdout.buffer.write(msgspec.json.encode(measure(workloads[0], sizes[0], chosen.pods)))
+        return 0
+    found = []
+    names = chosen.workloads or [workload.name for workload in workloads]
+    for name in names:
+        for nodes in sizes:
+            command = [sys.executable, "-m", "bench.decisions", name]
+            command += ["--one", f"--sizes={nodes}", f"--pods={chosen.pods}"]
+            done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+            one = msgspec.json.decode(done.stdout, type=Taken)
+            found.append(one)
+            print(
+                f"{one.workload:<18}{one.nodes:>7,} nodes{one.shapes:>7,} shapes   p50 {one.p50:.3f}   "
+                f"p99 {one.p99:.3f}   first {one.first:.2f}   most {one.most:.2f}",
+                file=sys.stderr,
+                flush=True,
+            )
+    shown = table(found, goals())
+    print(shown)
+    if chosen.record:
+        replace_between(PAGE, "decisions", f"{provenance('python -m bench.decisions --record')}\n\n{shown}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,15 +12,14 @@ import gc
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from bench.crowd import HOST, ZONE, crowd, rendered
 from bench.page import provenance, replace_between
 from scheduler.bench import objects
 from scheduler.bench.figures import quantile
-from scheduler.bench.template import Template
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind
 from scheduler.engine.stimuli import Bound, Cycle, Gone, Put
@@ -39,11 +38,8 @@ SIZES = (
     (15_000, 500_000),
     (50_000, 500_000),
 )
-APPS = 200
-"""Templates that the placed pods come from: of ten, one spreads over zones and one avoids its own kind's nodes."""
 DECISIONS = 400
 NAME = "scale"
-_HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
 
 class Kind(msgspec.Struct, rename="camel", frozen=True):
@@ -70,7 +66,7 @@ KINDS = {
         "affinity": {
             "podAntiAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": [
-                    {"labelSelector": {"matchLabels": {"app": "new"}}, "topologyKey": _HOST}
+                    {"labelSelector": {"matchLabels": {"app": "new"}}, "topologyKey": HOST}
                 ]
             }
         }
@@ -79,7 +75,7 @@ KINDS = {
         "topologySpreadConstraints": [
             {
                 "maxSkew": 5,
-                "topologyKey": _ZONE,
+                "topologyKey": ZONE,
                 "whenUnsatisfiable": "DoNotSchedule",
                 "labelSelector": {"matchLabels": {"app": "new"}},
             }
@@ -93,7 +89,7 @@ KINDS = {
                         "weight": 100,
                         "podAffinityTerm": {
                             "labelSelector": {"matchLabels": {"app": "app-$(i % 97)"}},
-                            "topologyKey": _HOST,
+                            "topologyKey": HOST,
                         },
                     }
                 ]
@@ -111,12 +107,10 @@ def measure(nodes: int, pods: int) -> Size:
     began = time.process_time()
     per_node = -(-pods // nodes)
     room = {"cpu": str(max(4, per_node)), "memory": f"{max(32, 4 * per_node)}Gi", "pods": str(per_node + 200)}
-    for raw in _rendered(objects.node({}, room), nodes, nodes):
+    for raw in rendered(objects.node({}, room), nodes, nodes, NAME):
         engine.handle(Put(decoder.node(raw)), 0.0)
-    for app in range(APPS):
-        count = pods // APPS + (app < pods % APPS)
-        for raw in _rendered(_placed(app), count, nodes):
-            engine.handle(Put(decoder.pod(raw)), 0.0)
+    for raw in crowd(pods, nodes, NAME, {}):
+        engine.handle(Put(decoder.pod(raw)), 0.0)
     assert len(engine.cluster) == pods
     gc.collect()
     gc.freeze()
@@ -125,31 +119,12 @@ def measure(nodes: int, pods: int) -> Size:
     return Size(nodes, pods, _resident(), load, kinds)
 
 
-def _placed(app: int) -> dict[str, object]:
-    """Pods of one app, each on a node."""
-    spec: dict[str, object] = {"nodeName": f"$(pool)-node-$({APPS} * i % nodes + {app})"}
-    own = {"labelSelector": {"matchLabels": {"app": f"app-{app}"}}}
-    if app % 10 == 0:
-        constraint = {"maxSkew": 1, "topologyKey": _ZONE, "whenUnsatisfiable": "ScheduleAnyway", **own}
-        spec["topologySpreadConstraints"] = [constraint]
-    if app % 10 == 1:
-        term = {"weight": 100, "podAffinityTerm": {"topologyKey": _HOST, **own}}
-        spec["affinity"] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
-    name = f"app-{app}-$(i)"
-    return objects.pod(name, "other", {"metadata": {"uid": name, "labels": {"app": f"app-{app}"}}, "spec": spec}, {})
-
-
-def _rendered(document: object, count: int, nodes: int) -> Iterator[bytes]:
-    made = Template(document, {"run": "scale", "pool": "scale"}, {"count": count, "nodes": nodes})
-    return map(made.render, range(count))
-
-
 def _decide(engine: Engine, decoder: Decoder, kind: str, nodes: int) -> Kind:
     """Decisions one by one; the pods are removed afterwards, so that kinds do not see each other."""
     over = {"metadata": {"labels": {"app": "app-$(i % 97)" if kind == "hetero" else "new"}}, "spec": KINDS[kind]}
     requests = {"cpu": "$(50 + i)m", "memory": "$(100 + 3 * i)Mi"} if kind == "hetero" else {}
     took, placed = [], []
-    for i, raw in enumerate(_rendered(objects.pod(f"{kind}-$(i)", NAME, over, requests), DECISIONS, nodes)):
+    for i, raw in enumerate(rendered(objects.pod(f"{kind}-$(i)", NAME, over, requests), DECISIONS, nodes, NAME)):
         pod = decoder.pod(raw)
         pod.uid = f"{kind}-{i}"
         engine.handle(Put(pod), float(i))

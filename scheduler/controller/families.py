@@ -109,7 +109,7 @@ LEADER = Family(
 DECISIONS = Family(
     "berth_decisions_total",
     "counter",
-    "Attempts by whether what is known of the pod's shape decided it (hit), or all nodes were looked at anew (miss).",
+    "Attempts by whether what is known of such pods decided it (hit), or all nodes were looked at anew (miss).",
     ("memo", "profile"),
 )
 VERIFICATIONS = Family(

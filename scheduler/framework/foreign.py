@@ -129,6 +129,18 @@ def _rejections(answer: Any, args: tuple[Any, ...]) -> str:
     return ""
 
 
+def _mask(answer: Any, args: tuple[Any, ...]) -> str:
+    rows = args[1].rows
+    if isinstance(answer, np.ndarray) and answer.dtype == np.bool_ and answer.shape == (rows,):
+        return ""
+    return f"want bool[{rows}], got {_array(answer)}"
+
+
+def _hashable(answer: Any, args: tuple[Any, ...]) -> str:
+    hash(answer)
+    return ""
+
+
 def _raw(answer: Any, args: tuple[Any, ...]) -> str:
     if answer is None or (isinstance(answer, int) and not isinstance(answer, bool)):
         return ""
@@ -169,6 +181,8 @@ _CHECKS: dict[str, Check] = {
     "filter": _rejections,
     "post_filter": _one_of(PostFilterResult),
     "normalize": _normalized,
+    "reads": _hashable,
+    "passes": _mask,
     "passes_on": _one_of(bool, np.bool_),
     "score_on": _one_of(int, np.integer),
 }

@@ -1,73 +1,80 @@
-"""Per shape: which nodes pass the filters that look at shape and node only, and what such plugins score.
+"""Per kind of pod: which nodes pass the filters that look at one node at a time, and what such plugins score.
 
-Kept from pod to pod and repaired for the rows that changed since, once a shape is seen again. What depends on other
-pods (affinity, spread) is not in here.
+Kept from pod to pod and repaired for the rows that changed since, once a kind is seen again. What depends on other
+pods (affinity, spread) is not in here. A kind is what the plugins read of a shape: pods that differ in their claims,
+labels or terms towards other pods share a memo, and pods that differ in size share its `Ground`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.framework.parts import ONE_BY_ONE, Ground, Scorer, Usage, every_row, key_of, rows_of
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
-from scheduler.state.nodes import Nodes
-from scheduler.state.view import some_rows
 
 _KEPT_BYTES = 16 << 20
-_BYTES_A_ROW = 48
-"""What a memo takes: two masks and up to six numbers."""
-_SEEN = 50_000
-_REPAIR_AT_MOST = 8
-"""Rows may be repaired while they are at most one in this many; beyond that, all are computed anew."""
-_ONE_BY_ONE = 16
-"""Up to so many rows, plugins are asked row by row where they can be: NumPy's fixed costs are those of some rows."""
+_BYTES_A_ROW = 40
+"""What a memo and its parts take: masks, sums, ranks and the rows that pass."""
+_SEEN = 10_000
+"""How many things asked once are remembered."""
+_KNOWN_SHAPES = 1024
+"""Shapes whose kind need not be worked out again."""
 
 NOWHERE = -(1 << 62)
 """The rank of rows that do not pass."""
+
+Kind = tuple[Hashable, Hashable, int]
+"""What `Ground` and `Usage` read, and which of the choosy plugins are concerned, one bit each."""
 
 
 @dataclass(slots=True)
 class Stretched:
     """A scorer whose normalisation depends on the lowest and highest raw score only."""
 
-    plugin: Any
-    weight: int
-    raw: Ints
+    scorer: Scorer
+    raw: Ints | int
     extremes: tuple[int, int] | None = None
     """Of the rows for which `weighted` holds; None: nothing is known."""
     weighted: Ints | int = 0
-    uniform: bool = False
-    """All rows have one raw score: so has every choice of rows, and `weighted` is one number."""
+
+
+@dataclass(slots=True)
+class Concerned:
+    """The plugins that have to be asked each time for some kind of pod."""
+
+    pre_filters: tuple[Any, ...]
+    filters: tuple[Any, ...]
+    scorers: tuple[Scorer, ...]
 
 
 @dataclass(slots=True)
 class Memo:
-    """One shape's answers, by row."""
+    """One kind's answers, by row."""
 
-    nodes: Nodes
-    allowed: Bools
-    """Rows that exist and pass the filters that no placed pod can change."""
-    passes: Bools
-    """And those of the others that look at one node at a time."""
-    sums: Ints
-    """Weighted scores of the plugins that do not normalize."""
-    adding: list[tuple[Any, int]]
-    """These plugins, with their weights."""
-    stretched: list[Stretched]
+    kind: Kind
+    ground: Ground
+    usage: Usage
     pre_filters: tuple[Any, ...]
     filters: tuple[Any, ...]
-    scorers: tuple[tuple[Any, int, Any], ...]
-    """(plugin, weight, normalize) of those that have to be asked each time, as are `pre_filters` and `filters`."""
-    version: int
-    objects_version: int
+    scorers: tuple[Scorer, ...]
+    """Those that have to be asked each time."""
+    passes: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """Rows that exist and pass the filters that look at one node at a time."""
+    stretched: list[Stretched] = field(default_factory=list)
+    version: int = -1
+    epochs: tuple[int, int] = (-1, -1)
+    moves: int = -1
+    uniform: bool = True
+    """Scores are the same whichever rows are left: each normalised scorer gives all rows one number."""
     ranks: Ints | None = None
     """Total scores, `NOWHERE` where rows do not pass; None: to be computed."""
-    feasible: NDArray[np.intp] | None = field(default=None)
+    feasible: NDArray[np.intp] | None = None
     """The rows that pass; None: to be found."""
 
 
@@ -78,207 +85,201 @@ class Memos:
     """
 
     def __init__(
-        self,
-        pre_filters: Iterable[Any],
-        filters: Iterable[Any],
-        scorers: Iterable[tuple[Any, int, Any]],
-        ask: Callable[..., Any],
+        self, pre_filters: Iterable[Any], filters: Iterable[Any], scorers: Iterable[Scorer], ask: Callable[..., Any]
     ) -> None:
-        filters, scorers = tuple(filters), tuple(scorers)
-        self._pre_filters = tuple(pre_filters)
+        pre_filters, filters, scorers = tuple(pre_filters), tuple(filters), tuple(scorers)
         by_shape = [plugin for plugin in filters if getattr(plugin, "by_shape", False)]
-        self._blind = [plugin for plugin in by_shape if getattr(plugin, "ignores_usage", False)]
-        self._seeing = [plugin for plugin in by_shape if plugin not in self._blind]
-        self._other_filters = [plugin for plugin in filters if plugin not in by_shape]
-        self._kept = [scorer for scorer in scorers if _keeps(*scorer)]
-        self._other_scorers = [scorer for scorer in scorers if scorer not in self._kept]
+        kept = [scorer for scorer in scorers if _keeps(*scorer)]
+        self._blind = tuple(plugin for plugin in by_shape if getattr(plugin, "ignores_usage", False))
+        self._seeing = tuple(plugin for plugin in by_shape if plugin not in self._blind)
+        self._stretching = tuple(scorer for scorer in kept if scorer[2] is not None)
+        self._adding = tuple(scorer for scorer in kept if scorer[2] is None)
+        self._ground_readers = _readers(self._blind, self._stretching)
+        self._usage_readers = _readers(self._seeing, self._adding)
+        self._others = Concerned(
+            pre_filters,
+            tuple(plugin for plugin in filters if plugin not in by_shape),
+            tuple(scorer for scorer in scorers if scorer not in kept),
+        )
+        asked = (*self._others.pre_filters, *self._others.filters, *(plugin for plugin, _, _ in self._others.scorers))
+        self._choosy = [plugin for plugin in dict.fromkeys(asked) if hasattr(plugin, "concerns")]
+        self._concerned: dict[int, Concerned] = {}
         self.ask = ask
         self.computed = 0
         """How often all rows were looked at anew, for want of a memo or of one that could be repaired."""
-        self._memos: dict[PodShape, Memo] = {}
-        self._seen: set[PodShape] = set()
+        self._memos: dict[Kind, Memo] = {}
+        self._grounds: dict[Hashable, Ground] = {}
+        self._usages: dict[Hashable, Usage] = {}
+        self._seen: set[int] = set()
+        """Hashes of what was asked once. Two that collide are kept a time too early, no more."""
+        self._by_shape: dict[PodShape, Memo] = {}
 
     def get(self, pod: Pod, cluster: Cluster) -> Memo:
-        """What is known of a pod's shape, up to date."""
-        nodes, shape = cluster.nodes, pod.shape
-        memo = self._memos.get(shape)
+        """What is known of a pod's kind, up to date."""
+        shape = pod.shape
+        memo = self._by_shape.get(shape)
         if memo is None:
-            memo = self._compute(pod, cluster)
-            if shape in self._seen:
-                if len(self._memos) * nodes.rows * _BYTES_A_ROW > _KEPT_BYTES:
-                    del self._memos[next(iter(self._memos))]
-                self._memos[shape] = memo
-            else:
-                if len(self._seen) >= _SEEN:
-                    self._seen.clear()
-                self._seen.add(shape)
-            return memo
-        if memo.nodes is nodes and memo.version == nodes.log.version:
-            return memo
-        changed = nodes.log.since(memo.version) if memo.nodes is nodes else None
-        if changed is None or nodes.rows > len(memo.passes) or len(changed) * _REPAIR_AT_MOST > nodes.rows:
-            memo = self._compute(pod, cluster)
-        else:
-            self._repair(memo, pod, cluster, changed)
-        del self._memos[shape]
-        self._memos[shape] = memo
+            memo = self._of_kind(shape, cluster.nodes.rows)
+        elif len(self._memos) > 1:
+            del self._memos[memo.kind]
+            self._memos[memo.kind] = memo
+        self._renew(memo, pod, cluster)
         return memo
 
     def ranks(self, memo: Memo, pod: Pod, cluster: Cluster, alive: Bools) -> Ints:
         """int64[rows]: what the kept scorers give in total, right for the rows of `alive`; do not change it."""
-        standing = alive is memo.passes
-        if standing and memo.ranks is not None:
+        if memo.ranks is not None and (alive is memo.passes or memo.uniform):
             return memo.ranks
-        total: Any = memo.sums
+        total: Any = memo.usage.sums
         for one in memo.stretched:
             self._stretch(memo, one, pod, cluster, alive)
-            total = total + one.weighted
-        if not standing:
+            if not isinstance(one.weighted, int) or one.weighted:
+                total = total + one.weighted
+        if alive is not memo.passes and not memo.uniform:
             return total  # type: ignore[no-any-return]
-        memo.ranks = np.where(alive, total, NOWHERE)
+        if total is memo.usage.sums:
+            total = total.copy()
+        total[~memo.passes] = NOWHERE
+        memo.ranks = total
         return memo.ranks
 
     def _stretch(self, memo: Memo, one: Stretched, pod: Pod, cluster: Cluster, alive: Bools) -> None:
         """Have the normalised scores fit the extremes of the rows of `alive`."""
-        if one.uniform and one.extremes is not None:
-            return
-        there = one.raw[alive]
-        extremes = (int(there.min()), int(there.max())) if len(there) else (0, 0)
+        raw = one.raw
+        if isinstance(raw, int):
+            extremes = (raw, raw)
+        else:
+            there = raw[alive]
+            extremes = (int(there.min()), int(there.max())) if len(there) else (0, 0)
         if one.extremes == extremes:
             return
-        one.uniform = bool((one.raw == extremes[0]).all())
+        plugin, weight, normalize = one.scorer
         # Beyond the extremes are only rows outside `alive`. With them clipped, each row's score is as it would be
         # among any rows of these extremes.
-        scores = np.minimum(np.maximum(one.raw[:1] if one.uniform else one.raw, extremes[0]), extremes[1])
-        rows = np.arange(len(scores))
-        weighted = self.ask(one.plugin, one.plugin.normalize, scores, pod, cluster, rows) * one.weight
-        one.weighted = int(weighted[0]) if one.uniform else weighted
+        if isinstance(raw, int):
+            scores = np.full(1, raw, dtype=np.int64)
+        else:
+            scores = np.minimum(np.maximum(raw, extremes[0]), extremes[1])
+        weighted = self.ask(plugin, normalize, scores, pod, cluster, every_row(len(scores))) * weight
+        one.weighted = int(weighted[0]) if isinstance(raw, int) else weighted
         one.extremes = extremes
         memo.ranks = None
 
-    # -- all rows ------------------------------------------------------------------------------------------------
+    # -- one kind ------------------------------------------------------------------------------------------------
 
-    def _compute(self, pod: Pod, cluster: Cluster) -> Memo:
-        self.computed += 1
-        nodes = cluster.nodes
-        allowed = self._passing(self._blind, pod, cluster, nodes.alive[: nodes.rows])
-        rows = np.arange(nodes.rows)
-        sums = np.zeros(nodes.rows, dtype=np.int64)
-        adding, stretched = [], []
-        for plugin, weight, normalize in self._kept:
-            raw = self.ask(plugin, plugin.score, pod, cluster, rows)
-            if raw is None:
-                continue
-            if normalize is None:
-                sums += raw * weight
-                adding.append((plugin, weight))
-            elif isinstance(raw, int):
-                one = Stretched(plugin, weight, np.full(len(rows), raw, dtype=np.int64), (raw, raw), uniform=True)
-                one.weighted = int(self.ask(plugin, normalize, one.raw[:1], pod, cluster, rows[:1])[0]) * weight
-                stretched.append(one)
-            else:
-                stretched.append(Stretched(plugin, weight, raw))
-        shape = pod.shape
-        return Memo(
-            nodes,
-            allowed,
-            self._passing(self._seeing, pod, cluster, allowed),
-            sums,
-            adding,
-            stretched,
-            tuple(plugin for plugin in self._pre_filters if _concerned(plugin, shape)),
-            tuple(plugin for plugin in self._other_filters if _concerned(plugin, shape)),
-            tuple(scorer for scorer in self._other_scorers if _concerned(scorer[0], shape)),
-            nodes.log.version,
-            nodes.object_log.version,
+    def _of_kind(self, shape: PodShape, rows: int) -> Memo:
+        """The memo of a shape's kind; kept from the second time on that the kind is seen."""
+        ask = self.ask
+        bits = 0
+        for i, plugin in enumerate(self._choosy):
+            if plugin.concerns(shape):
+                bits |= 1 << i
+        kind = (key_of(self._ground_readers, shape, ask), key_of(self._usage_readers, shape, ask), bits)
+        memo = self._memos.get(kind)
+        if memo is not None:
+            self._know(shape, memo)
+            return memo
+        concerned = self._concerned.get(bits)
+        if concerned is None:
+            concerned = self._concerned[bits] = self._concerned_by(bits)
+        room = max(1, _KEPT_BYTES // (_BYTES_A_ROW * max(rows, 1)))
+        again = self._again((0, kind[0])), self._again((1, kind[1]))
+        ground, usage = self._grounds.get(kind[0]), self._usages.get(kind[1])
+        if ground is None:
+            ground = Ground(self._blind, self._stretching, ask)
+            if again[0]:
+                _keep(self._grounds, kind[0], ground, room)
+        if usage is None:
+            usage = Usage(self._seeing, self._adding, ask)
+            if again[1]:
+                _keep(self._usages, kind[1], usage, room)
+        memo = Memo(kind, ground, usage, concerned.pre_filters, concerned.filters, concerned.scorers)
+        if all(again):
+            if _keep(self._memos, kind, memo, room):
+                self._by_shape.clear()
+            self._know(shape, memo)
+        return memo
+
+    def _know(self, shape: PodShape, memo: Memo) -> None:
+        if len(self._by_shape) >= _KNOWN_SHAPES:
+            self._by_shape.clear()
+        self._by_shape[shape] = memo
+
+    def _again(self, key: Hashable) -> bool:
+        """Whether this was asked before."""
+        seen = hash(key)
+        if seen in self._seen:
+            return True
+        if len(self._seen) >= _SEEN:
+            self._seen.clear()
+        self._seen.add(seen)
+        return False
+
+    def _concerned_by(self, bits: int) -> Concerned:
+        left_out = [plugin for i, plugin in enumerate(self._choosy) if not bits >> i & 1]
+        return Concerned(
+            tuple(plugin for plugin in self._others.pre_filters if plugin not in left_out),
+            tuple(plugin for plugin in self._others.filters if plugin not in left_out),
+            tuple(scorer for scorer in self._others.scorers if scorer[0] not in left_out),
         )
 
-    def _passing(self, plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools) -> Bools:
-        passes = among.copy()
-        for plugin in plugins:
-            for _, rejected in self.ask(plugin, plugin.filter, pod, cluster):
-                passes &= ~rejected
-        return passes
+    def _renew(self, memo: Memo, pod: Pod, cluster: Cluster) -> None:
+        """Bring a memo and its parts up to date."""
+        ground, usage, log = memo.ground, memo.usage, cluster.nodes.log
+        if memo.version == log.version and usage.nodes is cluster.nodes:
+            return
+        ground.renew(pod, cluster)
+        before = usage.epoch
+        usage.renew(pod, cluster)
+        self.computed += usage.epoch != before
+        changed = log.since(memo.version) if memo.epochs == (ground.epoch, usage.epoch) else None
+        if changed is None:
+            memo.passes = ground.allowed & usage.fits
+            memo.feasible = memo.ranks = None
+            memo.epochs = (ground.epoch, usage.epoch)
+        elif len(changed) <= ONE_BY_ONE:
+            self._move_each(memo, changed)
+        else:
+            rows = rows_of(changed)
+            memo.passes[rows] = ground.allowed[rows] & usage.fits[rows]
+            memo.feasible = memo.ranks = None
+        if memo.moves != ground.moves:
+            memo.stretched = [Stretched(scorer, raw) for scorer, raw in ground.raw]
+            memo.uniform = all(isinstance(one.raw, int) for one in memo.stretched)
+            memo.moves = ground.moves
+            memo.ranks = None
+        memo.version = log.version
 
-    def _score(self, plugin: Any, pod: Pod, cluster: Cluster, rows: NDArray[np.intp]) -> Ints | None:
-        raw = self.ask(plugin, plugin.score, pod, cluster, rows)
-        return np.full(len(rows), raw, dtype=np.int64) if isinstance(raw, int) else raw
-
-    # -- some rows -----------------------------------------------------------------------------------------------
-
-    def _repair(self, memo: Memo, pod: Pod, cluster: Cluster, changed: set[int]) -> None:
-        nodes = cluster.nodes
-        if memo.objects_version != nodes.object_log.version:
-            replaced = nodes.object_log.since(memo.objects_version)
-            self._repair_objects(memo, pod, cluster, changed if replaced is None else replaced)
-            memo.objects_version = nodes.object_log.version
-        if len(changed) > _ONE_BY_ONE or not self._repair_each(memo, pod, nodes, changed):
-            self._repair_together(memo, pod, cluster, changed)
-        memo.version = nodes.log.version
-
-    def _repair_objects(self, memo: Memo, pod: Pod, cluster: Cluster, changed: set[int]) -> None:
-        """Ask again what only the node objects decide."""
-        rows = _rows(changed)
-        some = some_rows(cluster, rows)
-        memo.allowed[rows] = self._passing(self._blind, pod, some, some.nodes.alive)
-        for one in memo.stretched:
-            fresh = self._score(one.plugin, pod, some, np.arange(len(rows)))
-            if fresh is not None and (fresh != one.raw[rows]).any():
-                one.raw[rows] = fresh
-                one.extremes = None
-                memo.ranks = None
-
-    def _repair_each(self, memo: Memo, pod: Pod, nodes: Nodes, changed: set[int]) -> bool:
-        """Ask row by row; False when a plugin can't be asked so, and then nothing is repaired."""
-        found = []
+    def _move_each(self, memo: Memo, changed: set[int]) -> None:
+        ground, usage = memo.ground, memo.usage
+        moved = False
         for row in changed:
-            passes = bool(memo.allowed[row])
-            for plugin in self._seeing:
-                verdict = self.ask(plugin, plugin.passes_on, pod, nodes, row) if _by_row(plugin, "passes_on") else None
-                if verdict is None:
-                    return False
-                passes = passes and verdict
-            total = 0
-            for plugin, weight in memo.adding:
-                score = self.ask(plugin, plugin.score_on, pod, nodes, row) if _by_row(plugin, "score_on") else None
-                if score is None:
-                    return False
-                total += score * weight
-            found.append((row, passes, total))
-        for row, passes, total in found:
-            memo.sums[row] = total
+            passes = bool(ground.allowed[row]) and bool(usage.fits[row])
             if passes != memo.passes[row]:
                 memo.passes[row] = passes
-                self._passing_changed(memo)
+                memo.feasible = None
+                moved = True
             if memo.ranks is not None:
-                memo.ranks[row] = total + self._stretched_on(memo, row) if passes else NOWHERE
-        return True
-
-    def _repair_together(self, memo: Memo, pod: Pod, cluster: Cluster, changed: set[int]) -> None:
-        rows = _rows(changed)
-        some = some_rows(cluster, rows)
-        passes = self._passing(self._seeing, pod, some, memo.allowed[rows])
-        total: Any = np.zeros(len(rows), dtype=np.int64)
-        for plugin, weight in memo.adding:
-            raw = self._score(plugin, pod, some, np.arange(len(rows)))
-            total = total if raw is None else total + raw * weight
-        memo.sums[rows] = total
-        memo.ranks = None
-        if (passes != memo.passes[rows]).any():
-            memo.passes[rows] = passes
-            self._passing_changed(memo)
-
-    def _passing_changed(self, memo: Memo) -> None:
-        memo.feasible = None
-        if not all(one.uniform for one in memo.stretched):
+                total = int(usage.sums[row])
+                for one in memo.stretched:
+                    total += one.weighted if isinstance(one.weighted, int) else int(one.weighted[row])
+                memo.ranks[row] = total if passes else NOWHERE
+        if moved and not memo.uniform:
             # Other rows pass now: the extremes may have moved with them.
             memo.ranks = None
 
-    def _stretched_on(self, memo: Memo, row: int) -> int:
-        total = 0
-        for one in memo.stretched:
-            total += one.weighted if isinstance(one.weighted, int) else int(one.weighted[row])
-        return total
+
+def _keep(kept: dict[Any, Any], key: Hashable, thing: Any, room: int) -> bool:
+    """Keep a thing, and no more than `room`: whether the oldest had to go."""
+    full = len(kept) >= room
+    while len(kept) >= room:
+        del kept[next(iter(kept))]
+    kept[key] = thing
+    return full
+
+
+def _readers(filters: tuple[Any, ...], scorers: tuple[Scorer, ...]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys((*filters, *(plugin for plugin, _, _ in scorers))))
 
 
 def _keeps(plugin: Any, _weight: int, normalize: Any) -> bool:
@@ -288,15 +289,3 @@ def _keeps(plugin: Any, _weight: int, normalize: Any) -> bool:
     return normalize is None or (
         getattr(plugin, "normalizes_by_extremes", False) and getattr(plugin, "ignores_usage", False)
     )
-
-
-def _concerned(plugin: Any, shape: PodShape) -> bool:
-    return not hasattr(plugin, "concerns") or plugin.concerns(shape)
-
-
-def _by_row(plugin: Any, point: str) -> bool:
-    return hasattr(plugin, point)
-
-
-def _rows(changed: set[int]) -> NDArray[np.intp]:
-    return np.fromiter(changed, dtype=np.intp, count=len(changed))

@@ -5,7 +5,7 @@ At `permit`, `pre_bind`, `bind` and `post_bind` a plugin may be a coroutine func
 gets `held` alone, since the cluster moves on while it waits, and answers what the plain method would.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -180,11 +180,25 @@ class Concerned(Protocol):
 
 
 @runtime_checkable
+class Reads(Protocol):
+    """Goes by a part of the shape only, so that its answers are kept once for all shapes that agree in it.
+
+    For plugins with `by_shape` or `scores_by_shape`; without it, the whole shape counts.
+    """
+
+    def reads(self, shape: PodShape) -> Hashable:
+        """What `filter`, `score` and `normalize` go by."""
+
+
+@runtime_checkable
 class ByRow(Protocol):
-    """Can be asked for one row, much faster than for an array of one; the answers are those of `filter` and `score`.
+    """Answers as `filter` and `score` do, faster: without reasons, or for one row and not an array of one.
 
     For plugins with `by_shape` or `scores_by_shape` that look at what is placed on a node; they need not have it.
     """
+
+    def passes(self, pod: Pod, nodes: Nodes) -> Bools:
+        """bool[rows]: whether `filter` rejects the row for no reason, without saying which."""
 
     def passes_on(self, pod: Pod, nodes: Nodes, row: int) -> bool:
         """Whether `filter` rejects the row for no reason."""

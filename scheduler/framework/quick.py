@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework.decision import Decision
+from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.memo import Memo, Memos
+from scheduler.framework.parts import every_row
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
 
 Reached = Callable[[str, str], None]
 SUCCESS = "Success"
@@ -41,22 +43,18 @@ def decide_by(
         alive[shut] = False
     for plugin in memo.filters:
         for _, rejected in ask(plugin, plugin.filter, pod, cluster):
-            if rejected.any():
-                alive = alive & ~rejected
+            if np.count_nonzero(rejected):
+                alive = np.greater(alive, rejected)
     if kept is not None and alive[kept]:
         reached("Filter", SUCCESS)
         return Decision(pod, cluster.nodes.count, np.array([kept], dtype=np.intp), quick=True, passing=1)
-    if alive is not memo.passes:
-        feasible = np.flatnonzero(alive)
-    elif memo.feasible is None:
-        feasible = memo.feasible = np.flatnonzero(alive)
-    else:
-        feasible = memo.feasible
-    if not len(feasible):
+    left = int(np.count_nonzero(alive))
+    if not left:
         return None
     reached("Filter", SUCCESS)
-    if len(feasible) == 1:
-        return Decision(pod, cluster.nodes.count, feasible, quick=True, passing=1)
+    if left == 1:
+        return Decision(pod, cluster.nodes.count, np.flatnonzero(alive), quick=True, passing=1)
+    feasible = _rows(memo, alive, left)
     others: Any = None
     for plugin, weight, normalize in memo.scorers:
         raw = ask(plugin, plugin.score, pod, cluster, feasible)
@@ -66,13 +64,26 @@ def decide_by(
             raw = ask(plugin, normalize, raw, pod, cluster, feasible)
         weighted = raw if weight == 1 else raw * weight
         others = weighted if others is None else others + weighted
-    ranks = memos.ranks(memo, pod, cluster, alive)
-    if others is None and alive is memo.passes:
-        best = np.flatnonzero(ranks == ranks.max())
-    else:
-        totals = ranks if len(feasible) == len(ranks) else ranks[feasible]
-        if others is not None:
-            totals = totals + others
-        best = feasible[totals == totals.max()]
+    totals = memos.ranks(memo, pod, cluster, alive)
+    # By themselves, ranks leave out the rows that do not pass.
+    some = left != len(alive) and (others is not None or alive is not memo.passes)
+    if some:
+        totals = totals[feasible]
+    if others is not None:
+        totals = totals + others
+    best = np.flatnonzero(totals == totals[totals.argmax()])
+    if some:
+        best = feasible[best]
     reached("Score", SUCCESS)
-    return Decision(pod, cluster.nodes.count, best, quick=True, passing=len(feasible))
+    return Decision(pod, cluster.nodes.count, best, quick=True, passing=left)
+
+
+def _rows(memo: Memo, alive: Bools, left: int) -> Rows:
+    """The rows of `alive`, of which there are `left`."""
+    if left == len(alive):
+        return every_row(left)
+    if alive is not memo.passes:
+        return np.flatnonzero(alive)
+    if memo.feasible is None:
+        memo.feasible = np.flatnonzero(alive)
+    return memo.feasible

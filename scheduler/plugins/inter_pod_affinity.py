@@ -14,7 +14,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
-from scheduler.state.incidence import HARD, Carried
+from scheduler.state.incidence import HARD, ByTopology, Carried, weighted
 
 
 class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -96,27 +96,28 @@ class InterPodAffinity:
         preferred = pod.shape.preferred_pod_terms
         if self._ignore_existing and not preferred:
             return None
-        rows = cluster.nodes.rows
-        total: Ints | None = None
-        for weighted in preferred:
-            count = cluster.incidence.selected((weighted.term,), weighted.term.topology_key)
+        counts: list[tuple[ByTopology, int]] = []
+        for one in preferred:
+            count = cluster.incidence.selected((one.term,), one.term.topology_key)
             if count.total:
-                here = at(count.times(weighted.weight, rows), feasible)
-                total = here if total is None else total + here
+                counts.append((count, one.weight))
         for carried in cluster.incidence.preferring(pod):
             weight = self._hard_weight if carried.weight == HARD else carried.weight
             if carried.total and weight:
-                here = at(carried.times(weight, rows), feasible)
-                total = here if total is None else total + here
-        return total
+                counts.append((carried, weight))
+        total = weighted(counts, cluster.nodes.rows) if counts else None
+        return None if total is None else at(total, feasible)
 
     def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
         """Stretch to 0..100 between the lowest and the highest; floats and truncation as upstream."""
         lowest, highest = int(scores.min()), int(scores.max())
         if highest == lowest:
             return np.zeros_like(scores)
-        stretched = float(MAX_SCORE) * ((scores - lowest).astype(np.float64) / float(highest - lowest))
-        return stretched.astype(np.int64)
+        above, span = scores - lowest, highest - lowest
+        if span < len(scores):
+            # Each possible score once, instead of that of each node.
+            return _stretched(np.arange(span + 1), span).take(above)
+        return _stretched(above, span)
 
     def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that joined or moved to another domain of one of the pod's terms."""
@@ -164,6 +165,11 @@ class InterPodAffinity:
             for term in terms:
                 near &= cluster.nodes.label(term.topology_key).codes[:rows] >= 0
         return near
+
+
+def _stretched(above: Ints, span: int) -> Ints:
+    stretched: Ints = (float(MAX_SCORE) * (above.astype(np.float64) / float(span))).astype(np.int64)
+    return stretched
 
 
 def _may_select(term: AffinityTerm, pod: Pod) -> bool:

@@ -1,6 +1,6 @@
 """Upstream: plugins/nodeaffinity and component-helpers scheduling/corev1/nodeaffinity."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from scheduler.model.selectors import (
     parse_node_selector,
     parse_node_selector_term,
 )
-from scheduler.model.shape import parse_preferred_node_terms
+from scheduler.model.shape import PodShape, parse_preferred_node_terms
 from scheduler.plugins.normalize import default_normalize
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
@@ -76,6 +76,16 @@ class NodeAffinity(RowLocal):
         if required is None or required.names is None:
             return None
         return Narrow(required.names) if required.names else Reject(self.conflict)
+
+    def reads(self, shape: PodShape) -> Hashable:
+        """The nodeSelector and node affinity."""
+        return (
+            shape.node_selector,
+            shape.required_node_affinity,
+            shape.preferred_node_terms,
+            shape.has_preferred_node_affinity,
+            shape.preferred_error,
+        )
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes outside the added affinity, then those outside the pod's own."""

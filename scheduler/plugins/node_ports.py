@@ -1,10 +1,12 @@
 """Upstream: plugins/nodeports."""
 
+from collections.abc import Hashable
+
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NoArgs, RowLocal
 from scheduler.framework.status import Rejections, Unschedulable
 from scheduler.model.pod import Pod
-from scheduler.model.shape import ANY_IP, HostPort
+from scheduler.model.shape import ANY_IP, HostPort, PodShape
 from scheduler.state.cluster import Cluster
 from scheduler.state.nodes import Nodes
 
@@ -20,6 +22,10 @@ class NodePorts(RowLocal):
 
     def __init__(self, args: NoArgs) -> None:
         pass
+
+    def reads(self, shape: PodShape) -> Hashable:
+        """The host ports."""
+        return shape.host_ports
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes where a placed pod holds the same protocol and port on the same or any address."""

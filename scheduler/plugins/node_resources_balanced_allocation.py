@@ -1,6 +1,7 @@
 """Upstream: plugins/noderesources/balanced_allocation.go."""
 
 import math
+from collections.abc import Hashable
 from typing import Any, Self
 
 import numpy as np
@@ -9,9 +10,10 @@ from msgspec.structs import replace
 
 from scheduler.framework.plugin import MAX_SCORE
 from scheduler.model.pod import Pod
-from scheduler.plugins.resource_strategies import ResourceWeight, amounts, amounts_on, counting
+from scheduler.model.shape import PodShape
+from scheduler.plugins.resource_strategies import ResourceWeight, amounts, amounts_on, counting, doubles_hold
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Ints, at
+from scheduler.state.column import Ints, Numbers
 from scheduler.state.nodes import Nodes
 
 
@@ -48,34 +50,66 @@ class NodeResourcesBalancedAllocation:
                 errors.append(f"{path}.resources[{i}].weight: Invalid value: {resource.weight}: must be 1")
         return errors
 
+    def reads(self, shape: PodShape) -> Hashable:
+        """What is asked for."""
+        return tuple(shape.requests.items())
+
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """50 to 100 by how the deviation of the fractions changes; a pod that asks for none takes no part."""
         if not any(pod.shape.requests.get(resource.name, 0) for resource in self._resources):
             return None
-        found = amounts(self._resources, pod, cluster.nodes, feasible, nonzero=False)
         half = MAX_SCORE // 2
-        if not found:
+        counted = tuple(counting(self._resources, pod, cluster.nodes, nonzero=False))
+        if not counted:
             return np.full(len(feasible), half + half // 2, dtype=np.int64)
-        change = _evenness([(r.used + r.asked, r.capacity) for r in found])
-        change -= at(self._evenness_before(pod, cluster.nodes), feasible)
+        change = None
+        if len(counted) == 2 and doubles_hold(cluster.nodes):
+            change = self._change_of_two((counted[0], counted[1]), pod, cluster.nodes, feasible)
+        if change is None:
+            found = amounts(counted, pod, cluster.nodes, feasible, nonzero=False)
+            change = _evenness([(r.used + r.asked, r.capacity) for r in found])
+            change -= _evenness([(r.used, r.capacity) for r in found])
         change += half
-        change //= 2
-        change += half
+        change *= 0.5
+        change += half  # nothing here is negative: the halves are cut off by the conversion
+        return change.astype(np.int64)
+
+    def _change_of_two(
+        self, counted: tuple[ResourceWeight, ResourceWeight], pod: Pod, nodes: Nodes, feasible: Any
+    ) -> Numbers | None:
+        """float64[len(feasible)]: how the evenness of two resources changes; None where a node lacks one of them.
+
+        What does not depend on the pod is kept.
+        """
+        indices = [nodes.resources[resource.name] for resource in counted]
+
+        def of_all(nodes: Nodes) -> Numbers:
+            found = amounts(counted, pod, nodes, np.arange(nodes.rows), nonzero=False)
+            held = np.empty((6, nodes.rows))
+            for i, r in enumerate(found):
+                held[i], held[2 + i] = r.used, np.maximum(r.capacity, 1)
+            held[4] = np.minimum(found[0].capacity, found[1].capacity)
+            held[5] = _evenness([(r.used, r.capacity) for r in found])
+            return held
+
+        def of_row(nodes: Nodes, row: int) -> list[float]:
+            used = [nodes.requested.item(index, row) for index in indices]
+            capacity = [nodes.allocatable.item(index, row) for index in indices]
+            before = _evenness_on(list(zip(used, capacity, strict=True)))
+            return [*used, *(max(amount, 1) for amount in capacity), min(capacity), before]
+
+        held = nodes.derived((self.name, *indices), of_all, of_row)
+        if len(feasible) != held.shape[1]:
+            held = held.take(feasible, axis=1)
+        has = held[4]
+        if not len(has) or not has[has.argmin()]:
+            return None
+        fractions = held[:2] + np.array([[float(pod.shape.requests.get(r.name, 0))] for r in counted])
+        fractions /= held[2:4]
+        np.minimum(fractions, 1.0, out=fractions)
+        change = _of_two(fractions[0], fractions[1])
+        change -= held[5]
         return change
-
-    def _evenness_before(self, pod: Pod, nodes: Nodes) -> Ints:
-        """int64[rows]: the evenness without the pod. Of the pod, only which resources count for it matters."""
-        counted = tuple(resource.name for resource in counting(self._resources, pod, nodes, nonzero=False))
-
-        def of_all(nodes: Nodes) -> Ints:
-            found = amounts(self._resources, pod, nodes, np.arange(nodes.rows), nonzero=False)
-            return _evenness([(r.used, r.capacity) for r in found])
-
-        def of_row(nodes: Nodes, row: int) -> int:
-            found = amounts_on(self._resources, pod, nodes, row, nonzero=False)
-            return _evenness_on([(used, capacity) for _, capacity, used, _ in found])
-
-        return nodes.derived((self.name, counted), of_all, of_row)
 
     def score_on(self, pod: Pod, nodes: Nodes, row: int) -> int:
         """As `score`, for one row."""
@@ -90,8 +124,12 @@ class NodeResourcesBalancedAllocation:
 
 def _evenness_on(found: list[tuple[int, int]]) -> int:
     """As `_evenness`, for one node. Sums are written out because `sum` rounds otherwise from Python 3.12 on."""
-    fractions = [min(float(used) / float(capacity), 1.0) for used, capacity in found if capacity]
     deviation = 0.0
+    if len(found) == 2 and found[0][1] and found[1][1]:
+        (used, capacity), (others, room) = found
+        deviation = min(float(used) / float(capacity), 1.0) - min(float(others) / float(room), 1.0)
+        return int((1 - abs(deviation / 2)) * float(MAX_SCORE))
+    fractions = [min(float(used) / float(capacity), 1.0) for used, capacity in found if capacity]
     if len(fractions) == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2)
     elif len(fractions) > 2:
@@ -105,8 +143,8 @@ def _evenness_on(found: list[tuple[int, int]]) -> int:
     return int((1 - deviation) * float(MAX_SCORE))
 
 
-def _evenness(found: list[tuple[Ints, Ints]]) -> Ints:
-    """100 × (1 − standard deviation of used/capacity), truncated, of (used, capacity) by resource.
+def _evenness(found: list[tuple[Numbers, Numbers]]) -> Numbers:
+    """100 × (1 − standard deviation of used/capacity), truncated, of (used, capacity) by resource; doubles.
 
     The order of operations is upstream's.
     """
@@ -114,23 +152,30 @@ def _evenness(found: list[tuple[Ints, Ints]]) -> Ints:
     counted: list[Any] = []
     for used, capacity in found:
         has = capacity != 0
-        everywhere = bool(has.all())
-        fraction = used / (capacity if everywhere else np.where(has, capacity, 1))
+        everywhere = np.count_nonzero(has) == len(has)
+        divisor = capacity if everywhere else np.where(has, capacity, 1)
+        fraction = used / divisor
         np.minimum(fraction, 1.0, out=fraction)
         fractions.append(fraction if everywhere else np.where(has, fraction, 0.0))
         counted.append(None if everywhere else has)
     if len(found) == 2 and all(has is None for has in counted):
-        deviation = fractions[0]
-        deviation -= fractions[1]
-        deviation /= 2
-        np.abs(deviation, out=deviation)
-    else:
-        ones = np.ones(len(fractions[0]), dtype=np.bool_)
-        deviation = _deviation(fractions, [ones if has is None else has for has in counted])
+        return _of_two(fractions[0], fractions[1])
+    ones = np.ones(len(fractions[0]), dtype=np.bool_)
+    return _of_deviation(_deviation(fractions, [ones if has is None else has for has in counted]))
+
+
+def _of_two(one: Numbers, other: Numbers) -> Numbers:
+    """The evenness of two fractions, written over the first."""
+    one -= other
+    np.abs(one, out=one)
+    one *= 0.5
+    return _of_deviation(one)
+
+
+def _of_deviation(deviation: Numbers) -> Numbers:
     np.subtract(1, deviation, out=deviation)
     deviation *= float(MAX_SCORE)
-    evenness: Ints = deviation.astype(np.int64)
-    return evenness
+    return np.floor(deviation, out=deviation)
 
 
 def _deviation(fractions: list[Any], counted: list[Any]) -> Any:

@@ -1,5 +1,6 @@
 """Upstream: plugins/noderesources (fit.go; the scoring strategies are in resource_strategies.py)."""
 
+from collections.abc import Hashable
 from typing import Any, Self
 
 import numpy as np
@@ -13,16 +14,19 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.resources import is_extended
 from scheduler.model.selectors import is_qualified_name
+from scheduler.model.shape import PodShape
 from scheduler.plugins.resource_strategies import (
     ResourceWeight,
     ScoringStrategy,
     amounts,
     amounts_on,
+    doubles_hold,
+    least_allocated,
     strategy,
     strategy_on,
 )
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Ints
+from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
 
 
@@ -59,6 +63,7 @@ class NodeResourcesFit(RowLocal):
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources: list[ResourceWeight] = args.scoring_strategy.weights()
+        self._least = args.scoring_strategy.type == "LeastAllocated"
         self._strategy = strategy(args.scoring_strategy)
         self._strategy_on = strategy_on(args.scoring_strategy)
 
@@ -77,13 +82,17 @@ class NodeResourcesFit(RowLocal):
                 errors.append(f'{where}: Invalid value: "{name}": not a qualified name')
         return errors + args.scoring_strategy.check(f"{path}.scoringStrategy")
 
+    def reads(self, shape: PodShape) -> Hashable:
+        """What is asked for, and what scoring assumes."""
+        return tuple(shape.requests.items()), tuple(shape.scoring.items())
+
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject for the number of pods and for each resource asked for; above allocatable is unresolvable."""
         nodes = cluster.nodes
         rows = nodes.rows
         found = []
-        full = nodes.pods[:rows] + 1 > nodes.allowed_pods[:rows]
-        if full.any():
+        full = nodes.pods[:rows] >= nodes.allowed_pods[:rows]
+        if np.count_nonzero(full):
             found.append((self.full, full))
         for name, amount in pod.shape.requests.items():
             if amount <= 0 or self._ignores(name):
@@ -94,11 +103,24 @@ class NodeResourcesFit(RowLocal):
                 continue
             allocatable = nodes.allocatable[index, :rows]
             short = allocatable - nodes.requested[index, :rows] < amount
-            if short.any():
+            if np.count_nonzero(short):
                 never = short & (allocatable < amount)
                 found.append((Unresolvable(f"Insufficient {name}"), never))
                 found.append((Unschedulable(f"Insufficient {name}"), short & ~never))
         return found
+
+    def passes(self, pod: Pod, nodes: Nodes) -> Bools:
+        """As `filter`, for all rows and without reasons."""
+        rows = nodes.rows
+        passes = nodes.pods[:rows] < nodes.allowed_pods[:rows]
+        for name, amount in pod.shape.requests.items():
+            if amount <= 0 or self._ignores(name):
+                continue
+            index = nodes.resources.get(name)
+            if index is None:
+                return np.zeros(rows, dtype=np.bool_)
+            passes &= nodes.allocatable[index, :rows] - nodes.requested[index, :rows] >= amount
+        return passes
 
     def passes_on(self, pod: Pod, nodes: Nodes, row: int) -> bool:
         """As `filter`, for one row."""
@@ -114,6 +136,8 @@ class NodeResourcesFit(RowLocal):
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """Score by the configured strategy over the configured resources, cpu and memory with non-zero defaults."""
+        if self._least and doubles_hold(cluster.nodes):
+            return least_allocated(self._resources, pod, cluster.nodes, feasible)
         found = amounts(self._resources, pod, cluster.nodes, feasible, nonzero=True)
         return self._strategy(found, len(feasible))
 

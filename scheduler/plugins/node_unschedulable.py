@@ -1,10 +1,13 @@
 """Upstream: plugins/nodeunschedulable."""
 
+from collections.abc import Hashable
+
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NoArgs, RowLocal
 from scheduler.framework.status import Rejections, Unresolvable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.model.taints import UNSCHEDULABLE, tolerates
 from scheduler.state.cluster import Cluster
 
@@ -21,6 +24,10 @@ class NodeUnschedulable(RowLocal):
 
     def __init__(self, args: NoArgs) -> None:
         pass
+
+    def reads(self, shape: PodShape) -> Hashable:
+        """The tolerations."""
+        return shape.tolerations
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes with spec.unschedulable."""

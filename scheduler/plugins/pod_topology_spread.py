@@ -1,7 +1,7 @@
 """Upstream: plugins/podtopologyspread (filtering.go, scoring.go, common.go)."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +19,11 @@ from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
 from scheduler.plugins.default_selector import default_selector
 from scheduler.plugins.spread_domains import Spread, Spreads
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools, Ints, at
+from scheduler.state.column import Bools, Codes, Ints, at
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
+_KEPT = 1024
 _SYSTEM_DEFAULTS = (
     SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=NOTHING),
     SpreadConstraint(max_skew=5, topology_key=ZONE, hard=False, selector=NOTHING),
@@ -58,6 +59,9 @@ class PodTopologySpread:
 
     def __init__(self, args: PodTopologySpreadArgs) -> None:
         self._spreads = Spreads()
+        self._selected_in: tuple[Cluster, int] | None = None
+        self._selected: dict[Hashable, tuple[Mapping[str, str], list[SpreadConstraint]]] = {}
+        """The constraints by default, by what they follow from; labels by identity, which is why they are held."""
         self._system = args.defaulting_type == "System"
         self._defaults: tuple[SpreadConstraint, ...] = _SYSTEM_DEFAULTS
         if not self._system:
@@ -106,22 +110,26 @@ class PodTopologySpread:
             return ()
         left: Bools | None = None
         found: list[tuple[Reason, Bools]] = []
+        last = spread.domains[-1]
         for domains in spread.domains:
             constraint = domains.constraint
             counts = domains.counts(pod, cluster)
             lowest = 0
             if domains.number >= constraint.min_domains:
-                lowest = int(counts[domains.inhabited].min(initial=np.iinfo(np.int32).max))
+                lowest = int(domains.of_inhabited(counts).min(initial=np.iinfo(np.int32).max))
             itself = int(constraint.selector.matches(pod.labels))
-            too_many = np.append(counts > constraint.max_skew - itself + lowest, False)
-            uneven = too_many.take(domains.codes)
-            missing = domains.missing
-            if left is not None:
-                missing, uneven = left & missing, left & uneven
-            found.append((self.unlabelled, missing))
-            found.append((self.uneven, uneven))
-            gone = missing | uneven
-            left = ~gone if left is None else left & ~gone
+            too_many = counts > constraint.max_skew - itself + lowest
+            uneven = domains.by_row(too_many) if np.count_nonzero(too_many) else None
+            for reason, gone in (
+                (self.unlabelled, None if domains.everywhere else domains.missing),
+                (self.uneven, uneven),
+            ):
+                if gone is not None:
+                    found.append((reason, gone if left is None else left & gone))
+            if domains is not last:
+                for gone in (domains.missing, uneven):
+                    if gone is not None:
+                        left = ~gone if left is None else left & ~gone
         return found
 
     def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
@@ -144,8 +152,10 @@ class PodTopologySpread:
                 part = _weighted(matching, size, constraint)
             else:
                 # Nodes without the label, where they are not left out, count as one more domain.
-                inhabited = np.bincount(1 + (here if counted is None else here[counted]))
-                size = int(np.count_nonzero(inhabited))
+                if len(feasible) == spread.rows and counted is None:
+                    size = domains.size
+                else:
+                    size = _distinct(here if counted is None else here[counted])
                 part = _weighted(np.append(domains.counts(pod, cluster), 0), size, constraint)
                 if len(spread.domains) == 1:
                     part = _round(part)  # a few numbers now, or the same ones for thousands of nodes later
@@ -214,9 +224,26 @@ class PodTopologySpread:
                 for c in pod.shape.spread
                 if c.hard == hard
             ]
-        defaults = [constraint for constraint in self._defaults if constraint.hard == hard]
-        selector = default_selector(pod, cluster) if defaults else None
-        return [] if selector is None else [replace(constraint, selector=selector) for constraint in defaults]
+        return self._by_default(pod, cluster, hard=hard) if any(c.hard == hard for c in self._defaults) else []
+
+    def _by_default(self, pod: Pod, cluster: Cluster, *, hard: bool) -> list[SpreadConstraint]:
+        """The defaults, with the selector of what the pod belongs to; found once for equal labels and owner."""
+        state = (cluster, cluster.selecting_changes)
+        if self._selected_in != state or len(self._selected) >= _KEPT:
+            self._selected_in, self._selected = state, {}
+        key = (pod.namespace, id(pod.labels), pod.owner, hard)
+        found = self._selected.get(key)
+        if found is None:
+            selector = default_selector(pod, cluster)
+            defaults = [] if selector is None else [c for c in self._defaults if c.hard == hard]
+            constraints = [replace(constraint, selector=selector or NOTHING) for constraint in defaults]
+            found = self._selected[key] = (pod.labels, constraints)
+        return found[1]
+
+
+def _distinct(codes: Codes) -> int:
+    """How many domains there are, with those that have no label as one."""
+    return int(np.count_nonzero(np.bincount(1 + codes)))
 
 
 def _weighted(matching: Ints, domains: int, constraint: SpreadConstraint) -> Any:

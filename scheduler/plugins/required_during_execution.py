@@ -1,5 +1,7 @@
 """No upstream twin: RequiredDuringSchedulingRequiredDuringExecution, which the API never got. See `model.promise`."""
 
+from collections.abc import Hashable
+
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
@@ -37,6 +39,12 @@ class RequiredDuringExecution(RowLocal):
     def concerns(self, shape: PodShape) -> bool:
         """Pods that promise nothing cost nothing."""
         return self.all_pods or shape.promise is not None
+
+    def reads(self, shape: PodShape) -> Hashable:
+        """The promise and, where it may mean them, the pod's own requirements."""
+        if not self.concerns(shape):
+            return None
+        return shape.promise, shape.node_selector, shape.required_node_affinity
 
     def wanted(self, pod: Pod) -> NodeRequirement | None:
         """What the pod asks of its node while it runs."""

@@ -11,10 +11,11 @@ from msgspec import Struct
 from scheduler.framework.plugin import MAX_SCORE
 from scheduler.model.pod import Pod
 from scheduler.model.resources import is_scalar
-from scheduler.state.column import Ints, at
-from scheduler.state.nodes import CPU, MEMORY, Nodes
+from scheduler.state.column import Ints, Numbers, at
+from scheduler.state.nodes import CPU, EPHEMERAL, MEMORY, Nodes
 
 _DOUBLES_HOLD = 1 << 46
+"""Capacities below it may be computed with as doubles; see `quotient`."""
 _SHAPE_SCALE = 10
 """Scores in a utilization shape go from 0 to 10."""
 
@@ -97,11 +98,16 @@ def check_shape(shape: list[ShapePoint], path: str) -> list[str]:
 
 @dataclass(slots=True)
 class Amounts:
-    """One resource over the feasible rows, in the scheduler's units. Where `capacity` is 0 it does not count."""
+    """One resource over the feasible rows, in the scheduler's units. Where `capacity` is 0 it does not count.
+
+    The caller's own arrays: doubles where all capacities are below 2**46, else integers, since NumPy computes with
+    doubles several times as fast. What is used may be beyond what a double holds, but then it is far beyond any such
+    capacity too.
+    """
 
     weight: int
-    capacity: Ints
-    used: Ints
+    capacity: Numbers
+    used: Numbers
     asked: int
 
 
@@ -122,15 +128,74 @@ def amounts(
     """
     found, rows = [], nodes.rows
     asks = pod.shape.scoring if nonzero else pod.shape.requests
+    dtype = np.float64 if doubles_hold(nodes) else np.int64
     for resource in counting(resources, pod, nodes, nonzero=nonzero):
-        index, asked = nodes.resources[resource.name], asks.get(resource.name, 0)
-        used = nodes.nonzero[index] if nonzero and index in (CPU, MEMORY) else nodes.requested[index]
-        found.append(
-            Amounts(resource.weight, at(nodes.allocatable[index, :rows], feasible), at(used[:rows], feasible), asked)
-        )
+        index = nodes.resources[resource.name]
+        capacity = at(nodes.allocatable[index, :rows], feasible).astype(dtype)
+        used = at(_used(nodes, index, nonzero=nonzero)[:rows], feasible).astype(dtype)
+        found.append(Amounts(resource.weight, capacity, used, asks.get(resource.name, 0)))
     return found
 
 
+def doubles_hold(nodes: Nodes) -> bool:
+    """Whether capacities may be computed with as doubles."""
+    return nodes.largest < _DOUBLES_HOLD
+
+
+def least_allocated(resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, feasible: Any) -> Ints:
+    """The LeastAllocated strategy where doubles hold all capacities: most of it is kept from pod to pod."""
+    asks = pod.shape.scoring
+    counted = tuple(counting(resources, pod, nodes, nonzero=True))
+    places = [(nodes.resources[resource.name], resource.weight) for resource in counted]
+    many = len(places)
+    if not many:
+        return np.zeros(len(feasible), dtype=np.int64)
+
+    def of_all(nodes: Nodes) -> Numbers:
+        held = np.zeros((2 * many + 1, nodes.rows))
+        for i, (index, weight) in enumerate(places):
+            capacity = nodes.allocatable[index, : nodes.rows].astype(np.float64)
+            has = capacity != 0
+            left = capacity - _used(nodes, index, nonzero=True)[: nodes.rows]
+            held[i] = np.where(has, MAX_SCORE * left, -1.0)
+            held[many + i] = np.where(has, capacity, 1.0)
+            held[2 * many] += np.where(has, weight, 0)
+        np.maximum(held[2 * many], 1.0, out=held[2 * many])
+        return held
+
+    def of_row(nodes: Nodes, row: int) -> list[float]:
+        left, capacities, weights = [], [], 0
+        for index, weight in places:
+            capacity = nodes.allocatable.item(index, row)
+            used = _used(nodes, index, nonzero=True).item(row)
+            left.append(MAX_SCORE * (float(capacity) - float(used)) if capacity else -1.0)
+            capacities.append(float(capacity or 1))
+            weights += weight if capacity else 0
+        return [*left, *capacities, max(weights, 1)]
+
+    held = nodes.derived(("left", tuple(places)), of_all, of_row)
+    if len(feasible) != held.shape[1]:
+        held = held.take(feasible, axis=1)
+    scores = held[:many] - np.array([[float(MAX_SCORE * asks.get(resource.name, 0))] for resource in counted])
+    quotient(scores, held[many : 2 * many])
+    np.maximum(scores, 0.0, out=scores)
+    total = scores[0]
+    for i, (_, weight) in enumerate(places):
+        if weight != 1:
+            scores[i] *= weight
+        if i:
+            total += scores[i]
+    total /= held[2 * many]
+    mean: Ints = total.astype(np.int64)
+    return mean
+
+
+def _used(nodes: Nodes, index: int, *, nonzero: bool) -> Ints:
+    used: Ints = nodes.nonzero[index] if nonzero and index in (CPU, MEMORY) else nodes.requested[index]
+    return used
+
+
+_NATIVE = (CPU, MEMORY, EPHEMERAL)
 AmountOn = tuple[int, int, int, int]
 """(weight, capacity, used, asked) of one resource on one node."""
 
@@ -141,8 +206,12 @@ def amounts_on(
     """As `amounts`, for one row."""
     found = []
     asks = pod.shape.scoring if nonzero else pod.shape.requests
-    for resource in counting(resources, pod, nodes, nonzero=nonzero):
-        index, asked = nodes.resources[resource.name], asks.get(resource.name, 0)
+    indices = nodes.resources
+    for resource in resources:  # as `counting` does
+        name = resource.name
+        index, asked = indices.get(name), asks.get(name, 0)
+        if index is None or not (asked or index in _NATIVE or not is_scalar(name)):
+            continue
         used = nodes.nonzero if nonzero and index in (CPU, MEMORY) else nodes.requested
         found.append((resource.weight, nodes.allocatable.item(index, row), used.item(index, row), asked))
     return found
@@ -199,36 +268,45 @@ def _ratio_on(found: list[AmountOn], points: list[tuple[int, int]]) -> int:
     return math.floor(total / weights + 0.5) if weights else 0
 
 
-def _least_allocated(resource: Amounts, capacity: Ints) -> Ints:
+def _least_allocated(resource: Amounts, capacity: Numbers) -> Numbers:
     left = capacity - resource.used
     left -= resource.asked
     left *= MAX_SCORE
-    return np.maximum(quotient(left, capacity), 0)
+    scores = quotient(left, capacity)
+    return np.maximum(scores, 0, out=scores)
 
 
-def _most_allocated(resource: Amounts, capacity: Ints) -> Ints:
-    return quotient(np.minimum(resource.used + resource.asked, capacity) * MAX_SCORE, capacity)
+def _most_allocated(resource: Amounts, capacity: Numbers) -> Numbers:
+    taken = resource.used + resource.asked
+    np.minimum(taken, capacity, out=taken)
+    taken *= MAX_SCORE
+    return quotient(taken, capacity)
 
 
-def quotient(hundredfold: Ints, capacity: Ints) -> Ints:
-    """`hundredfold // capacity` for hundredfold ≤ 100 × capacity; what is negative may come out as anything up to 0.
+def quotient(hundredfold: Numbers, capacity: Numbers) -> Numbers:
+    """`hundredfold // capacity`, written over `hundredfold`; of one type, and at most 100 × capacity.
 
-    Division of doubles takes a third of the time. Below 2**46 it can't be wrong: what it divides is below 2**53, and
-    a true quotient under 100 that is no integer is farther from the next one (1 / 2**46) than it is rounded (2**-47).
+    Division of doubles takes a fraction of the time. With capacities below 2**46 it can't be wrong: what it divides is
+    below 2**53 unless it is negative, and a true quotient under 100 that is no integer is farther from the next one
+    (1 / 2**46) than it is rounded (2**-47).
     """
-    if int(capacity.max(initial=0)) < _DOUBLES_HOLD:
-        return (hundredfold / capacity).astype(np.int64)
-    return hundredfold // capacity
+    if hundredfold.dtype == np.float64:
+        hundredfold /= capacity
+        return np.floor(hundredfold, out=hundredfold)
+    hundredfold //= capacity
+    return hundredfold
 
 
-def _weighted_mean(found: list[Amounts], nodes: int, score: Callable[[Amounts, Ints], Ints]) -> Ints:
+def _weighted_mean(found: list[Amounts], nodes: int, score: Callable[[Amounts, Numbers], Numbers]) -> Ints:
     total: Any = 0
     weights: Any = 0
     for resource in found:
         counted = resource.capacity != 0
-        if counted.all():
+        if np.count_nonzero(counted) == nodes:
             scores = score(resource, resource.capacity)
-            total = total + (scores if resource.weight == 1 else scores * resource.weight)
+            if resource.weight != 1:
+                scores *= resource.weight
+            total = total + scores if isinstance(total, int) else np.add(total, scores, out=total)
             weights = weights + resource.weight
         else:
             # A capacity of one stands in where there is none; what it gives is left out by `counted`.
@@ -236,9 +314,15 @@ def _weighted_mean(found: list[Amounts], nodes: int, score: Callable[[Amounts, I
             total = total + np.where(counted, score(resource, capacity) * resource.weight, 0)
             weights = weights + np.where(counted, resource.weight, 0)
     if isinstance(weights, int):
-        mean: Ints = total // weights if weights else np.zeros(nodes, dtype=np.int64)
+        if not weights:
+            return np.zeros(nodes, dtype=np.int64)
     else:
-        mean = np.where(weights == 0, 0, total // np.where(weights == 0, 1, weights))
+        weights = np.where(weights == 0, 1, weights)
+    if total.dtype == np.float64:
+        total /= weights  # of numbers so small that rounding can't reach the next integer
+        mean: Ints = total.astype(np.int64)
+    else:
+        mean = total // weights
     return mean
 
 
@@ -249,7 +333,10 @@ def _ratio_mean(found: list[Amounts], nodes: int, points: list[tuple[int, int]])
         counted = resource.capacity != 0
         capacity = np.where(counted, resource.capacity, 1)
         requested = resource.used + resource.asked
-        utilization = np.where(requested > capacity, 100, requested * 100 // capacity)
+        over = requested > capacity
+        np.minimum(requested, capacity, out=requested)
+        requested *= 100
+        utilization = np.where(over, 100, quotient(requested, capacity)).astype(np.int64)
         score = broken_linear(utilization, points)
         counted = counted & (score > 0)
         total += np.where(counted, score * resource.weight, 0)

@@ -5,9 +5,11 @@ from the pod's shape and the node objects; the counts follow the pods that come 
 """
 
 from collections.abc import Hashable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler.model.pod import Pod
 from scheduler.model.spread import SpreadConstraint
@@ -35,9 +37,25 @@ class Domains:
         self.inhabited: Bools = np.bincount(here, minlength=len(column.values)) > 0
         """bool[codes]: domains with an eligible node."""
         self.number = int(np.count_nonzero(self.inhabited))
+        self._column = column
+        self._rows = nodes.rows
+        self._which: NDArray[np.intp] | None = None if self.inhabited.all() else np.flatnonzero(self.inhabited)
         self._counts: Ints = np.zeros(len(self.inhabited), dtype=np.int64)
         self._matching: OnRows | None = None
         self._version = 0
+
+    @cached_property
+    def size(self) -> int:
+        """How many domains all rows are in, with those without the label as one."""
+        return int(np.count_nonzero(np.bincount(1 + self.codes)))
+
+    def of_inhabited(self, counts: Ints) -> Ints:
+        """The counts of inhabited domains."""
+        return counts if self._which is None else counts.take(self._which)
+
+    def by_row(self, by_code: Bools) -> Bools:
+        """bool[rows]: what the domain of each row has; False without one."""
+        return self._column.gather(np.append(by_code, False), self._rows)
 
     def matching(self, pod: Pod, cluster: Cluster) -> Ints:
         """int64[rows]: pods that the constraint counts; the empty selector counts none (countPodsMatchSelector)."""

@@ -1,5 +1,6 @@
 """Upstream: plugins/tainttoleration."""
 
+from collections.abc import Hashable
 from typing import Any
 
 from scheduler.framework.events import ClusterEvent
@@ -7,6 +8,7 @@ from scheduler.framework.plugin import NoArgs, RowLocal
 from scheduler.framework.status import Rejections, Unresolvable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.model.taints import intolerable_preferences, untolerated
 from scheduler.plugins.normalize import default_normalize
 from scheduler.state.cluster import Cluster
@@ -27,6 +29,10 @@ class TaintToleration(RowLocal):
 
     def __init__(self, args: NoArgs) -> None:
         pass
+
+    def reads(self, shape: PodShape) -> Hashable:
+        """The tolerations."""
+        return shape.tolerations
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject a node for any NoSchedule or NoExecute taint the pod does not tolerate."""

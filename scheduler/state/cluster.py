@@ -38,6 +38,8 @@ class Cluster:
         self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
         self.supposed: dict[str, tuple[Pod, int, int]] = {}
         """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it took away)."""
+        self.selecting_changes = 0
+        """Counts objects of `selecting` that came, changed or went."""
         self.budget_changes = 0
         """Counts PodDisruptionBudgets that came, changed or went."""
         self._placed: dict[str, Placement] = {}
@@ -67,8 +69,8 @@ class Cluster:
         nodes = self.nodes
         row = nodes.ensure_row(node.name)
         old = nodes.objects[row]
-        if old is None or (old.labels is not node.labels and nodes.topology_changes(row, node.labels)):
-            with_pods = self.pods_on(row)
+        if old is None or (old.labels is not node.labels and old.labels != node.labels):
+            with_pods = self.pods_on(row) if nodes.topology_changes(row, node.labels) else []
             self.incidence.move(with_pods, row, -1)
             nodes.put_labels(row, node.labels)
             self.incidence.move(with_pods, row, 1)
@@ -205,12 +207,14 @@ class Cluster:
 
     def put_selecting(self, selecting: Selecting) -> None:
         """Add or update a Service, ReplicaSet, StatefulSet, ReplicationController or PodDisruptionBudget."""
+        self.selecting_changes += 1
         self.budget_changes += selecting.kind == "PodDisruptionBudget"
         by_namespace = self.selecting.setdefault(selecting.kind, {})
         by_namespace.setdefault(selecting.namespace, {})[selecting.name] = selecting
 
     def drop_selecting(self, kind: str, namespace: str, name: str) -> None:
         """Remove such an object."""
+        self.selecting_changes += 1
         self.budget_changes += kind == "PodDisruptionBudget"
         self.selecting.get(kind, {}).get(namespace, {}).pop(name, None)
 
@@ -237,6 +241,7 @@ class Cluster:
         self._count(pod, row, -1)
         self.storage.refer(pod, -1)
         self.nodes.release_row(row)
+        self.incidence.sweep(pod.shape)
 
     def _suppose(self, pod: Pod, row: int, sign: int) -> None:
         """Count for a dry run only."""

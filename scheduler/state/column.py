@@ -3,7 +3,7 @@
 A predicate is written for one value, asked once per distinct value, and gathered over the rows.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
+Numbers = NDArray[Any]
+"""Integers, or doubles that hold integers."""
 
 Value = TypeVar("Value", bound=Hashable)
 
@@ -27,6 +29,20 @@ ABSENT = -1
 _MEMOS = 4096
 
 
+_nothing: dict[int, Codes] = {}
+
+
+def _absent(capacity: int) -> Codes:
+    """The codes of a column without values."""
+    found = _nothing.get(capacity)
+    if found is None:
+        found = np.full(capacity, ABSENT, dtype=np.int32)
+        found.flags.writeable = False
+        _nothing.clear()
+        _nothing[capacity] = found
+    return found
+
+
 class _Memo:
     __slots__ = ("answers", "epoch", "known")
 
@@ -40,16 +56,24 @@ class Column(Generic[Value]):
     """Codes by row (int32, -1 where absent) and the values they stand for."""
 
     def __init__(self, capacity: int) -> None:
-        self.codes: Codes = np.full(capacity, ABSENT, dtype=np.int32)
+        self.codes: Codes = _absent(capacity)
+        """Not to be written to while `blank`: all columns without a value share them."""
+        self.users = 0
+        """Counts that go by this column and want it kept up to date."""
         self.values: list[Value | None] = []
         self._code: dict[Value, int] = {}
         self._rows_with: list[int] = []
         self._free: list[int] = []
         self._memos: dict[Hashable, _Memo] = {}
         self._epoch = 0
+        self._in_order = 0
+        """Rows whose code is their own number."""
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""
+        if not self.codes.flags.writeable:
+            self.codes = _absent(capacity)
+            return
         grown = np.full(capacity, ABSENT, dtype=np.int32)
         grown[: len(self.codes)] = self.codes
         self.codes = grown
@@ -57,8 +81,13 @@ class Column(Generic[Value]):
     def set(self, row: int, value: Value | None) -> None:
         """Write one row; None is absent. Codes without rows are used again."""
         old = int(self.codes[row])
+        if value is None and old == ABSENT:
+            return
         new = ABSENT if value is None else self._intern(value)
+        if not self.codes.flags.writeable:
+            self.codes = self.codes.copy()
         self.codes[row] = new
+        self._in_order += (new == row) - (old == row)
         if new != ABSENT:
             self._rows_with[new] += 1
         if old != ABSENT:
@@ -68,10 +97,28 @@ class Column(Generic[Value]):
                 self.values[old] = None
                 self._free.append(old)
 
+    def fill(self, values: Iterable[tuple[int, Value]]) -> None:
+        """Write many rows of a column that is blank, each once."""
+        rows, codes = [], []
+        for row, value in values:
+            rows.append(row)
+            code = self._intern(value)
+            codes.append(code)
+            self._rows_with[code] += 1
+        if rows:
+            self.codes = self.codes.copy()
+            self.codes[rows] = codes
+            self._in_order = int(np.count_nonzero(self.codes[rows] == rows))
+
     def get(self, row: int) -> Value | None:
         """The value of one row, None where absent."""
         code = int(self.codes[row])
         return None if code == ABSENT else self.values[code]
+
+    def gather(self, by_code: Some, rows: int) -> Some:
+        """What the codes of the first `rows` rows have; the last element is for rows without a value."""
+        # A label that is another one on each node, as the hostname is: nothing to look up.
+        return by_code[:rows] if self._in_order == rows else by_code.take(self.codes[:rows])
 
     @property
     def blank(self) -> bool:

@@ -1,10 +1,10 @@
-"""A number per node row that follows from the row alone, kept and repaired for the rows that changed."""
+"""Numbers per node row that follow from the row alone, kept and repaired for the rows that changed."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scheduler.state.column import Ints
+from scheduler.state.column import Numbers
 
 if TYPE_CHECKING:
     from scheduler.state.nodes import Nodes
@@ -15,7 +15,7 @@ _REPAIR_AT_MOST = 32
 
 @dataclass(slots=True)
 class _Kept:
-    values: Ints
+    values: Numbers
     version: int
 
 
@@ -29,21 +29,21 @@ class Derived:
         self,
         nodes: "Nodes",
         question: Hashable,
-        of_all: Callable[["Nodes"], Ints],
-        of_row: Callable[["Nodes", int], int],
-    ) -> Ints:
-        """int64[rows]; do not change it. `of_all` computes every row, `of_row` the same number for one."""
+        of_all: Callable[["Nodes"], Numbers],
+        of_row: Callable[["Nodes", int], float | Sequence[float]],
+    ) -> Numbers:
+        """An array whose last axis is the rows; do not change it. `of_row` gives the numbers of one row."""
         kept = self._kept.get(question)
         changed = None if kept is None else nodes.log.since(kept.version)
         if (
             kept is None
             or changed is None
-            or nodes.rows > len(kept.values)
+            or nodes.rows > kept.values.shape[-1]
             or len(changed) * _REPAIR_AT_MOST > nodes.rows
         ):
             kept = self._kept[question] = _Kept(of_all(nodes), 0)
         else:
             for row in changed:
-                kept.values[row] = of_row(nodes, row)
+                kept.values[..., row] = of_row(nodes, row)
         kept.version = nodes.log.version
         return kept.values

@@ -13,7 +13,7 @@ from scheduler.model.affinity import AffinityTerm
 from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.model.shape import PodShape
-from scheduler.state.column import Bools, Column, Ints
+from scheduler.state.column import Bools, Codes, Column, Ints
 from scheduler.state.nodes import Nodes
 
 Terms = tuple[AffinityTerm, ...]
@@ -24,7 +24,7 @@ _ON_ROWS = 512
 _CHANGES = 4096
 """Changes that an `OnRows` remembers, and up to twice as many."""
 _IDLE_CLASSES = 4096
-_CARRIED_TERMS = 1024
+_CARRIED_TERMS = 256
 """From this many on, terms that nobody carries any more are dropped once they are the majority."""
 
 
@@ -35,7 +35,8 @@ class ByTopology:
 
     def __init__(self, column: Column[str]) -> None:
         self.column = column
-        self.counts: Ints = np.zeros(2 * len(column.values) + 2, dtype=np.int64)
+        self.counts: Codes = _room_for(len(column.values))
+        """Small integers: there may be a count for each app, each as long as there are nodes."""
         self.total = 0
 
     def add(self, row: int, amount: int) -> None:
@@ -44,30 +45,61 @@ class ByTopology:
         if code < 0:
             return
         if code >= len(self.counts) - 1:
-            grown = np.zeros(2 * code + 2, dtype=np.int64)
-            grown[: len(self.counts) - 1] = self.counts[:-1]
-            self.counts = grown
+            self._grow(code + 1)
         self.counts[code] += amount
         self.total += amount
 
-    def by_row(self, rows: int) -> Ints:
-        """int64[rows]: the count of each row's topology value, 0 where the row has none."""
-        return self._long_enough().take(self.column.codes[:rows])
+    def add_all(self, by_row: Mapping[int, int]) -> None:
+        """As `add`, for row → amount."""
+        counts = self._with_room()
+        codes = self.column.codes[list(by_row)]
+        has = codes >= 0
+        amounts = np.array(list(by_row.values()), dtype=np.int64)[has]
+        np.add.at(counts, codes[has], amounts)
+        self.total += int(amounts.sum())
+
+    def by_row(self, rows: int) -> Codes:
+        """int32[rows]: the count of each row's topology value, 0 where the row has none."""
+        return self.column.gather(self.by_code(), rows)
 
     def anywhere(self, rows: int) -> Bools:
         """bool[rows]: whether the count of each row's topology value is above 0."""
-        return (self._long_enough() > 0).take(self.column.codes[:rows])
+        return self.column.gather(self.by_code() > 0, rows)
 
-    def times(self, weight: int, rows: int) -> Ints:
-        """As `by_row`, each count times `weight`."""
-        return (self._long_enough() * weight).take(self.column.codes[:rows])
+    def by_code(self) -> Codes:
+        """int32[values of the column + 1]; the last is 0, as no value has that code. Do not change it."""
+        return self._with_room()[: len(self.column.values) + 1]
 
-    def _long_enough(self) -> Ints:
-        if len(self.column.values) > len(self.counts) - 1:
-            grown = np.zeros(2 * len(self.column.values) + 2, dtype=np.int64)
-            grown[: len(self.counts) - 1] = self.counts[:-1]
-            self.counts = grown
+    def _with_room(self) -> Codes:
+        values = len(self.column.values)
+        if values > len(self.counts) - 1:
+            self._grow(values)
         return self.counts
+
+    def _grow(self, values: int) -> None:
+        grown = _room_for(values)
+        grown[: len(self.counts) - 1] = self.counts[:-1]
+        self.counts = grown
+
+
+def _room_for(values: int) -> Codes:
+    """Zeros for so many values, some more, and one for rows that have none."""
+    return np.zeros(values + values // 4 + 2, dtype=np.int32)
+
+
+def weighted(counts: Iterable[tuple[ByTopology, int]], rows: int) -> Ints | None:
+    """int64[rows]: the sum of each row's counts, each times its weight; None where there is nothing to sum."""
+    by_column: dict[int, tuple[Column[str], Ints]] = {}
+    for count, weight in counts:
+        times: Ints = np.multiply(count.by_code(), weight, dtype=np.int64)
+        found = by_column.setdefault(id(count.column), (count.column, times))[1]
+        if found is not times:
+            found += times
+    total: Ints | None = None
+    for column, times in by_column.values():
+        by_row = column.gather(times, rows)
+        total = by_row if total is None else total + by_row
+    return total
 
 
 class Selected(ByTopology):
@@ -77,6 +109,7 @@ class Selected(ByTopology):
 
     def __init__(self, column: Column[str], terms: Terms) -> None:
         super().__init__(column)
+        column.users += 1
         self.terms = terms
 
 
@@ -87,6 +120,7 @@ class Carried(ByTopology):
 
     def __init__(self, column: Column[str], term: AffinityTerm, weight: int) -> None:
         super().__init__(column)
+        column.users += 1
         self.term = term
         self.weight = weight
         self.carriers = 0
@@ -123,6 +157,14 @@ class OnRows:
         if row >= len(self.counts):
             self._grow(row + 1)
         self.counts[row] += amount
+
+    def add_all(self, by_row: Mapping[int, int]) -> None:
+        """As `add`, for row → amount, and too many to remember."""
+        if by_row:
+            self._base += len(self._changes) + 1
+            self._changes = []
+            self.by_row(max(by_row) + 1)
+            self.counts[list(by_row)] += list(by_row.values())
 
     def by_row(self, rows: int) -> Ints:
         """int64[rows]; do not change it."""
@@ -170,6 +212,8 @@ class Incidence:
         self._namespaces = namespaces
         self._classes: dict[ClassKey, PodClass] = {}
         self._idle = 0
+        self._went = 0
+        """Terms that pods took with them since terms without carriers were last looked for."""
         self._selected: dict[tuple[Terms, str], Selected] = {}
         self._on_rows: dict[tuple[str, LabelSelector, bool], OnRows] = {}
         self._carried: dict[tuple[AffinityTerm, int], Carried] = {}
@@ -231,8 +275,7 @@ class Incidence:
             for pods in self._classes.values():
                 if self._all_select(terms, pods):
                     pods.selected.append(found)
-                    for row, count in pods.rows.items():
-                        found.add(row, count)
+                    found.add_all(pods.rows)
         elif len(self._selected) > _COUNTS // 2:
             self._selected[key] = self._selected.pop(key)
         return found
@@ -248,8 +291,7 @@ class Incidence:
             for pods in self._classes.values():
                 if found.counts_class(pods):
                     pods.on_rows.append(found)
-                    for row, count in pods.rows.items():
-                        found.add(row, count)
+                    found.add_all(pods.rows)
         elif len(self._on_rows) > _ON_ROWS // 2:
             self._on_rows[key] = self._on_rows.pop(key)
         return found
@@ -277,6 +319,21 @@ class Incidence:
                 pods.carried_seen = 0
                 pods.repelled_by = []
                 pods.preferred_by = []
+
+    def sweep(self, shape: PodShape) -> None:
+        """A pod of this shape has gone for good: from time to time, forget what only such pods had brought.
+
+        Pods may name any topology key. Counts by keys that no node has are all 0, and quickly made again.
+        """
+        terms = len(shape.anti_affinity_terms) + len(shape.affinity_terms) + len(shape.preferred_pod_terms)
+        self._went += terms
+        if not terms or 2 * self._went <= len(self._carried_log) + _CARRIED_TERMS:
+            return
+        self._went = 0
+        if self._mostly_idle():
+            self._drop_carried()
+            self._drop_selected([key for key, count in self._selected.items() if count.column.blank])
+            self._nodes.sweep()
 
     def selects(self, term: AffinityTerm, pod: Pod) -> bool:
         """Whether a term of an incoming pod selects a pod; an unknown namespace meets no selector but `{}`."""
@@ -336,7 +393,7 @@ class Incidence:
         pods = self.class_of(pod)
         log = self._carried_log
         if pods.carried_seen < len(log):
-            if len(log) > _CARRIED_TERMS and sum(carried.carriers > 0 for carried in log) * 2 < len(log):
+            if self._mostly_idle():
                 self._drop_carried()
                 log = self._carried_log
             labels = self._namespaces.get(pods.namespace, NO_LABELS)
@@ -346,8 +403,15 @@ class Incidence:
             pods.carried_seen = len(log)
         return pods
 
+    def _mostly_idle(self) -> bool:
+        log = self._carried_log
+        return len(log) > _CARRIED_TERMS and sum(carried.carriers > 0 for carried in log) * 2 < len(log)
+
     def _drop_selected(self, keys: list[tuple[Terms, str]]) -> None:
-        gone = {id(self._selected.pop(key)) for key in keys}
+        dropped = [self._selected.pop(key) for key in keys]
+        gone = set(map(id, dropped))
+        for count in dropped:
+            count.column.users -= 1
         if gone:
             for pods in self._classes.values():
                 pods.selected = [count for count in pods.selected if id(count) not in gone]
@@ -359,6 +423,8 @@ class Incidence:
 
     def _drop_carried(self) -> None:
         """Forget terms that no placed pod carries any more."""
+        for carried in self._carried_log:
+            carried.column.users -= not carried.carriers
         self._carried = {key: carried for key, carried in self._carried.items() if carried.carriers}
         self._carried_log = list(self._carried.values())
         self._carried_by_shape.clear()

@@ -3,7 +3,7 @@
 A row without a node object (`alive` is false) holds pods bound to a name that is not there yet, or no more.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scheduler.model.node import Node
 from scheduler.model.shape import ANY_IP, HostPort, PodShape
 from scheduler.model.taints import Taints
-from scheduler.state.column import Bools, Column, Ints
+from scheduler.state.column import Bools, Column, Ints, Numbers
 from scheduler.state.derived import Derived
 from scheduler.state.rowlog import RowLog
 
@@ -22,6 +22,9 @@ CPU, MEMORY, EPHEMERAL = 0, 1, 2
 _FIRST_ROWS = 64
 _TOGETHER = 32
 """From so many pods of one shape on, arrays over all rows cost less than one row after the other."""
+_COLUMNS = 256
+_USUAL = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+"""Labels whose columns are there from the start: some pod will ask for them."""
 
 
 class Nodes:
@@ -36,6 +39,8 @@ class Nodes:
         self.log = RowLog()
         self.object_log = RowLog()
         """Of `log`, the rows whose node object changed; the others' pods did."""
+        self.largest = 0
+        """No node ever had more of any resource."""
         self.puts = 0
         """Counts node objects that came, changed or went."""
         self._derived = Derived()
@@ -50,7 +55,11 @@ class Nodes:
         self.requested: Ints = np.zeros((3, _FIRST_ROWS), dtype=np.int64)
         self.nonzero: Ints = np.zeros((2, _FIRST_ROWS), dtype=np.int64)
         self.taints: Column[Taints] = Column(_FIRST_ROWS)
-        self._labels: dict[str, Column[str]] = {}
+        self._labels: dict[str, Column[str]] = {key: Column(_FIRST_ROWS) for key in _USUAL}
+        self._keys: dict[str, int] = {}
+        """Label key → nodes that have it."""
+        self._columns = _COLUMNS
+        """How many columns there may be before those that nobody needs are looked for."""
         self._images: dict[str, dict[int, int]] = {}
         self._image_arrays: dict[str, tuple[NDArray[np.intp], Ints]] = {}
         self._ports: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
@@ -100,10 +109,17 @@ class Nodes:
         """The column of one label key; made when first asked for, kept up to date afterwards."""
         column = self._labels.get(key)
         if column is None:
+            if len(self._labels) >= self._columns:
+                self.sweep()
             column = self._labels[key] = Column(self._capacity)
-            for row, node in self.live():
-                column.set(row, node.labels.get(key))
+            if key in self._keys:
+                column.fill((row, node.labels[key]) for row, node in self.live() if key in node.labels)
         return column
+
+    def sweep(self) -> None:
+        """Forget the columns of keys that no node has and no count goes by: anybody may ask for any key."""
+        self._labels = {key: column for key, column in self._labels.items() if column.users or not column.blank}
+        self._columns = max(_COLUMNS, 2 * len(self._labels))
 
     def resource(self, name: str) -> int:
         """The index of a resource in `allocatable` and `requested`, added if need be."""
@@ -116,9 +132,15 @@ class Nodes:
         return index
 
     def derived(
-        self, question: Hashable, of_all: Callable[["Nodes"], Ints], of_row: Callable[["Nodes", int], int]
-    ) -> Ints:
-        """int64[rows]: a number that follows from each row alone, kept between calls; do not change it."""
+        self,
+        question: Hashable,
+        of_all: Callable[["Nodes"], Numbers],
+        of_row: Callable[["Nodes", int], float | Sequence[float]],
+    ) -> Numbers:
+        """Numbers that follow from each row alone (the last axis), kept between calls; do not change them.
+
+        A dry run (`suppose`) does not show in them.
+        """
         return self._derived.get(self, question, of_all, of_row)
 
     def put(self, row: int, node: Node | None) -> None:
@@ -139,20 +161,38 @@ class Nodes:
                 for name, amount in node.allocatable.items():
                     index = self.resource(name)
                     self.allocatable[index, row] = amount
-        self.taints.set(row, None if node is None else node.taints)
+                    self.largest = max(self.largest, amount)
+        self.taints.set(row, None if node is None else node.taints or None)
         self._put_images(row, old, node)
 
     def put_labels(self, row: int, labels: Mapping[str, str] | None) -> None:
         """Write the label columns of a row. The caller moves topology counts along."""
         self.log.touch(row)
         self.object_log.touch(row)
-        for key, column in self._labels.items():
-            column.set(row, None if labels is None else labels.get(key))
+        node = self.objects[row]
+        old: Mapping[str, str] = {} if node is None else node.labels
+        new = {} if labels is None else labels
+        for key in old:
+            if key not in new:
+                self._write(row, key, None)
+                self._keys[key] -= 1
+                if not self._keys[key]:
+                    del self._keys[key]
+        for key, value in new.items():
+            self._write(row, key, value)
+            if key not in old:
+                self._keys[key] = self._keys.get(key, 0) + 1
 
-    def topology_changes(self, row: int, labels: Mapping[str, str] | None) -> bool:
+    def topology_changes(self, row: int, labels: Mapping[str, str]) -> bool:
         """Whether these labels differ from the row's in any column that exists."""
-        new = labels or {}
-        return any(column.get(row) != new.get(key) for key, column in self._labels.items())
+        node = self.objects[row]
+        old: Mapping[str, str] = {} if node is None else node.labels
+        return any(key in self._labels and old.get(key) != labels.get(key) for key in (*old, *labels))
+
+    def _write(self, row: int, key: str, value: str | None) -> None:
+        column = self._labels.get(key)
+        if column is not None:
+            column.set(row, value)
 
     def charge(self, row: int, shape: PodShape, sign: int) -> None:
         """Add (sign 1) or take back (sign -1) one pod's requests, count and host ports."""

@@ -141,7 +141,7 @@ def _charges(cluster: Cluster) -> Iterator[str]:
 
 def _columns(cluster: Cluster) -> Iterator[str]:
     nodes, alive = cluster.nodes, _alive(cluster)
-    taints = {row: node.taints for row, node in alive.items()}
+    taints = {row: node.taints or None for row, node in alive.items()}
     yield from _column(cluster, "taints", nodes.taints, taints)
     for key, column in nodes._labels.items():
         should = {row: node.labels[key] for row, node in alive.items() if key in node.labels}

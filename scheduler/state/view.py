@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scheduler.model.pod import Pod
 from scheduler.model.shape import ANY_IP, HostPort
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools, Column, Ints, Value
+from scheduler.state.column import Bools, Column, Numbers, Value
 from scheduler.state.nodes import Nodes
 
 
@@ -32,6 +32,7 @@ class SomeNodes(Nodes):
         self.rows = len(rows)
         self.count = nodes.count
         self.resources = nodes.resources
+        self.largest = nodes.largest
         self.alive = nodes.alive[rows]
         self.unschedulable = nodes.unschedulable[rows]
         self.pods = nodes.pods[rows]
@@ -53,9 +54,14 @@ class SomeNodes(Nodes):
         found = np.flatnonzero(self._of == row)
         return int(found[0]) if len(found) else None
 
-    def derived(self, question: Hashable, of_all: Callable[[Nodes], Ints], of_row: Callable[[Nodes, int], int]) -> Ints:
-        """A number that follows from each row alone, of these rows."""
-        return self._nodes.derived(question, of_all, of_row)[self._of]
+    def derived(
+        self,
+        question: Hashable,
+        of_all: Callable[[Nodes], Numbers],
+        of_row: Callable[[Nodes, int], float | Sequence[float]],
+    ) -> Numbers:
+        """Numbers that follow from each row alone, of these rows."""
+        return self._nodes.derived(question, of_all, of_row)[..., self._of]
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
         """Which of these rows have any of the host ports taken."""

@@ -300,6 +300,16 @@ def test_hints(opened: Callable[..., Harness], hint: str) -> None:
             "returns an invalid score 101, it should in the range of [0, 100] after normalizing",
         ),
         (
+            "quick mask",
+            {"filter": lambda *_: (), "by_shape": True, "passes": lambda *_: np.ones(7, dtype=np.bool_)},
+            "want bool[2], got bool[7]",
+        ),
+        (
+            "reads a list",
+            {"filter": lambda *_: (), "by_shape": True, "reads": lambda *_: ["requests"]},
+            "TypeError: unhashable type: 'list'",
+        ),
+        (
             "permit",
             {"permit": lambda *_: "yes"},
             "running Permit plugin \"Own\": want None, a Hold or a Reject, got 'yes'",

@@ -13,7 +13,7 @@ from scheduler.model.affinity import AffinityTerm
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
-from scheduler.state import column, incidence
+from scheduler.state import column, incidence, nodes
 from scheduler.state.anew import made_anew
 from scheduler.state.cluster import Cluster
 from scheduler.state.validate import validate
@@ -265,6 +265,7 @@ def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any) -> None:
     monkeypatch.setattr(incidence, "_IDLE_CLASSES", 2)
     monkeypatch.setattr(incidence, "_CARRIED_TERMS", 3)
     monkeypatch.setattr(column, "_MEMOS", 6)
+    monkeypatch.setattr(nodes, "_COLUMNS", 3)
     run_state_machine_as_test(
         Events,
         settings=settings(

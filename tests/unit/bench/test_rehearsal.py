@@ -1,0 +1,33 @@
+"""The decision benchmark: every workload can be carried out on an engine, and its table holds figures to goals."""
+
+import pytest
+
+from bench.__main__ import load
+from bench.decisions import Taken, table
+from bench.goals import Goal, Goals
+from bench.rehearsal import Rehearsal
+from scheduler.bench.workload import Workload
+
+WORKLOADS = load("")
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_every_workload_is_decided(workload: Workload) -> None:
+    """Its measured pods are all bound in the end, on a two-hundredth of its nodes."""
+    rehearsal = Rehearsal(workload.scaled(1 / 200), 0)
+    assert len(rehearsal.run(5)) >= 1
+    assert 1 <= rehearsal.shapes <= 5
+
+
+def test_the_table_holds_figures_to_goals() -> None:
+    """At 5,000 nodes, with the growth from 1,000 to 15,000 beside it."""
+    taken = [
+        Taken("w", nodes, 10, 1, 1.0, p50, 2.5, 3.0, 0.2, 2.6)
+        for nodes, p50 in ((1000, 0.01), (5000, 0.05), (15000, 0.2))
+    ]
+    held = Goals({"decision_p50": Goal(at_most=0.1), "decision_p99": Goal(at_most=2.0)}, {})
+    (line,) = table(taken, held).splitlines()[2:]
+    assert line == (
+        "| w | 1 | 0.050 ✓ ≤ 0.1 | 2.500 ✗ ≤ 2 | 1.00 | 3.00 | 0.200 ✗ ≤ 0.1 | 2.600 ✗ ≤ 2 "
+        "| 0.010 | 0.200 | 20.0 ✗ ≤ 15 |"
+    )

@@ -1,0 +1,71 @@
+"""What pods share of what is kept, and that it is bounded."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.framework import memo
+from scheduler.framework.config import default_configuration
+from scheduler.framework.profiles import build
+from scheduler.framework.runtime import Framework
+from scheduler.plugins.registry import registry
+from tests.builders import Object, node, pod
+from tests.unit.plugins.small import a_pod, cluster
+
+NODES = [node(f"n{i}", zone="ab"[i % 2], cpu="8") for i in range(20)]
+AWAY = [(5, {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"})]
+
+
+def framework() -> Framework:
+    return build(default_configuration(), registry())["berth"]
+
+
+def looks(*documents: Object) -> int:
+    """How many of these decisions had to look at all nodes, of a framework that is new."""
+    made, there = framework(), cluster(*NODES)
+    for document in documents:
+        made.decide_quickly(a_pod(document), there)
+    return made.computed
+
+
+@pytest.mark.parametrize(
+    ("id_", "documents", "wanted"),
+    [
+        ("once is not kept", [{"cpu": "1"}, {"cpu": "1"}, {"cpu": "1"}, {"cpu": "1"}], 2),
+        ("other sizes", [{"cpu": "1"}, {"cpu": "2"}, {"cpu": "3"}], 3),
+        ("other terms, same size", [{"cpu": "1"}, {"cpu": "1"}, {"cpu": "1", "rather_apart": AWAY}], 2),
+        ("other namespaces, same size", [{"cpu": "1", "namespace": name} for name in "abcd"], 2),
+        ("other ports", [{"ports": ("80",)}, {"ports": ("80",)}, {"ports": ("81",)}], 3),
+        ("other nodes wanted, same size", [{"cpu": "1", "where": f"zone in {zone}"} for zone in "abab"], 2),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_pods_that_read_alike_share(id_: str, documents: list[dict[str, Any]], wanted: int) -> None:
+    """Usage is computed once for all pods of one size and ports, whatever else they ask for, from the second on."""
+    where = [document.pop("where", None) for document in documents]
+    made = [
+        pod(f"p{i}", **parts) | {} if text is None else _wanting(pod(f"p{i}", **parts), text)
+        for i, (parts, text) in enumerate(zip(documents, where, strict=True))
+    ]
+    assert looks(*made) == wanted
+
+
+def _wanting(document: Object, text: str) -> Object:
+    key, _, value = text.partition(" in ")
+    document["spec"]["nodeSelector"] = {"topology.kubernetes.io/zone" if key == "zone" else key: value}
+    return document
+
+
+def test_kinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what may be kept, the oldest kinds go, and answers stay right."""
+    monkeypatch.setattr(memo, "_KEPT_BYTES", 3 * 20 * 40)
+    monkeypatch.setattr(memo, "_SEEN", 7)
+    monkeypatch.setattr(memo, "_KNOWN_SHAPES", 2)
+    made, there = framework(), cluster(*NODES)
+    for i in [*range(6), *range(6), *range(6), 0, 0, 0, 5, 5, 5]:
+        asking = a_pod(pod(f"p{i}", cpu=f"{100 + i}m"))
+        assert made.decide_quickly(asking, there).best().tolist() == made.decide(asking, there).best().tolist()
+    memos = made._memos
+    assert max(len(memos._memos), len(memos._usages), len(memos._grounds)) <= 3
+    assert len(memos._seen) <= 7
+    assert len(memos._by_shape) <= 2

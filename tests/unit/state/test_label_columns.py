@@ -1,0 +1,76 @@
+"""Columns of label keys: whoever may create a pod may name any number of keys."""
+
+import pytest
+
+from scheduler.model import wire
+from scheduler.model.kinds import Decoder
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from scheduler.state.validate import validate
+from tests.builders import node, pod
+
+HOST = "kubernetes.io/hostname"
+
+
+def with_nodes(count: int) -> tuple[Cluster, Decoder]:
+    cluster, decoder = Cluster(), Decoder()
+    for i in range(count):
+        cluster.put_node(decoder.node(wire.encode(node(f"n{i}", labels={HOST: f"n{i}"}))))
+    return cluster, decoder
+
+
+def apart(decoder: Decoder, i: int, keys: int = 1) -> Pod:
+    """A pod on a node that keeps others away by keys of its own."""
+    selector = {"matchLabels": {"app": "x"}}
+    terms = [{"topologyKey": f"example.com/key-{i}-{key}", "labelSelector": selector} for key in range(keys)]
+    return decoder.pod(wire.encode(pod(f"p{i}", uid=f"p{i}", on=f"n{i % 3}", apart=terms)))
+
+
+def test_twenty_thousand_keys_leave_no_trace() -> None:
+    """Placed, asked about and gone: neither columns nor counts remain, but for a few that are yet to be swept."""
+    cluster, decoder = with_nodes(3)
+    for i in range(1_000):
+        placed = apart(decoder, i, keys=20)
+        for term in placed.shape.anti_affinity_terms:
+            cluster.incidence.selected((term,), term.topology_key)
+        cluster.put_pod(placed)
+    assert len(cluster.nodes._labels) >= 20_000
+    for i in range(1_000):
+        cluster.drop_pod(f"p{i}")
+    for i in range(1_000):
+        cluster.nodes.label(f"example.com/another-{i}")
+    assert len(cluster.nodes._labels) < 1_000
+    assert len(cluster.incidence._carried) < 600
+    assert len(cluster.incidence._selected) < 600
+    assert HOST in cluster.nodes._labels
+    assert validate(cluster) == []
+
+
+def test_a_key_that_a_count_goes_by_is_followed() -> None:
+    """A key that no node had when the count was made counts as soon as one has it, however many keys came since."""
+    cluster, decoder = with_nodes(3)
+    placed = apart(decoder, 1)
+    cluster.put_pod(placed)
+    for i in range(2, 2_000):
+        cluster.nodes.label(f"example.com/key-{i}-0")
+    labels = {HOST: "n1", "example.com/key-1-0": "a"}
+    cluster.put_node(decoder.node(wire.encode(node("n1", labels=labels))))
+    (carried,) = cluster.incidence._carried.values()
+    assert (carried.total, carried.anywhere(3).tolist()) == (1, [False, True, False])
+    assert validate(cluster) == []
+
+
+@pytest.mark.parametrize(("hosts", "in_order"), [(["a", "b", "c"], True), (["a", "a", "b"], False), ([], True)])
+def test_columns_know_whether_codes_are_rows(hosts: list[str], in_order: bool) -> None:
+    """Where each row has a value of its own, counts by value are counts by row; else they are looked up."""
+    cluster, decoder = Cluster(), Decoder()
+    for i, host in enumerate(hosts):
+        cluster.put_node(decoder.node(wire.encode(node(f"n{i}", labels={HOST: host}))))
+    column = cluster.nodes.label(HOST)
+    assert (column._in_order == len(hosts)) == in_order
+    again = Cluster()
+    for _, one in cluster.nodes.live():
+        again.put_node(one)
+    again.nodes._labels.pop(HOST)
+    assert again.nodes.label(HOST).codes[: len(hosts)].tolist() == column.codes[: len(hosts)].tolist()
+    assert again.nodes.label(HOST)._in_order == column._in_order
