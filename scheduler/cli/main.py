@@ -1,5 +1,6 @@
 """The `berth` command, also run as `kubectl berth`. Next stage: `commands` lists the sub-commands."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -18,6 +19,8 @@ def run(arguments: list[str], program: str = "berth") -> int:
         # Scripts ask this in passing; typer alone takes ten times as long to import as all the rest.
         print(f"berth {__version__}")
         return 0
+    # No matrix is multiplied here, and NumPy's threads for that spin 0.1 s of CPU away when they start.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from scheduler.cli.errors import guard
 
     def invoke() -> int | None:

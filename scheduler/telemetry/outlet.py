@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TextIO
@@ -15,6 +16,8 @@ from typing import TextIO
 MOST_CHARACTERS = 4 << 20
 """Waiting lines take at most this; beyond that the newest are dropped."""
 FLUSH_SECONDS = 1.0
+GATHER_SECONDS = 0.05
+"""Lines that come within this of the last write are written together: waking a thread costs more than a line does."""
 
 
 class Outlet:
@@ -30,6 +33,10 @@ class Outlet:
         self._lock = threading.Lock()
         self._more = threading.Condition(self._lock)
         self._idle = threading.Condition(self._lock)
+        self._hurry = threading.Condition(self._lock)
+        self._hurried = 0
+        """Callers of `flush`."""
+        self._asleep = False
         self._busy = False
         self._thread: threading.Thread | None = None
 
@@ -44,27 +51,38 @@ class Outlet:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write, name="log", daemon=True)
                 self._thread.start()
-            self._more.notify()
+            if self._asleep:
+                self._asleep = False
+                self._more.notify()
 
     log = debug = info = warning = warn = error = critical = exception = fatal = msg
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
         """Wait for what is queued to be written; False when it is not in time."""
         with self._lock:
-            return self._idle.wait_for(lambda: not self._lines and not self._busy, seconds)
+            self._hurried += 1
+            self._hurry.notify_all()
+            done = self._idle.wait_for(lambda: not self._lines and not self._busy, seconds)
+            self._hurried -= 1
+            return done
 
     def _drop(self, count: int) -> None:
         self.dropped += count
         self._untold += count
 
     def _write(self) -> None:
+        written_at = 0.0
         while True:
             with self._lock:
                 while not self._lines:
                     self._busy = False
                     self._idle.notify_all()
+                    self._asleep = True
                     self._more.wait()
                 self._busy = True
+                early = written_at + GATHER_SECONDS - time.monotonic()
+                if early > 0.0:
+                    self._hurry.wait_for(lambda: self._hurried > 0, early)
                 lines = list(self._lines)
                 self._lines.clear()
                 untold, self._untold = self._untold, 0
@@ -75,6 +93,7 @@ class Outlet:
                 lost = 0
             except (OSError, ValueError):  # full, closed, gone: nobody can be told, but by the count
                 lost = len(lines)
+            written_at = time.monotonic()
             with self._lock:
                 self._size -= sum(map(len, lines[: len(lines) - bool(untold)]))
                 if lost:
