@@ -48,7 +48,7 @@ def main() -> int:
     except (BuildError, UnreachableError) as error:
         print(f"bench: no control plane: {error}", file=sys.stderr)
         return 1
-    began = time.monotonic()
+    began, run = time.monotonic(), history.begin()
     rows: list[Row] = []
 
     def say(text: str) -> None:
@@ -62,11 +62,9 @@ def main() -> int:
             rows += runner.run(
                 workload, [each for each in contenders if each.key != "kube-all" or workload.name in ALL_NODES]
             )
-            if chosen.partial is not None:
-                chosen.partial.write_text(tables(lines(rows), goals()) + "\n")
+            if chosen.record:  # each time, so that a run that is cut short leaves what it has
+                page.write(history.record(run, rows, chosen.scale, chosen.pods, time.monotonic() - began))
     print(tables(lines(rows), goals()))
-    if chosen.record:
-        page.write(history.record(rows, chosen.scale, chosen.pods, time.monotonic() - began))
     return 0
 
 
@@ -98,7 +96,6 @@ def _options() -> argparse.ArgumentParser:
     options.add_argument("--pods", type=float, default=1.0, help="multiplies the number of measured pods")
     options.add_argument("--contenders", default=",".join(kind.key for kind in CONTENDERS), help="comma-separated")
     options.add_argument("--record", action="store_true", help="write bench/history, docs/benchmarks.md and its chart")
-    options.add_argument("--partial", type=Path, help="a file that has the table so far")
     return options
 
 

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,12 +32,24 @@ class Record(msgspec.Struct, rename="camel", frozen=True):
     rows: list[Row]
 
 
-def record(rows: Sequence[Row], scale: float, measured: float, seconds: float) -> Record:
-    """Write the file; the run as recorded."""
-    now = datetime.now(UTC)
+@dataclass(frozen=True, slots=True)
+class Began:
+    """When a run began, and what it measures. The recording itself changes the tree."""
+
+    at: datetime
+    commit: str
+
+
+def begin() -> Began:
+    """A run that begins now."""
+    return Began(datetime.now(UTC), commit())
+
+
+def record(began: Began, rows: Sequence[Row], scale: float, measured: float, seconds: float) -> Record:
+    """Write the file of a run, or write it anew with more rows; the run as recorded so far."""
     made = Record(
-        date=now.strftime("%Y-%m-%d %H:%M UTC"),
-        commit=commit(),
+        date=began.at.strftime("%Y-%m-%d %H:%M UTC"),
+        commit=began.commit,
         cores=len(os.sched_getaffinity(0)),
         python=platform.python_version(),
         scale=scale,
@@ -45,7 +58,7 @@ def record(rows: Sequence[Row], scale: float, measured: float, seconds: float) -
         rows=list(rows),
     )
     DIRECTORY.mkdir(exist_ok=True)
-    file = DIRECTORY / f"{now:%Y-%m-%d-%H%M}-{made.commit.partition(' ')[0]}.json"
+    file = DIRECTORY / f"{began.at:%Y-%m-%d-%H%M}-{made.commit.partition(' ')[0]}.json"
     file.write_bytes(msgspec.json.format(msgspec.json.encode(made)) + b"\n")
     return made
 
