@@ -143,14 +143,15 @@ def test_same_failure_is_written_once(
 ) -> None:
     """A second attempt with the same outcome leaves the pod's resourceVersion as it was, and adds no event."""
     api, path = control_plane.api, pods_path(real_namespace)
-    add_nodes(control_plane, [node("here", "zone-0", cpu="1"), node("there", "zone-1", cpu="8")])
+    add_nodes(control_plane, [node("here", "zone-0"), node("there", "zone-1")])
     berth = harbour.berth(control_plane)
-    api.create(path, pod("stuck", berth.scheduler_name, cpu="4", affinity=on(ZONE, ["zone-0"])))
+    beside = on(ZONE, ["zone-0"]) | near({"app": "db"}, ZONE)
+    api.create(path, pod("stuck", berth.scheduler_name, affinity=beside))
     written = checks.wait_condition(api, real_namespace, "stuck")["metadata"]["resourceVersion"]
     checks.wait_events(api, real_namespace, "FailedScheduling", 1)
 
-    # More room where the pod may not go: worth a try for all that the rejecting plugins know, and no help.
-    api.patch(f"{NODES}/there/status", {"status": {"allocatable": {"cpu": "16"}}})
+    # What it wants to be with, where it may not go: worth a try for all that InterPodAffinity knows, and no help.
+    api.create(path, pod("far", "nobody", labels={"app": "db"}, nodeName="there"))
     wait_for("the second attempt", lambda: len(attempts(berth.lines("not scheduled"), "stuck")) >= 2, checks.BOUND)
     api.create(path, pod("after", berth.scheduler_name, cpu="99"))
     checks.wait_condition(api, real_namespace, "after")
@@ -158,9 +159,8 @@ def test_same_failure_is_written_once(
     failures = checks.events(api, real_namespace, "FailedScheduling")
     assert [e["regarding"]["name"] for e in failures if e["regarding"]["name"] == "stuck"] == ["stuck"]
 
-    api.patch(f"{NODES}/here/status", {"status": {"allocatable": {"cpu": "5"}}})
-    checks.wait_bound(api, real_namespace, 1)
-    assert checks.node_of(api.get(f"{path}/stuck")) == "here"
+    api.create(path, pod("close", "nobody", labels={"app": "db"}, nodeName="here"))
+    wait_for("the pod to be bound", lambda: checks.node_of(api.get(f"{path}/stuck")) == "here", checks.BOUND)
     berth.end()
 
 
