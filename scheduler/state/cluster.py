@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import NO_LABELS, Pod
+from scheduler.state.effort import Effort
 from scheduler.state.incidence import Incidence
 from scheduler.state.nodes import Nodes
 from scheduler.state.nominations import Nominations
@@ -31,6 +32,8 @@ class Cluster:
 
     def __init__(self) -> None:
         self.nodes = Nodes()
+        self.effort = Effort()
+        """What the attempt at hand costs."""
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.incidence = Incidence(self.nodes, self.namespaces)
         self.nominations = Nominations()

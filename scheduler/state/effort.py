@@ -1,0 +1,51 @@
+"""What an attempt to schedule a pod costs. Pure rooms have no clock, so they count steps.
+
+A step is about a microsecond of one core. Code that a tenant can make expensive charges the steps it took; the engine
+gives each attempt a slice of steps, sets a pod aside whose slice is used up, and goes on with it between other pods.
+"""
+
+UNLIMITED = 1 << 62
+
+
+class SliceOver(BaseException):
+    """The attempt has used up its slice. What it found so far is kept: asked again, it gets further.
+
+    No plugin may catch it, which is why it is no `Exception`.
+    """
+
+
+class Effort:
+    """Counts the steps of one attempt at a time. Without `begin` nothing is limited."""
+
+    __slots__ = ("_end", "causes", "spent")
+
+    def __init__(self) -> None:
+        self.spent = 0
+        """Steps since `begin`, and those that were spent before."""
+        self.causes: dict[str, int] = {}
+        """What the attempt had to look at, and how much of it, for the message of one that costs too much."""
+        self._end = UNLIMITED
+
+    def begin(self, steps: int, spent: int = 0) -> None:
+        """Start a slice of so many steps for an attempt that has spent some in slices before."""
+        self.spent = spent
+        self.causes = {}
+        self._end = spent + steps
+
+    def end(self) -> int:
+        """End the slice, so that nothing is limited; returns the steps that the attempt has spent in all."""
+        self._end = UNLIMITED
+        return self.spent
+
+    def charge(self, steps: int) -> None:
+        """Count steps that were taken. Call it after their result is kept, or an attempt would never get further.
+
+        Raises SliceOver when the slice is used up.
+        """
+        self.spent += steps
+        if self.spent >= self._end:
+            raise SliceOver
+
+    def tell(self, what: str, number: int) -> None:
+        """Note what makes an attempt expensive ("terms", 700), in words that a message can show."""
+        self.causes[what] = max(number, self.causes.get(what, 0))
