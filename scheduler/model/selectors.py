@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from scheduler.model import wire
+from scheduler.model.conditions import Condition, conditions_of
 
 Labels = Mapping[str, str]
 
@@ -124,6 +125,19 @@ class LabelSelector:
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Selectors are keys of counts that are looked up at every decision, and may be large: hash them once.
+        return hash((self.requirements, self.nothing))
+
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...] | None:
+        """The same, as one condition for each key; None: no labels meet it."""
+        return None if self.nothing else conditions_of(self.requirements)
 
     @cached_property
     def is_everything(self) -> bool:

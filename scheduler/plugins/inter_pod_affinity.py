@@ -1,7 +1,7 @@
 """Upstream: plugins/interpodaffinity (filtering.go, scoring.go)."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -9,12 +9,13 @@ from msgspec import Struct
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import MAX_SCORE
 from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
-from scheduler.model.affinity import AffinityTerm
+from scheduler.model.affinity import AffinityTerm, WeightedTerm
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
-from scheduler.state.incidence import HARD, ByTopology, Carried, weighted
+from scheduler.state.existing_terms import Towards
+from scheduler.state.sums import ByTopology, summed
 
 
 class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -70,15 +71,15 @@ class InterPodAffinity:
             free = near
         if pod.shape.anti_affinity_terms:
             hit = np.zeros(rows, dtype=np.bool_)
-            for term in pod.shape.anti_affinity_terms:
-                hit |= cluster.incidence.selected((term,), term.topology_key).anywhere(rows)
+            for key, terms in _by_key(pod.shape.anti_affinity_terms):
+                hit |= cluster.incidence.any_selected(terms, key).anywhere(rows)
             found.append((self.not_apart, hit if free is None else hit & free))
             free = ~hit if free is None else free & ~hit
-        repelling = [carried for carried in cluster.incidence.repelling(pod) if carried.total]
-        if repelling and not self._passed_over(pod, cluster, repelling):
+        towards = cluster.incidence.towards(pod)
+        if towards.repels and not self._passed_over(pod, cluster, towards):
             hit = np.zeros(rows, dtype=np.bool_)
-            for carried in repelling:
-                hit |= carried.anywhere(rows)
+            for repelled in towards.repelled.values():
+                hit |= repelled.anywhere(rows)
             found.append((self.repelled, hit if free is None else hit & free))
         return found
 
@@ -87,7 +88,7 @@ class InterPodAffinity:
         return bool(
             pod.shape.affinity_terms
             or pod.shape.anti_affinity_terms
-            or any(carried.total for carried in cluster.incidence.repelling(pod))
+            or cluster.incidence.towards(pod).repels
             or any(other.shape.anti_affinity_terms for other in others)
         )
 
@@ -96,16 +97,15 @@ class InterPodAffinity:
         preferred = pod.shape.preferred_pod_terms
         if self._ignore_existing and not preferred:
             return None
-        counts: list[tuple[ByTopology, int]] = []
-        for one in preferred:
-            count = cluster.incidence.selected((one.term,), one.term.topology_key)
-            if count.total:
-                counts.append((count, one.weight))
-        for carried in cluster.incidence.preferring(pod):
-            weight = self._hard_weight if carried.weight == HARD else carried.weight
-            if carried.total and weight:
-                counts.append((carried, weight))
-        total = weighted(counts, cluster.nodes.rows) if counts else None
+        sums: list[ByTopology] = []
+        # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
+        for some in ([one for one in preferred if one.weight > 0], [one for one in preferred if one.weight < 0]):
+            sums += (cluster.incidence.preferred(terms, key) for key, terms in _by_key(some))
+        towards = cluster.incidence.towards(pod)
+        sums += towards.preferred.values()
+        if self._hard_weight:
+            sums += (hard.times(self._hard_weight) for hard in towards.hard.values())
+        total = summed(sums, cluster.nodes.rows)
         return None if total is None else at(total, feasible)
 
     def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
@@ -141,19 +141,19 @@ class InterPodAffinity:
             _may_select(term, pod) for term in other.shape.anti_affinity_terms
         )
 
-    def _passed_over(self, pod: Pod, cluster: Cluster, repelling: list[Carried]) -> bool:
+    def _passed_over(self, pod: Pod, cluster: Cluster, towards: Towards) -> bool:
         """Whether PreFilter would have skipped the plugin: it saw the cluster before a dry run changed it."""
         if not cluster.supposed or pod.shape.affinity_terms or pod.shape.anti_affinity_terms:
             return False
-        before = sum(carried.total for carried in repelling)
+        before = towards.repels
         for other, row, sign in cluster.supposed.values():
-            before -= sign * cluster.incidence.repulsion(other, row, repelling)
+            before -= sign * cluster.incidence.repulsion(other, row, towards)
         return before == 0
 
     def _near(self, terms: tuple[AffinityTerm, ...], pod: Pod, cluster: Cluster) -> Bools:
         """Rows whose every domain holds pods that all terms select; or the first pod of its kind anywhere."""
         rows = cluster.nodes.rows
-        counts = [cluster.incidence.selected(terms, term.topology_key) for term in terms]
+        counts = [cluster.incidence.selected(terms, key) for key, _ in _by_key(terms)]
         if any(count.total for count in counts):
             near = counts[0].anywhere(rows)
             for count in counts[1:]:
@@ -170,6 +170,23 @@ class InterPodAffinity:
 def _stretched(above: Ints, span: int) -> Ints:
     stretched: Ints = (float(MAX_SCORE) * (above.astype(np.float64) / float(span))).astype(np.int64)
     return stretched
+
+
+Term = TypeVar("Term", AffinityTerm, WeightedTerm)
+
+
+def _by_key(terms: Sequence[Term]) -> Iterable[tuple[str, tuple[Term, ...]]]:
+    """The terms of each topology key: they are added up together."""
+    if len(terms) == 1:
+        return ((_key(terms[0]), tuple(terms)),)
+    by_key: dict[str, list[Term]] = {}
+    for term in terms:
+        by_key.setdefault(_key(term), []).append(term)
+    return [(key, tuple(found)) for key, found in by_key.items()]
+
+
+def _key(term: AffinityTerm | WeightedTerm) -> str:
+    return term.topology_key if isinstance(term, AffinityTerm) else term.term.topology_key
 
 
 def _may_select(term: AffinityTerm, pod: Pod) -> bool:

@@ -17,7 +17,7 @@ from scheduler.model.taints import untolerated
 from scheduler.plugins.node_affinity import wanted_nodes
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Codes, Ints
-from scheduler.state.incidence import OnRows
+from scheduler.state.sums import OnRows
 
 _KEPT = 64
 

@@ -28,7 +28,7 @@ def made_anew(cluster: Cluster) -> Cluster:
     What is done to the copy's nodes and pods is not seen in the original, nor the other way round.
     """
     nodes = _nodes(cluster.nodes)
-    incidence = Incidence(nodes, cluster.namespaces)
+    incidence = Incidence(nodes, cluster.namespaces, cluster.effort)
     alike: dict[tuple[PodShape, int, bool], tuple[Pod, list[int]]] = {}
     for placement in cluster.placements():
         pod = placement.pod

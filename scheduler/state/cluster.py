@@ -35,7 +35,7 @@ class Cluster:
         self.effort = Effort()
         """What the attempt at hand costs."""
         self.namespaces: dict[str, Mapping[str, str]] = {}
-        self.incidence = Incidence(self.nodes, self.namespaces)
+        self.incidence = Incidence(self.nodes, self.namespaces, self.effort)
         self.nominations = Nominations()
         self.storage = Storage(self.nodes)
         self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
@@ -73,10 +73,9 @@ class Cluster:
         row = nodes.ensure_row(node.name)
         old = nodes.objects[row]
         if old is None or (old.labels is not node.labels and old.labels != node.labels):
-            with_pods = self.pods_on(row) if nodes.topology_changes(row, node.labels) else []
-            self.incidence.move(with_pods, row, -1)
+            changed = nodes.topology_changes(row, node.labels)
             nodes.put_labels(row, node.labels)
-            self.incidence.move(with_pods, row, 1)
+            self.incidence.relabel(row, changed, inhabited=row in self._on_row)
         nodes.put(row, node)
         if old is None:
             self.storage.node_came(node.name, row)
@@ -90,8 +89,9 @@ class Cluster:
             return None
         old = nodes.objects[row]
         self.storage.node_goes(name, row)
-        self.incidence.move(self.pods_on(row), row, -1)
+        changed = nodes.topology_changes(row, {})
         nodes.put_labels(row, None)
+        self.incidence.relabel(row, changed, inhabited=row in self._on_row)
         nodes.put(row, None)
         nodes.release_row(row)
         return old

@@ -58,8 +58,6 @@ class Column(Generic[Value]):
     def __init__(self, capacity: int) -> None:
         self.codes: Codes = _absent(capacity)
         """Not to be written to while `blank`: all columns without a value share them."""
-        self.users = 0
-        """Counts that go by this column and want it kept up to date."""
         self.values: list[Value | None] = []
         self._code: dict[Value, int] = {}
         self._rows_with: list[int] = []

@@ -58,6 +58,8 @@ class Nodes:
         self._labels: dict[str, Column[str]] = {key: Column(_FIRST_ROWS) for key in _USUAL}
         self._keys: dict[str, int] = {}
         """Label key → nodes that have it."""
+        self.key_changes = 0
+        """Counts label keys that came with the first node or went with the last."""
         self._columns = _COLUMNS
         """How many columns there may be before those that nobody needs are looked for."""
         self._images: dict[str, dict[int, int]] = {}
@@ -116,9 +118,18 @@ class Nodes:
                 column.fill((row, node.labels[key]) for row, node in self.live() if key in node.labels)
         return column
 
+    @property
+    def label_keys(self) -> Mapping[str, int]:
+        """Label key → how many nodes have it."""
+        return self._keys
+
+    def topology(self, key: str) -> Column[str] | None:
+        """The column of a label key; None when no node has it, until `key_changes` says that it may."""
+        return self.label(key) if key in self._keys else None
+
     def sweep(self) -> None:
-        """Forget the columns of keys that no node has and no count goes by: anybody may ask for any key."""
-        self._labels = {key: column for key, column in self._labels.items() if column.users or not column.blank}
+        """Forget the columns of keys that no node has: anybody may ask for any key."""
+        self._labels = {key: column for key, column in self._labels.items() if key in _USUAL or not column.blank}
         self._columns = max(_COLUMNS, 2 * len(self._labels))
 
     def resource(self, name: str) -> int:
@@ -166,7 +177,7 @@ class Nodes:
         self._put_images(row, old, node)
 
     def put_labels(self, row: int, labels: Mapping[str, str] | None) -> None:
-        """Write the label columns of a row. The caller moves topology counts along."""
+        """Write the label columns of a row. The caller tells those who add up by them."""
         self.log.touch(row)
         self.object_log.touch(row)
         node = self.objects[row]
@@ -178,16 +189,19 @@ class Nodes:
                 self._keys[key] -= 1
                 if not self._keys[key]:
                     del self._keys[key]
+                    self.key_changes += 1
         for key, value in new.items():
             self._write(row, key, value)
             if key not in old:
+                self.key_changes += key not in self._keys
                 self._keys[key] = self._keys.get(key, 0) + 1
 
-    def topology_changes(self, row: int, labels: Mapping[str, str]) -> bool:
-        """Whether these labels differ from the row's in any column that exists."""
+    def topology_changes(self, row: int, labels: Mapping[str, str]) -> list[str]:
+        """The keys in which these labels differ from the row's, of those that have a column."""
         node = self.objects[row]
         old: Mapping[str, str] = {} if node is None else node.labels
-        return any(key in self._labels and old.get(key) != labels.get(key) for key in (*old, *labels))
+        keys = (*old, *(key for key in labels if key not in old))
+        return [key for key in keys if key in self._labels and old.get(key) != labels.get(key)]
 
     def _write(self, row: int, key: str, value: str | None) -> None:
         column = self._labels.get(key)

@@ -4,18 +4,17 @@ The mirror of kube-scheduler `backend/cache/debugger/comparer.go`. Run at the en
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scheduler.model.affinity import AffinityTerm
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import HostPort
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Column
-from scheduler.state.incidence import HARD, REPELS, ByTopology, Carried, OnRows, PodClass, Selected
 from scheduler.state.nodes import CPU, EPHEMERAL, MEMORY
 from scheduler.state.validate_storage import validate_storage
+from scheduler.state.validate_terms import validate_terms
 
 
 def validate(cluster: Cluster) -> list[str]:
@@ -28,10 +27,7 @@ def validate(cluster: Cluster) -> list[str]:
         *_columns(cluster),
         *_images(cluster),
         *_ports(cluster),
-        *_classes(cluster),
-        *_selected(cluster),
-        *_on_rows(cluster),
-        *_carried(cluster),
+        *validate_terms(cluster),
         *validate_storage(cluster),
     ]
 
@@ -196,146 +192,3 @@ def _ports(cluster: Cluster) -> Iterator[str]:
 def _by_key(what: str, has: Mapping[Any, Any], should: Mapping[Any, Any]) -> Iterator[str]:
     for key in [*has, *(key for key in should if key not in has)]:
         yield from _differ(f"{what} {key}", "entry", has.get(key), should.get(key))
-
-
-def _classes(cluster: Cluster) -> Iterator[str]:
-    incidence = cluster.incidence
-    rows: dict[Any, Counter[int]] = {}
-    for row, found in _placed(cluster).items():
-        for pod in found:
-            rows.setdefault((pod.namespace, frozenset(pod.labels.items()), pod.terminating), Counter())[row] += 1
-    for key in rows.keys() - incidence._classes.keys():
-        yield f"class {_show(key)}: is missing"
-    idle = 0
-    for key, pods in incidence._classes.items():
-        where = _class(pods)
-        yield from _differ(where, "key", key, (pods.namespace, frozenset(pods.labels.items()), pods.terminating))
-        yield from _differ(where, "rows", pods.rows, dict(rows.get(key, {})))
-        idle += not pods.rows
-        wanted = [s for s in incidence._selected.values() if all(_means(cluster, t, pods) for t in s.terms)]
-        yield from _differ(where, "selected by", _names(pods.selected), _names(wanted))
-        by_row = [c for c in incidence._on_rows.values() if _on_rows_means(c, pods)]
-        yield from _differ(where, "counted by row", sorted(map(id, pods.on_rows)), sorted(map(id, by_row)))
-        seen = incidence._carried_log[: pods.carried_seen]
-        towards = [c for c in seen if _carried_means(cluster, c.term, pods)]
-        repelled = [c for c in towards if c.weight == REPELS]
-        preferred = [c for c in towards if c.weight != REPELS]
-        yield from _differ(where, "repelled by", _names(pods.repelled_by), _names(repelled))
-        yield from _differ(where, "preferred by", _names(pods.preferred_by), _names(preferred))
-        if pods.carried_seen > len(incidence._carried_log):
-            yield f"{where}: has seen {pods.carried_seen} of {len(incidence._carried_log)} carried terms"
-    yield from _differ("classes", "idle", incidence._idle, idle)
-
-
-def _means(cluster: Cluster, term: AffinityTerm, pods: PodClass) -> bool:
-    """An incoming pod's term: namespaces that its selector means must exist, but for `{}`, which means all."""
-    labels = cluster.namespaces.get(pods.namespace)
-    everywhere = not term.namespace_selector.nothing and not term.namespace_selector.requirements
-    inside = pods.namespace in term.namespaces or everywhere
-    return (inside or (labels is not None and term.namespace_selector.matches(labels))) and term.selector.matches(
-        pods.labels
-    )
-
-
-def _carried_means(cluster: Cluster, term: AffinityTerm, pods: PodClass) -> bool:
-    """A placed pod's term towards a pod: an unknown namespace has no labels."""
-    labels = cluster.namespaces.get(pods.namespace, {})
-    inside = pods.namespace in term.namespaces or term.namespace_selector.matches(labels)
-    return inside and term.selector.matches(pods.labels)
-
-
-def _on_rows_means(count: OnRows, pods: PodClass | Pod) -> bool:
-    """Pods of one namespace, those on their way out only where asked for."""
-    there = count.leaving or not pods.terminating
-    return pods.namespace == count.namespace and there and count.selector.matches(pods.labels)
-
-
-def _class(pods: PodClass) -> str:
-    return f"class {pods.namespace}{dict(sorted(pods.labels.items()))}{' terminating' if pods.terminating else ''}"
-
-
-def _names(counts: Iterable[Selected | Carried]) -> list[str]:
-    """Sorted, for the order of these lists has no meaning; by identity, for equal terms share one count."""
-    return sorted(f"{_what(count)} at {id(count):x}" for count in counts)
-
-
-def _what(count: Selected | Carried) -> str:
-    if isinstance(count, Carried):
-        kind = {REPELS: "required anti-affinity", HARD: "required affinity"}.get(count.weight, f"weight {count.weight}")
-        return f"{count.term} ({kind})"
-    return " and ".join(map(str, count.terms))
-
-
-def _selected(cluster: Cluster) -> Iterator[str]:
-    for (terms, topology_key), count in cluster.incidence._selected.items():
-        where = f"selected {_what(count)} per {topology_key}"
-        yield from _differ(where, "terms", count.terms, terms)
-        pods = [
-            (row, pod)
-            for row, found in _placed(cluster).items()
-            for pod in found
-            if all(_means(cluster, term, PodClass(pod.namespace, pod.labels)) for term in terms)
-        ]
-        yield from _counts(cluster, where, count, topology_key, [row for row, _ in pods])
-
-
-def _on_rows(cluster: Cluster) -> Iterator[str]:
-    for question, count in cluster.incidence._on_rows.items():
-        where = f"pods of {count.namespace} with {count.selector}"
-        yield from _differ(where, "question", (count.namespace, count.selector, count.leaving), question)
-        should = {
-            row: number
-            for row, pods in _placed(cluster).items()
-            if (number := sum(_on_rows_means(count, pod) for pod in pods))
-        }
-        has = {row: number for row, number in enumerate(count.counts.tolist()) if number}
-        yield from _differ(where, "counts by row", has, should)
-
-
-def _carried(cluster: Cluster) -> Iterator[str]:
-    incidence = cluster.incidence
-    should: dict[tuple[AffinityTerm, int], list[int]] = {}
-    for row, pods in _placed(cluster).items():
-        for pod in pods:
-            shape = pod.shape
-            for term in shape.anti_affinity_terms:
-                should.setdefault((term, REPELS), []).append(row)
-            for term in shape.affinity_terms:
-                should.setdefault((term, HARD), []).append(row)
-            for preferred in shape.preferred_pod_terms:
-                should.setdefault((preferred.term, preferred.weight), []).append(row)
-    for key in should.keys() - incidence._carried.keys():
-        yield f"carried {key[0]} (weight {key[1]}): is missing"
-    for key, carried in incidence._carried.items():
-        where = f"carried {_what(carried)}"
-        yield from _differ(where, "term and weight", (carried.term, carried.weight), key)
-        yield from _differ(where, "carriers", carried.carriers, len(should.get(key, [])))
-        yield from _counts(cluster, where, carried, carried.term.topology_key, should.get(key, []))
-    log, kept = _names(incidence._carried_log), _names(incidence._carried.values())
-    yield from _differ("carried terms", "log", log, kept)
-    for shape, found in incidence._carried_by_shape.items():
-        for carried in found:
-            if incidence._carried.get((carried.term, carried.weight)) is not carried:
-                yield f"carried {_what(carried)}: the shape {id(shape):x} holds one that is no longer counted"
-
-
-def _counts(cluster: Cluster, where: str, count: ByTopology, topology_key: str, rows: Iterable[int]) -> Iterator[str]:
-    """Counts per value of the topology key, from the rows of the pods that count."""
-    if count.column is not cluster.nodes._labels.get(topology_key):
-        yield f"{where}: counts on another column than that of {topology_key}"
-        return
-    alive = _alive(cluster)
-    should: Counter[Any] = Counter()
-    for row in rows:
-        if row in alive and topology_key in alive[row].labels:
-            should[alive[row].labels[topology_key]] += 1
-    yield from _differ(where, "total", count.total, sum(should.values()))
-    has = {}
-    for code, number in enumerate(count.counts.tolist()):
-        if number:
-            has[count.column.values[code] if code < len(count.column.values) else f"code {code}"] = number
-    yield from _differ(where, "counts", has, dict(should))
-    by_row = count.by_row(cluster.nodes.rows).tolist()
-    for row, number in enumerate(by_row):
-        value = alive[row].labels.get(topology_key) if row in alive else None
-        yield from _differ(_at(cluster, row), where, number, should.get(value, 0))

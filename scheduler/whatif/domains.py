@@ -52,7 +52,7 @@ def inter_pod_affinity(question: Question, row: int, reason: Reason, plugin: Any
     if reason == getattr(plugin, "not_apart", None):
         near = [(term, selected(question, term)) for term in shape.anti_affinity_terms]
         return _crowded(node, near, "{pods}: wants no {what} there")
-    terms = {carried.term for carried in question.cluster.incidence.repelling(question.pod) if carried.total}
+    terms = question.cluster.incidence.repelling(question.pod)
     found = [(term, carriers(question, term)) for term in sorted(terms, key=str)]
     return _crowded(node, found, "{pods}: keeps away {what}")
 

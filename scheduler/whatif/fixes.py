@@ -157,7 +157,7 @@ def inter_pod_affinity(question: Question, row: int, reasons: list[Reason]) -> l
     in_the_way = [selected(question, t)[labels[t.topology_key]] for t in crowded]
     terms: list[Change] = [_drop(t, anti=False) for t in near]
     terms += [_drop(t, anti=True) for t in crowded]
-    repelling = {c.term for c in question.cluster.incidence.repelling(question.pod) if c.total}
+    repelling = question.cluster.incidence.repelling(question.pod)
     against = [carriers(question, t).get(labels.get(t.topology_key, ""), []) for t in repelling]
     repellers = sorted({key for keys in against for key in keys})
     moves = _moves(question, repellers)

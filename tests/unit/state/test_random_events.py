@@ -4,16 +4,28 @@ import os
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from scheduler.model import wire
-from scheduler.model.affinity import AffinityTerm
+from scheduler.model.affinity import AffinityTerm, WeightedTerm
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
-from scheduler.state import column, incidence, nodes
+from scheduler.state import (
+    column,
+    existing_terms,
+    incidence,
+    label_index,
+    members,
+    nodes,
+    pod_classes,
+    row_counts,
+    sums,
+    weights,
+)
 from scheduler.state.anew import made_anew
 from scheduler.state.cluster import Cluster
 from scheduler.state.validate import validate
@@ -183,7 +195,7 @@ class Events(RuleBasedStateMachine):
                 self.cluster.lift(placement)
             self.cluster.incidence.selected(parsed(terms), label("zone")).by_row(nodes.rows)
             for supposed, _ in extra:
-                self.cluster.incidence.repelling(supposed)
+                self.cluster.incidence.towards(supposed)
             if placement is not None:
                 self.cluster.lower(placement)
 
@@ -204,16 +216,34 @@ class Events(RuleBasedStateMachine):
         """Repelling and preferring terms, the dead ones left out, are those that placed pods carry."""
         waiting: Pod = decode(pod("waiting", **parts))
         labels = self.cluster.namespace_labels(waiting.namespace)
-        found = {(c.term, c.weight) for c in self.cluster.incidence.repelling(waiting) if c.carriers}
-        found |= {(c.term, c.weight) for c in self.cluster.incidence.preferring(waiting) if c.carriers}
+        known = self.cluster.incidence.terms
+        by = self.cluster.incidence.towards(waiting).by.tolist()
+        found = {(c.term, c.weight) for c in known.all() if c.number in by and c.carriers}
         wanted = set()
         for placement in self.cluster.placements():
             shape = placement.pod.shape
-            carried = [(t, incidence.REPELS) for t in shape.anti_affinity_terms]
-            carried += [(t, incidence.HARD) for t in shape.affinity_terms]
+            carried = [(t, existing_terms.REPELS) for t in shape.anti_affinity_terms]
+            carried += [(t, existing_terms.HARD) for t in shape.affinity_terms]
             carried += [(p.term, p.weight) for p in shape.preferred_pod_terms]
             wanted |= {(t, w) for t, w in carried if t.selects(waiting.namespace, labels, waiting.labels)}
         assert found == wanted
+
+    @rule(name=NODES)
+    def ask_about_a_placed_pod(self, name: str) -> None:
+        """What is kept for the labels of placed pods is held against the slow way when all is looked at."""
+        for placement in list(self.cluster.placements()):
+            self.cluster.incidence.towards(placement.pod)
+
+    @rule(
+        terms=st.lists(TERMS, min_size=1, max_size=3),
+        weights=st.lists(st.sampled_from([1, 5, -5]), min_size=3),
+        key=KEYS,
+    )
+    def ask_sums(self, terms: list[dict[str, Any]], weights: list[int], key: str) -> None:
+        made = parsed(terms)
+        self.cluster.incidence.any_selected(made, label(key))
+        pairs = [WeightedTerm(term, abs(weight)) for term, weight in zip(made, weights, strict=False)]
+        self.cluster.incidence.preferred(pairs, label(key))
 
     @rule(name=NAMESPACES, select=st.sampled_from(["app=a", "tier"]), leaving=st.booleans())
     def ask_on_rows(self, name: str, select: str, leaving: bool) -> None:
@@ -258,12 +288,28 @@ class Events(RuleBasedStateMachine):
         self.check()
 
 
-def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any) -> None:
+@pytest.mark.parametrize("few", [0, 2, 64])
+def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -> None:
     """Bounds are small, so that eviction, dropping and reuse happen all the time."""
-    monkeypatch.setattr(incidence, "_COUNTS", 3)
-    monkeypatch.setattr(incidence, "_ON_ROWS", 1)
-    monkeypatch.setattr(incidence, "_IDLE_CLASSES", 2)
-    monkeypatch.setattr(incidence, "_CARRIED_TERMS", 3)
+    for module, name, value in (
+        (incidence, "_SUMS", 3),
+        (incidence, "_ON_ROWS", 1),
+        (pod_classes, "IDLE", 2),
+        (pod_classes, "DEAD", 2),
+        (existing_terms, "IDLE", 2),
+        (existing_terms, "DEAD", 2),
+        (existing_terms, "_ONE_BY_ONE", 1),
+        (existing_terms, "_CATCH_UP", 3),
+        (row_counts, "REMEMBERED", 8),
+        (sums, "REMEMBERED", 8),
+        (sums, "_CATCH_UP", 3),
+        (label_index, "FEW", few),
+        (label_index, "_VALUES_KEPT", 1),
+        (members, "_ONE_BY_ONE", 1),
+        (members, "_ANEW", 3),
+        (weights, "_MANY", 2),
+    ):
+        monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(column, "_MEMOS", 6)
     monkeypatch.setattr(nodes, "_COLUMNS", 3)
     run_state_machine_as_test(

@@ -1,0 +1,217 @@
+"""Things with labels, by number: finds those that a selector selects without a look at each of them.
+
+Numbers are kept by label key, and, for keys that a selector has asked about, by value. What a selector costs is what
+its keys and values cost to look up and the things that it selects, not how many things there are; one that excludes
+a few values and selects all the rest costs one pass over an array of bits.
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from scheduler.model.conditions import Condition, Kind, hold
+from scheduler.state.column import Bools
+
+FEW = 64
+"""So many candidates are looked at one by one; more of them cost less as bits."""
+_VALUES_KEPT = 256
+"""Label keys whose numbers are kept by value."""
+
+Numbers: TypeAlias = "array[int]"
+Found = list[int] | Bools
+"""The numbers themselves, or a bit for each number that there is."""
+
+
+class LabelIndex:
+    """Each thing has labels and a place (a namespace). Numbers are used again only after `reuse`."""
+
+    def __init__(self) -> None:
+        self._labels: list[Mapping[str, str] | None] = []
+        self._places: list[str] = []
+        self._in_place: dict[str, Numbers] = {}
+        self._with_key: dict[str, Numbers] = {}
+        self._by_value: dict[str, _ByValue] = {}
+        self._there: Bools = np.zeros(64, dtype=np.bool_)
+        self._free: list[int] = []
+        self.dead: list[int] = []
+        """Numbers of things that were removed, and that may still be known to somebody."""
+
+    def __len__(self) -> int:
+        """How many numbers there are, those that were removed included."""
+        return len(self._labels)
+
+    @property
+    def alive(self) -> int:
+        """How many things there are."""
+        return len(self._labels) - len(self.dead) - len(self._free)
+
+    def add(self, labels: Mapping[str, str], place: str = "") -> int:
+        """Number a thing."""
+        if self._free:
+            number = self._free.pop()
+            self._labels[number], self._places[number] = labels, place
+        else:
+            number = len(self._labels)
+            self._labels.append(labels)
+            self._places.append(place)
+            if number >= len(self._there):
+                self._there = np.concatenate((self._there, np.zeros_like(self._there)))
+        self._there[number] = True
+        _append(self._in_place, place, number)
+        for key in labels:
+            _append(self._with_key, key, number)
+        return number
+
+    def remove(self, number: int) -> None:
+        """Forget a thing; its number stays where it is found until `reuse`, but for short lists."""
+        labels = self._labels[number]
+        assert labels is not None
+        self._labels[number] = None
+        self._there[number] = False
+        self.dead.append(number)
+        _drop(self._in_place, self._places[number], number)
+        for key in labels:
+            if _drop(self._with_key, key, number):
+                self._by_value.pop(key, None)
+
+    def reuse(self) -> None:
+        """Give the numbers of things that were removed to new ones, now that nobody knows them any more."""
+        for lists in (self._in_place, self._with_key):
+            for key, numbers in list(lists.items()):
+                if len(numbers) > FEW:
+                    held = np.frombuffer(numbers, dtype=np.int32)
+                    kept = held[self._there[held]]
+                    del held
+                    lists[key] = array("i", kept.tobytes())
+                    if not lists[key]:
+                        del lists[key]
+        self._by_value.clear()
+        self._free += self.dead
+        self.dead = []
+
+    def select(self, conditions: Iterable[Condition], places: frozenset[str] | None = None) -> Found:
+        """The things in these places (None: in all) for which all conditions hold."""
+        conditions = tuple(conditions)
+        candidates = self._candidates(conditions, places)
+        if candidates is None:
+            return self._bits(conditions, places)
+        labels, there = self._labels, self._places
+        return [
+            number
+            for number in candidates
+            if (of := labels[number]) is not None
+            and (places is None or there[number] in places)
+            and hold(conditions, of)
+        ]
+
+    def cost(self, conditions: tuple[Condition, ...], found: Found) -> int:
+        """About how many microseconds a selection took."""
+        named = sum(len(condition.values) for condition in conditions)
+        if isinstance(found, list):
+            return 3 + len(found) + named // 8
+        return 10 + (2 + len(conditions)) * len(self._labels) // 1000 + named // 4
+
+    def _candidates(self, conditions: tuple[Condition, ...], places: frozenset[str] | None) -> list[int] | None:
+        """All things that may be selected, if they are few; some may be there twice over, or be gone."""
+        if places is not None:
+            found = self._few(self._in_place, places)
+            if found is not None:
+                return found
+        for condition in conditions:
+            if condition.kind is Kind.PRESENT:
+                numbers = self._with_key.get(condition.key, ())
+                found = list(numbers) if len(numbers) <= FEW else None
+            elif condition.kind is Kind.IN:
+                numbers = self._with_key.get(condition.key, ())
+                if len(numbers) <= FEW:
+                    found = list(numbers)
+                else:
+                    found = self._few(self._values(condition.key), condition.values)
+            else:
+                continue
+            if found is not None:
+                return found
+        return None
+
+    @staticmethod
+    def _few(lists: Mapping[str, Numbers], wanted: Iterable[str]) -> list[int] | None:
+        found: list[int] = []
+        for one in wanted:
+            found += lists.get(one, ())
+            if len(found) > FEW:
+                return None
+        return found
+
+    def _bits(self, conditions: tuple[Condition, ...], places: frozenset[str] | None) -> Bools:
+        count = len(self._labels)
+        bits: Bools = self._there[:count].copy()
+        if places is not None:
+            bits &= self._marked(self._in_place, places, count)
+        for condition in conditions:
+            key = condition.key
+            match condition.kind:
+                case Kind.IN:
+                    bits &= self._marked(self._values(key), condition.values, count)
+                case Kind.ABSENT:
+                    bits &= ~self._marked(self._with_key, (key,), count)
+                case Kind.PRESENT:
+                    bits &= self._marked(self._with_key, (key,), count)
+            if condition.kind in (Kind.PRESENT, Kind.NOT_IN) and condition.values and key in self._with_key:
+                bits &= ~self._marked(self._values(key), condition.values, count)
+        return bits
+
+    @staticmethod
+    def _marked(lists: Mapping[str, Numbers], wanted: Iterable[str], count: int) -> Bools:
+        marked = np.zeros(count, dtype=np.bool_)
+        for one in wanted:
+            numbers = lists.get(one)
+            if numbers:
+                marked[np.frombuffer(numbers, dtype=np.int32)] = True
+        return marked
+
+    def _values(self, key: str) -> "dict[str, Numbers]":
+        """The numbers of things with a key, by its value."""
+        numbers = self._with_key.get(key)
+        if numbers is None:
+            return {}
+        kept = self._by_value.get(key)
+        if kept is None:
+            if len(self._by_value) >= _VALUES_KEPT:
+                del self._by_value[next(iter(self._by_value))]
+            kept = self._by_value[key] = _ByValue()
+        for number in numbers[kept.known :]:
+            labels = self._labels[number]
+            if labels is not None:
+                _append(kept.lists, labels[key], number)
+        kept.known = len(numbers)
+        return kept.lists
+
+
+class _ByValue:
+    __slots__ = ("known", "lists")
+
+    def __init__(self) -> None:
+        self.lists: dict[str, Numbers] = {}
+        self.known = 0
+        """How many of the numbers with the key are in the lists."""
+
+
+def _append(lists: dict[str, Numbers], key: str, number: int) -> None:
+    numbers = lists.get(key)
+    if numbers is None:
+        lists[key] = array("i", (number,))
+    else:
+        numbers.append(number)
+
+
+def _drop(lists: dict[str, Numbers], key: str, number: int) -> bool:
+    """Take a number out of a short list; in a long one it costs too much. Whether it was."""
+    numbers = lists[key]
+    if len(numbers) > FEW:
+        return False
+    numbers.remove(number)
+    if not numbers:
+        del lists[key]
+    return True

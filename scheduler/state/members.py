@@ -1,0 +1,107 @@
+"""Which classes of placed pods some affinity terms mean, kept as classes come: what sums of pods go by."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.model.affinity import AffinityTerm
+from scheduler.state.effort import Effort
+from scheduler.state.pod_classes import PodClass, PodClasses
+from scheduler.state.selector_index import TermIndex
+from scheduler.state.weights import Weights
+
+Terms = tuple[AffinityTerm, ...]
+
+_ONE_BY_ONE = 8
+"""So many terms are asked about a new class one by one; more of them go by an index."""
+_ANEW = 32
+"""From so many new classes a term on, matching the terms anew costs less than asking for each class."""
+
+
+class Members:
+    """Classes and what each counts for.
+
+    `amounts`: what each term adds for the classes that it means; None: a class that all terms mean counts once.
+    `leaving`: whether pods on their way out count.
+    """
+
+    def __init__(self, terms: Terms, amounts: Sequence[int] | None, *, leaving: bool = True) -> None:
+        self.terms = terms
+        self.weights = Weights()
+        self._amounts: NDArray[np.int64] | None = None if amounts is None else np.array(amounts, dtype=np.int64)
+        self._leaving = leaving
+        self._by_namespace = any(not term.namespace_selector.nothing for term in terms)
+        self._done = 0
+        """So many terms are matched."""
+        self._born = 0
+        """So many classes are."""
+        self._namespaces = -1
+        self.edition = 0
+        """Counts how often the weights were made anew: sums of an earlier edition must be, too."""
+        self._index: TermIndex | None = None
+
+    @property
+    def once(self) -> bool:
+        """Whether a class counts once, or not at all."""
+        return self._amounts is None
+
+    def renew(self, pods: PodClasses, effort: Effort) -> None:
+        """Bring the weights up to date.
+
+        Raises SliceOver; asked again, it goes on with the terms and classes that are left.
+        """
+        moved = self._by_namespace and self._namespaces != pods.namespace_changes
+        complete = self._done == len(self.terms)
+        if moved or (complete and len(pods.born) - self._born > _ANEW * len(self.terms)):
+            self._done = 0
+        if self._done < len(self.terms):
+            self._match(pods, effort)
+        if self._born < len(pods.born):
+            self._meet(pods, effort)
+
+    def _match(self, pods: PodClasses, effort: Effort) -> None:
+        if not self._done:
+            self.weights, self._born, self._namespaces = Weights(), len(pods.born), pods.namespace_changes
+            self.edition += 1
+        effort.tell("terms", len(self.terms))
+        effort.tell("kinds of placed pods", len(pods))
+        while self._done < len(self.terms):
+            found, cost = pods.matching(self.terms[self._done], leaving=self._leaving)
+            if self._amounts is not None:
+                self.weights.add(found, int(self._amounts[self._done]))
+            elif self._done:
+                self.weights.keep(found)
+            else:
+                self.weights.add(found, 1)
+            self._done += 1
+            if self._done == len(self.terms):
+                self.weights.settle()
+            effort.charge(cost)
+
+    def _meet(self, pods: PodClasses, effort: Effort) -> None:
+        """Ask about classes that came."""
+        while self._born < len(pods.born):
+            number = pods.born[self._born]
+            found = pods.get(number)
+            self.weights.set(number, 0 if found is None else self._weight(found, pods))
+            self._born += 1
+            effort.charge(1 + min(len(self.terms), 20 + len(self.terms) // 50))
+
+    def _weight(self, of: PodClass, pods: PodClasses) -> int:
+        if of.terminating and not self._leaving:
+            return 0
+        selects = self._selects(of, pods)
+        if self._amounts is None:
+            return int(all(selects))
+        return int(sum(amount for amount, met in zip(self._amounts.tolist(), selects, strict=True) if met))
+
+    def _selects(self, of: PodClass, pods: PodClasses) -> list[bool]:
+        if len(self.terms) <= _ONE_BY_ONE:
+            return [pods.selects(term, of.namespace, of.labels) for term in self.terms]
+        if self._index is None:
+            self._index = TermIndex()
+            for term in self.terms:
+                self._index.add(term)
+        found: list[bool] = self._index.select(of.namespace, pods.labels_of_namespace(of.namespace), of.labels).tolist()
+        return found

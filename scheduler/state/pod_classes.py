@@ -1,0 +1,207 @@
+"""Placed pods by what selectors see of them: those of one namespace with equal labels are one class.
+
+Which classes an affinity term means is found by indexes of labels; where their pods are, is counted by row.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.model.affinity import AffinityTerm
+from scheduler.model.conditions import Condition
+from scheduler.model.pod import Pod
+from scheduler.model.selectors import LabelSelector
+from scheduler.state.column import Bools
+from scheduler.state.label_index import Found, LabelIndex
+from scheduler.state.row_counts import RowCounts
+
+IDLE = 1024
+"""So many classes are kept without pods: a dry run takes pods away and puts them back."""
+DEAD = 4096
+"""So many numbers of classes without pods are left unused before all that knows them is made anew."""
+_AT_HAND = 8192
+
+Key = tuple[str, frozenset[tuple[str, str]], bool]
+
+
+@dataclass(slots=True, eq=False)
+class PodClass:
+    """Placed pods of one namespace with the same labels, all on their way out or none."""
+
+    number: int
+    namespace: str
+    labels: Mapping[str, str]
+    terminating: bool
+    key: Key
+    pods: int = 0
+
+
+class PodClasses:
+    """All classes that have pods, by number."""
+
+    def __init__(self, namespaces: Mapping[str, Mapping[str, str]]) -> None:
+        self.placed = RowCounts()
+        """Pods of each class, by row."""
+        self.born: list[int] = []
+        """Numbers in the order in which classes came, since numbers were last used again."""
+        self.relabelled: dict[str, int] = {}
+        """Label key of nodes → how often the value of a row changed under its pods."""
+        self.namespace_changes = 0
+        """Counts namespaces that came, changed or went."""
+        self._namespaces = namespaces
+        self._index = LabelIndex()
+        self._classes: list[PodClass | None] = []
+        self._terminating: Bools = np.zeros(64, dtype=np.bool_)
+        self._by_key: dict[Key, PodClass] = {}
+        self._idle: dict[int, PodClass] = {}
+        self._at_hand: dict[tuple[str, int, bool], tuple[Mapping[str, str], PodClass]] = {}
+        self._names = LabelIndex()
+        self._name_of: list[str] = []
+        self._number_of: dict[str, int] = {}
+        self._meant: dict[LabelSelector, frozenset[str]] = {}
+        for name in namespaces:
+            self._number_namespace(name)
+
+    def __len__(self) -> int:
+        """How many classes there are."""
+        return len(self._by_key)
+
+    def all(self) -> list[PodClass]:
+        """Every class, and some that have no pods any more."""
+        return list(self._by_key.values())
+
+    def get(self, number: int) -> PodClass | None:
+        """The class of a number; None when it is gone."""
+        return self._classes[number]
+
+    def add(self, pod: Pod, row: int, amount: int) -> None:
+        """So many more pods like this one on a row, or fewer."""
+        found = self._of(pod)
+        self.placed.add(found.number, row, amount)
+        if not found.pods:
+            self._idle.pop(found.number, None)
+        found.pods += amount
+        if not found.pods:
+            self._idle[found.number] = found
+            if len(self._idle) > IDLE:
+                self._end(next(iter(self._idle.values())))
+
+    @property
+    def worn(self) -> bool:
+        """Whether so many numbers are unused that it is worth while to use them again."""
+        return len(self._index.dead) > DEAD + self._index.alive
+
+    def reuse(self) -> None:
+        """Use numbers again: nobody may go by what a number meant before."""
+        self._index.reuse()
+        self.born = [one.number for one in self._by_key.values()]
+        self.placed.forget_changes()
+
+    def relabel(self, keys: Iterable[str]) -> None:
+        """The values of some label keys changed on a row that has pods, or had: sums that know them are wrong."""
+        for key in keys:
+            self.relabelled[key] = self.relabelled.get(key, 0) + 1
+
+    def matching(self, term: AffinityTerm, *, leaving: bool = True) -> tuple[Found, int]:
+        """The classes that an incoming pod's term means, and about how many microseconds it took.
+
+        `leaving`: those on their way out, too. A namespace that is not known meets no namespace selector but `{}`.
+        """
+        conditions = term.selector.conditions
+        if conditions is None:
+            return [], 1
+        places = self._places(term)
+        found = self._index.select(conditions, places)
+        cost = self._index.cost(conditions, found) + (0 if places is None else len(places) // 10)
+        if leaving:
+            return found, cost
+        if isinstance(found, list):
+            return [number for number in found if not self._terminating[number]], cost
+        return found & ~self._terminating[: len(found)], cost
+
+    def selects(self, term: AffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether an incoming pod's term means pods with these labels there."""
+        if namespace not in term.namespaces and not term.namespace_selector.is_everything:
+            known = self._namespaces.get(namespace)
+            if known is None or not term.namespace_selector.matches(known):
+                return False
+        return term.selector.matches(labels)
+
+    def labels_of_namespace(self, namespace: str) -> Mapping[str, str] | None:
+        """The labels of a namespace; None when it is not known."""
+        return self._namespaces.get(namespace)
+
+    def namespace_changed(self, name: str) -> None:
+        """A namespace came, got other labels, or went."""
+        self.namespace_changes += 1
+        self._meant.clear()
+        number = self._number_of.pop(name, None)
+        if number is not None:
+            self._names.remove(number)
+            if len(self._names.dead) > DEAD:
+                self._names.reuse()
+        if name in self._namespaces:
+            self._number_namespace(name)
+
+    def _number_namespace(self, name: str) -> None:
+        number = self._number_of[name] = self._names.add(self._namespaces[name])
+        if number == len(self._name_of):
+            self._name_of.append(name)
+        else:
+            self._name_of[number] = name
+
+    def _places(self, term: AffinityTerm) -> frozenset[str] | None:
+        """The namespaces that a term means; None: all."""
+        selector = term.namespace_selector
+        if selector.nothing:
+            return term.namespaces
+        if selector.is_everything:
+            return None
+        meant = self._meant.get(selector)
+        if meant is None:
+            if len(self._meant) >= DEAD:
+                self._meant.clear()
+            meant = self._meant[selector] = self._namespaces_with(selector.conditions)
+        return meant | term.namespaces if term.namespaces else meant
+
+    def _namespaces_with(self, conditions: tuple[Condition, ...] | None) -> frozenset[str]:
+        if conditions is None:
+            return frozenset()
+        found = self._names.select(conditions)
+        numbers = found if isinstance(found, list) else np.flatnonzero(found).tolist()
+        return frozenset(self._name_of[number] for number in numbers)
+
+    def _of(self, pod: Pod) -> PodClass:
+        """The class of a placed pod; a new one where it is the first. Pods of one template share their labels."""
+        shared = (pod.namespace, id(pod.labels), pod.terminating)
+        at_hand = self._at_hand.get(shared)
+        if at_hand is not None and self._classes[at_hand[1].number] is at_hand[1]:
+            return at_hand[1]
+        key = (pod.namespace, frozenset(pod.labels.items()), pod.terminating)
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._begin(pod, key)
+        if len(self._at_hand) >= _AT_HAND:
+            self._at_hand.clear()
+        self._at_hand[shared] = (pod.labels, found)
+        return found
+
+    def _begin(self, pod: Pod, key: Key) -> PodClass:
+        number = self._index.add(pod.labels, pod.namespace)
+        found = self._by_key[key] = PodClass(number, pod.namespace, pod.labels, pod.terminating, key)
+        if number == len(self._classes):
+            self._classes.append(found)
+            if number >= len(self._terminating):
+                self._terminating = np.concatenate((self._terminating, np.zeros_like(self._terminating)))
+        else:
+            self._classes[number] = found
+        self._terminating[number] = pod.terminating
+        self.born.append(number)
+        return found
+
+    def _end(self, idle: PodClass) -> None:
+        del self._idle[idle.number]
+        del self._by_key[idle.key]
+        self._classes[idle.number] = None
+        self._index.remove(idle.number)

@@ -1,0 +1,145 @@
+"""How many of each numbered thing are on each row, and what changed of it: for counts that are kept and caught up.
+
+Whoever keeps a sum over some of the things remembers the version it has seen, and adds what came since when it is
+asked. So a pod that comes or goes costs the same however many sums there are, and a sum costs those who ask for it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.state.column import Bools, Codes
+
+REMEMBERED = 4096
+"""Changes that are remembered, and up to twice as many. Adding up anew costs less than catching up with more."""
+
+
+class Change(NamedTuple):
+    """So many more (or fewer) of a thing on a row."""
+
+    number: int
+    row: int
+    amount: int
+
+
+class Placed(NamedTuple):
+    """Parallel arrays: so many of a thing on a row."""
+
+    numbers: Codes
+    rows: Codes
+    counts: Codes
+
+    def at(self, which: Bools) -> "Placed":
+        """Some of them."""
+        return Placed(self.numbers[which], self.rows[which], self.counts[which])
+
+
+class RowCounts:
+    """Counts by (thing, row), as arrays to add up and as lists of each thing."""
+
+    def __init__(self) -> None:
+        self._numbers: Codes = np.zeros(64, dtype=np.int32)
+        self._rows: Codes = np.zeros(64, dtype=np.int32)
+        self._counts: Codes = np.zeros(64, dtype=np.int32)
+        self._used = 0
+        self._free: list[int] = []
+        self._slots: dict[int, dict[int, int]] = {}
+        """Thing → row → place in the arrays."""
+        self._changes: list[Change] = []
+        self._base = 0
+        self._last_on: dict[int, int] = {}
+        """Row → version of its latest remembered change."""
+
+    @property
+    def version(self) -> int:
+        """Counts every change ever."""
+        return self._base + len(self._changes)
+
+    def __len__(self) -> int:
+        """How many (thing, row) there are."""
+        return self._used - len(self._free)
+
+    def since(self, version: int) -> Iterable[Change] | None:
+        """What changed after a version; None when that is too long ago to know."""
+        if version < self._base:
+            return None
+        return self._changes if version == self._base else self._changes[version - self._base :]
+
+    def changed_lately(self, row: int) -> bool:
+        """Whether a remembered change was on a row."""
+        return self._last_on.get(row, -1) >= self._base
+
+    def forget_changes(self) -> None:
+        """Make everybody who has not seen all changes add up anew."""
+        self._base += len(self._changes) + 1
+        self._changes.clear()
+        self._last_on.clear()
+
+    def add(self, number: int, row: int, amount: int) -> None:
+        """So many more of a thing on a row; fewer where negative."""
+        slots = self._slots.get(number)
+        if slots is None:
+            slots = self._slots[number] = {}
+        slot = slots.get(row)
+        if slot is None:
+            slot = slots[row] = self._slot(number, row)
+        left = int(self._counts[slot]) + amount
+        self._counts[slot] = left
+        if not left:
+            self._free.append(slot)
+            del slots[row]
+            if not slots:
+                del self._slots[number]
+        self._last_on[row] = self.version
+        self._changes.append(Change(number, row, amount))
+        if len(self._changes) > 2 * REMEMBERED:
+            del self._changes[:REMEMBERED]
+            self._base += REMEMBERED
+            self._last_on = {row: last for row, last in self._last_on.items() if last >= self._base}
+
+    def has(self, number: int) -> bool:
+        """Whether a thing is on any row."""
+        return number in self._slots
+
+    def rows_of(self, number: int) -> Iterator[tuple[int, int]]:
+        """(row, count) of one thing."""
+        for row, slot in self._slots.get(number, {}).items():
+            yield row, int(self._counts[slot])
+
+    def spread_of(self, number: int) -> int:
+        """On how many rows a thing is."""
+        return len(self._slots.get(number, ()))
+
+    def of(self, numbers: Iterable[int]) -> Placed:
+        """Where some things are."""
+        slots: list[int] = []
+        for number in numbers:
+            slots += self._slots.get(number, {}).values()
+        return self._at(np.array(slots, dtype=np.intp))
+
+    def everywhere(self) -> Placed:
+        """Where all things are; some counts may be 0."""
+        used = self._used
+        return Placed(self._numbers[:used], self._rows[:used], self._counts[:used])
+
+    def _at(self, slots: NDArray[np.intp]) -> Placed:
+        return Placed(self._numbers[slots], self._rows[slots], self._counts[slots])
+
+    def _slot(self, number: int, row: int) -> int:
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot = self._used
+            if slot == len(self._counts):
+                self._grow()
+            self._used += 1
+        self._numbers[slot], self._rows[slot] = number, row
+        return slot
+
+    def _grow(self) -> None:
+        def grown(array: Codes) -> Codes:
+            return np.concatenate((array, np.zeros_like(array)))
+
+        self._numbers, self._rows, self._counts = map(grown, (self._numbers, self._rows, self._counts))

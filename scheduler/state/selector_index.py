@@ -1,0 +1,238 @@
+"""Label selectors and affinity terms, by number: finds those that select some labels without a look at each of them.
+
+The mirror image of `label_index`. Each selector is a number of conditions, one a label key. The labels add up how many
+conditions of each selector they meet, by lists of the selectors that name a key or a value; those of which all are met
+select the labels. It costs what the labels are, and one pass over an array of small integers.
+"""
+
+from array import array
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from scheduler.model.affinity import AffinityTerm
+from scheduler.model.conditions import Condition, Kind
+from scheduler.model.selectors import LabelSelector
+from scheduler.state.column import Bools, Codes
+
+_NEVER = -1
+"""So many conditions are never met."""
+_PLACES_KEPT = 1024
+
+Numbers: TypeAlias = "array[int]"
+
+
+class SelectorIndex:
+    """Selectors, numbered from 0. Numbers are used again only after `reuse`."""
+
+    def __init__(self) -> None:
+        self._asked: Codes = np.full(16, _NEVER, dtype=np.int32)
+        """Conditions of each selector."""
+        self._met: Codes = np.zeros(16, dtype=np.int32)
+        """Those of them that hold for things without labels."""
+        self._size = 0
+        self._keys: dict[str, _Key] = {}
+        self._free: list[int] = []
+        self.dead: list[int] = []
+
+    def __len__(self) -> int:
+        """How many numbers there are, those that were removed included."""
+        return self._size
+
+    @property
+    def alive(self) -> int:
+        """How many selectors there are."""
+        return self._size - len(self.dead) - len(self._free)
+
+    def add(self, selector: LabelSelector) -> int:
+        """Number a selector."""
+        number = self._next()
+        conditions = selector.conditions
+        if conditions is None:
+            self._asked[number] = _NEVER
+            return number
+        self._asked[number] = len(conditions)
+        self._met[number] = sum(condition.holds_without for condition in conditions)
+        for condition in conditions:
+            self._keys.setdefault(condition.key, _Key()).add(condition, number)
+        return number
+
+    def remove(self, number: int, selector: LabelSelector) -> None:
+        """Forget a selector; its number is not used for another one until `reuse`."""
+        self._asked[number] = _NEVER
+        self.dead.append(number)
+        for condition in selector.conditions or ():
+            key = self._keys[condition.key]
+            key.remove(condition, number)
+            if not key.lists:
+                del self._keys[condition.key]
+
+    def reuse(self) -> None:
+        """Give the numbers of selectors that were removed to new ones, now that nobody knows them any more."""
+        self._free += self.dead
+        self.dead = []
+
+    def select(self, labels: Mapping[str, str], start: int = 0) -> Bools:
+        """bool[len - start]: which selectors select these labels, from a number on."""
+        met = self._met[start : self._size].copy()
+        keys = self._keys
+        for key in labels if len(labels) <= len(keys) else [key for key in keys if key in labels]:
+            of_key = keys.get(key)
+            if of_key is not None:
+                of_key.meet(labels[key], met, start)
+        selected: Bools = met == self._asked[start : self._size]
+        return selected
+
+    def everything(self) -> Bools:
+        """bool[len]: which selectors are the empty one."""
+        empty: Bools = self._asked[: self._size] == 0
+        return empty
+
+    def _next(self) -> int:
+        if self._free:
+            return self._free.pop()
+        number = self._size
+        if number == len(self._asked):
+            self._asked = np.concatenate((self._asked, np.full_like(self._asked, _NEVER)))
+            self._met = np.concatenate((self._met, np.zeros_like(self._met)))
+        self._size += 1
+        return number
+
+
+class _Key:
+    """Selectors that name one label key: by what a label with that key, or with one value, changes for them."""
+
+    __slots__ = ("lists",)
+
+    def __init__(self) -> None:
+        self.lists: dict[tuple[int, str | None], Numbers] = {}
+        """(1 for a condition that is met thereby, -1 for one that is not any more; the value, None: any)."""
+
+    def add(self, condition: Condition, number: int) -> None:
+        for change in _changes(condition):
+            numbers = self.lists.get(change)
+            if numbers is None:
+                self.lists[change] = array("i", (number,))
+            else:
+                numbers.append(number)
+
+    def remove(self, condition: Condition, number: int) -> None:
+        for change in _changes(condition):
+            numbers = self.lists[change]
+            numbers.remove(number)
+            if not numbers:
+                del self.lists[change]
+
+    def meet(self, value: str, met: Codes, start: int) -> None:
+        """Change how many conditions of each selector are met by a label with this value."""
+        for one in (None, value):
+            for sign in (1, -1):
+                numbers = self.lists.get((sign, one))
+                if numbers is not None:
+                    which = np.frombuffer(numbers, dtype=np.int32)
+                    if start:
+                        which = which[which >= start] - start
+                    met[which] += sign
+
+
+def _changes(condition: Condition) -> list[tuple[int, str | None]]:
+    match condition.kind:
+        case Kind.IN:
+            return [(1, value) for value in condition.values]
+        case Kind.ABSENT:
+            return [(-1, None)]
+        case Kind.PRESENT:
+            return [(1, None), *((-1, value) for value in condition.values)]
+    return [(-1, value) for value in condition.values]
+
+
+class TermIndex:
+    """Affinity terms, numbered from 0: a selector of pods, and one of the places where they are."""
+
+    def __init__(self) -> None:
+        self._selectors = SelectorIndex()
+        self._terms: list[AffinityTerm | None] = []
+        self._spaces: Codes = np.zeros(16, dtype=np.int32)
+        """The number of each term's namespaces."""
+        self._numbers: dict[tuple[frozenset[str], LabelSelector], int] = {}
+        self._by_labels = SelectorIndex()
+        self._by_name: dict[str, list[int]] = {}
+        self._known: dict[str, tuple[int, Mapping[str, str] | None, Bools]] = {}
+
+    def __len__(self) -> int:
+        """How many numbers there are, those that were removed included."""
+        return len(self._selectors)
+
+    @property
+    def alive(self) -> int:
+        """How many terms there are."""
+        return self._selectors.alive
+
+    @property
+    def dead(self) -> int:
+        """How many numbers may still be known of terms that were removed."""
+        return len(self._selectors.dead)
+
+    def add(self, term: AffinityTerm) -> int:
+        """Number a term."""
+        number = self._selectors.add(term.selector)
+        if number == len(self._terms):
+            self._terms.append(term)
+        else:
+            self._terms[number] = term
+        if number >= len(self._spaces):
+            self._spaces = np.concatenate((self._spaces, np.zeros_like(self._spaces)))
+        self._spaces[number] = self._space(term)
+        return number
+
+    def remove(self, number: int) -> None:
+        """Forget a term; its number is not used for another one until `reuse`."""
+        term = self._terms[number]
+        assert term is not None
+        self._terms[number] = None
+        self._selectors.remove(number, term.selector)
+
+    def reuse(self) -> None:
+        """Give the numbers of terms that were removed to new ones, now that nobody knows them any more."""
+        self._selectors.reuse()
+        there = [term for term in self._terms if term is not None]
+        if 2 * len({(term.namespaces, term.namespace_selector) for term in there}) < len(self._numbers):
+            self._numbers, self._by_labels, self._by_name = {}, SelectorIndex(), {}
+            self._known.clear()
+            for number, term in enumerate(self._terms):
+                if term is not None:
+                    self._spaces[number] = self._space(term)
+
+    def select(
+        self, namespace: str, of_namespace: Mapping[str, str] | None, labels: Mapping[str, str], start: int = 0
+    ) -> Bools:
+        """bool[len - start]: which terms mean a pod with these labels there, from a number on.
+
+        `of_namespace`: the namespace's labels; None where it is not known, and no selector but `{}` means it.
+        """
+        selected = self._selectors.select(labels, start)
+        if selected.any():
+            selected &= self._means(namespace, of_namespace)[self._spaces[start : start + len(selected)]]
+        return selected
+
+    def _space(self, term: AffinityTerm) -> int:
+        key = (term.namespaces, term.namespace_selector)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = self._by_labels.add(term.namespace_selector)
+            for name in term.namespaces:
+                self._by_name.setdefault(name, []).append(number)
+        return number
+
+    def _means(self, namespace: str, labels: Mapping[str, str] | None) -> Bools:
+        """bool[spaces]: which of the terms' namespaces this one is among."""
+        count = len(self._by_labels)
+        known = self._known.get(namespace)
+        if known is None or known[0] != count or known[1] is not labels:
+            means = self._by_labels.everything() if labels is None else self._by_labels.select(labels)
+            means[self._by_name.get(namespace, [])] = True
+            if len(self._known) >= _PLACES_KEPT:
+                self._known.clear()
+            known = self._known[namespace] = (count, labels, means)
+        return known[2]

@@ -1,0 +1,249 @@
+"""Sums of placed pods that some terms mean, per value of a node label or by row: kept, and caught up when asked for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from scheduler.model.affinity import AffinityTerm
+from scheduler.model.selectors import NOTHING, LabelSelector
+from scheduler.state.column import Bools, Codes, Column, Ints
+from scheduler.state.effort import Effort
+from scheduler.state.members import Members
+from scheduler.state.nodes import Nodes
+from scheduler.state.pod_classes import PodClasses
+from scheduler.state.row_counts import REMEMBERED
+
+_CATCH_UP = 64
+"""So many changes are added one by one; beyond, adding up anew may cost less."""
+
+
+class ByTopology:
+    """A number per value of one node label; without the label, nothing counts."""
+
+    __slots__ = ("_dtype", "column", "counts", "total")
+
+    def __init__(self, column: Column[str] | None, dtype: type[np.signedinteger[Any]] = np.int64) -> None:
+        self.column = column
+        """None: no node has the label."""
+        self._dtype = dtype
+        self.counts = self._room_for(0 if column is None else len(column.values))
+        self.total = 0
+        """How many pods on nodes with the label count."""
+
+    def by_row(self, rows: int) -> Ints:
+        """int64[rows]: the number of each row's value, 0 where the row has none."""
+        return _nothing(rows) if self.column is None else self.column.gather(self.by_code(), rows)
+
+    def anywhere(self, rows: int) -> Bools:
+        """bool[rows]: whether the number of each row's value is above 0."""
+        if self.column is None or not self.total:
+            return np.zeros(rows, dtype=np.bool_)
+        return self.column.gather(self.by_code() > 0, rows)
+
+    def by_code(self) -> Ints:
+        """int64[values of the column + 1]; the last is 0, as no value has that code. Do not change it."""
+        values = 0 if self.column is None else len(self.column.values)
+        if values > len(self.counts) - 1:
+            grown = self._room_for(values)
+            grown[: len(self.counts)] = self.counts
+            self.counts = grown
+        return self.counts[: values + 1]
+
+    def count(self, row: int, amount: int, weight: int) -> None:
+        """So many more pods on a row, each counting so much."""
+        assert self.column is not None
+        code = int(self.column.codes[row])
+        if code >= 0:
+            if code >= len(self.counts) - 1:
+                self.by_code()
+            self.counts[code] += amount * weight
+            self.total += amount
+
+    def times(self, weight: int) -> "ByTopology":
+        """The same with each number multiplied."""
+        if weight == 1:
+            return self
+        made = ByTopology(self.column)
+        made.counts, made.total = np.multiply(self.by_code(), weight, dtype=np.int64), self.total
+        return made
+
+    def start(self, column: Column[str] | None) -> None:
+        """Begin at 0, by a column."""
+        self.column = column
+        self.counts = self._room_for(0 if column is None else len(column.values))
+        self.total = 0
+
+    def add_all(self, rows: Codes, numbers: Any, pods: int) -> None:
+        """So many `pods` more, on these rows with the label; `numbers` are what each counts for."""
+        if self.column is None:
+            return
+        size = len(self.column.values)
+        self.by_code()
+        self.counts[:size] += np.bincount(self.column.codes[rows], weights=numbers, minlength=size).astype(self._dtype)
+        self.total += pods
+
+    def _room_for(self, values: int) -> Ints:
+        """Zeros for so many values, some more, and one for rows that have none."""
+        return np.zeros(values + values // 4 + 2, dtype=self._dtype)
+
+
+def summed(sums: Sequence[ByTopology], rows: int) -> Ints | None:
+    """int64[rows]: the sum of each row's numbers; None where there is nothing to sum."""
+    by_column: dict[int, tuple[Column[str], Ints]] = {}
+    for one in sums:
+        if one.column is None or not one.total:
+            continue
+        before = by_column.get(id(one.column))
+        counts = one.by_code() if before is None else before[1] + one.by_code()
+        by_column[id(one.column)] = (one.column, counts)
+    total: Ints | None = None
+    for column, counts in by_column.values():
+        by_row = column.gather(counts, rows)
+        total = by_row if total is None else total + by_row
+    return total
+
+
+class Selected(ByTopology):
+    """Placed pods that terms mean, per value of a node label: those that all mean, or each for what its terms add."""
+
+    __slots__ = ("_edition", "_keys", "_members", "_relabelled", "_version", "topology_key")
+
+    def __init__(self, members: Members, topology_key: str) -> None:
+        super().__init__(None, np.int32 if members.once else np.int64)
+        self.topology_key = topology_key
+        self._members = members
+        self._keys = -1
+        self._edition = -1
+        self._relabelled = -1
+        self._version = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return self.counts.nbytes + self._members.weights.size + 400 * len(self._members.terms)
+
+    def renew(self, pods: PodClasses, nodes: Nodes, effort: Effort) -> None:
+        """Bring the sums up to date.
+
+        Raises SliceOver; asked again, it gets further.
+        """
+        if self._keys != nodes.key_changes:
+            column = nodes.topology(self.topology_key)
+            if column is not self.column:
+                self.start(column)
+                self._edition = -1
+            self._keys = nodes.key_changes
+        if self.column is None:
+            return
+        members, placed = self._members, pods.placed
+        members.renew(pods, effort)
+        changes = None
+        relabelled = pods.relabelled.get(self.topology_key, 0)
+        if members.edition == self._edition and relabelled == self._relabelled:
+            behind = placed.version - self._version
+            if not behind:
+                return
+            if behind <= _CATCH_UP or 20 * behind < len(placed):
+                changes = placed.since(self._version)
+        if changes is None:
+            self._add_up(pods)
+            cost = 10 + len(placed) // 100
+        else:
+            weight_of = members.weights.get
+            for number, row, amount in changes:
+                weight = weight_of(number)
+                if weight:
+                    self.count(row, amount, weight)
+            cost = behind // 8
+        self._version, self._edition, self._relabelled = placed.version, members.edition, relabelled
+        effort.charge(cost)
+
+    def _add_up(self, pods: PodClasses) -> None:
+        self.start(self.column)
+        assert self.column is not None
+        placed, weights = self._members.weights.weighed(pods.placed)
+        counts = (weights != 0) & (self.column.codes[placed.rows] >= 0)
+        if not counts.all():
+            placed, weights = placed.at(counts), weights[counts]
+        self.add_all(placed.rows, placed.counts * weights, int(placed.counts.sum()))
+
+
+class OnRows:
+    """Placed pods of one namespace that a selector selects, by node row; pods on their way out only if `leaving`."""
+
+    __slots__ = ("_base", "_changes", "_edition", "_members", "_version", "counts")
+
+    def __init__(self, namespace: str, selector: LabelSelector, leaving: bool) -> None:
+        term = AffinityTerm(selector, frozenset((namespace,)), NOTHING, "")
+        self._members = Members((term,), None, leaving=leaving)
+        self.counts: Ints = np.zeros(64, dtype=np.int64)
+        self._changes: list[tuple[int, int]] = []
+        self._base = 0
+        self._edition = -1
+        self._version = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return self.counts.nbytes + self._members.weights.size
+
+    @property
+    def version(self) -> int:
+        """Counts every change ever."""
+        return self._base + len(self._changes)
+
+    def since(self, version: int) -> list[tuple[int, int]] | None:
+        """(row, amount) of what changed after a version; None when that is too long ago to know."""
+        return None if version < self._base else self._changes[version - self._base :]
+
+    def by_row(self, rows: int) -> Ints:
+        """int64[rows]; do not change it."""
+        self._grow(rows)
+        return self.counts[:rows]
+
+    def renew(self, pods: PodClasses, effort: Effort) -> None:
+        """Bring the counts up to date.
+
+        Raises SliceOver; asked again, it gets further.
+        """
+        members, placed = self._members, pods.placed
+        members.renew(pods, effort)
+        changes = None
+        if members.edition == self._edition:
+            behind = placed.version - self._version
+            if not behind:
+                return
+            if behind <= _CATCH_UP or 20 * behind < len(placed):
+                changes = placed.since(self._version)
+        if changes is None:
+            self._add_up(pods)
+            cost = 10 + len(placed) // 100
+        else:
+            weight_of = members.weights.get
+            for number, row, amount in changes:
+                if weight_of(number):
+                    self._grow(row + 1)
+                    self.counts[row] += amount
+                    self._changes.append((row, amount))
+            if len(self._changes) > 2 * REMEMBERED:
+                del self._changes[:REMEMBERED]
+                self._base += REMEMBERED
+            cost = behind // 8
+        self._version, self._edition = placed.version, members.edition
+        effort.charge(cost)
+
+    def _add_up(self, pods: PodClasses) -> None:
+        placed, weights = self._members.weights.weighed(pods.placed)
+        counts = np.bincount(placed.rows, weights=placed.counts * weights, minlength=len(self.counts))
+        self.counts = counts.astype(np.int64)
+        self._base += len(self._changes) + 1
+        self._changes = []
+
+    def _grow(self, rows: int) -> None:
+        if rows > len(self.counts):
+            self.counts = np.concatenate((self.counts, np.zeros(rows, dtype=np.int64)))
+
+
+def _nothing(rows: int) -> Ints:
+    return np.zeros(rows, dtype=np.int64)

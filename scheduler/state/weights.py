@@ -1,0 +1,96 @@
+"""What each numbered thing counts for in a sum: a few of them by number, or an array when they are many."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.state.label_index import Found
+from scheduler.state.row_counts import Placed, RowCounts
+
+_MANY = 1024
+"""From so many things on, an array takes less room than a table."""
+
+
+class Weights:
+    """Thing → weight; things with weight 0 do not count."""
+
+    __slots__ = ("_array", "_few")
+
+    def __init__(self) -> None:
+        self._few: dict[int, int] = {}
+        self._array: NDArray[np.int64] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return 100 * len(self._few) if self._array is None else self._array.nbytes
+
+    def get(self, number: int) -> int:
+        """The weight of a thing."""
+        if self._array is None:
+            return self._few.get(number, 0)
+        return int(self._array[number]) if number < len(self._array) else 0
+
+    def set(self, number: int, weight: int) -> None:
+        """Give a thing another weight."""
+        if self._array is not None:
+            if number >= len(self._array):
+                self._array = np.concatenate((self._array, np.zeros(number + 64, dtype=np.int64)))
+            self._array[number] = weight
+        elif weight:
+            self._few[number] = weight
+            if len(self._few) > _MANY:
+                self._spread(max(self._few) + 1)
+        else:
+            self._few.pop(number, None)
+
+    def add(self, found: Found, weight: int) -> None:
+        """Add to the weight of some things."""
+        if isinstance(found, list):
+            for number in found:
+                self.set(number, self.get(number) + weight)
+        else:
+            self._spread(len(found))
+            assert self._array is not None
+            self._array[: len(found)] += found * np.int64(weight)
+
+    def keep(self, found: Found) -> None:
+        """Leave only some things their weight."""
+        if isinstance(found, list):
+            kept = {number: weight for number in found if (weight := self.get(number))}
+            self._few, self._array = kept, None
+        elif self._array is None:
+            self._few = {number: weight for number, weight in self._few.items() if found[number]}
+        else:
+            self._array[: len(found)] *= found
+
+    def settle(self) -> None:
+        """All are added: take the smaller form."""
+        if self._array is not None:
+            which = np.flatnonzero(self._array)
+            if len(which) <= _MANY:
+                self._few = dict(zip(which.tolist(), self._array[which].tolist(), strict=True))
+                self._array = None
+
+    def weighed(self, counts: RowCounts) -> tuple[Placed, NDArray[np.int64]]:
+        """Where things that count are, and their weights; some may count for nothing."""
+        if self._array is None:
+            placed = counts.of(self._few)
+            few = self._few
+            return placed, np.array([few[number] for number in placed.numbers.tolist()], dtype=np.int64)
+        placed = counts.everywhere()
+        of_each = np.zeros(max(len(self._array), int(placed.numbers.max(initial=-1)) + 1), dtype=np.int64)
+        of_each[: len(self._array)] = self._array
+        return placed, of_each[placed.numbers]
+
+    def _spread(self, count: int) -> None:
+        """Go over to an array of at least so many."""
+        array = np.zeros(count, dtype=np.int64) if self._array is None else self._array
+        if len(array) < count:
+            array = np.concatenate((array, np.zeros(count - len(array), dtype=np.int64)))
+        if self._array is None:
+            for number, weight in self._few.items():
+                if number >= len(array):
+                    array = np.concatenate((array, np.zeros(number + 1 - len(array), dtype=np.int64)))
+                array[number] = weight
+            self._few = {}
+        self._array = array
