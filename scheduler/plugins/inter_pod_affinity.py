@@ -70,16 +70,13 @@ class InterPodAffinity:
             found.append((self.not_near, ~near))
             free = near
         if pod.shape.anti_affinity_terms:
-            hit = np.zeros(rows, dtype=np.bool_)
-            for key, terms in _by_key(pod.shape.anti_affinity_terms):
-                hit |= cluster.incidence.any_selected(terms, key).anywhere(rows)
+            sums = [cluster.incidence.any_selected(*of_key) for of_key in _by_key(pod.shape.anti_affinity_terms)]
+            hit = _anywhere(sums, rows)
             found.append((self.not_apart, hit if free is None else hit & free))
             free = ~hit if free is None else free & ~hit
         towards = cluster.incidence.towards(pod)
         if towards.repels and not self._passed_over(pod, cluster, towards):
-            hit = np.zeros(rows, dtype=np.bool_)
-            for repelled in towards.repelled.values():
-                hit |= repelled.anywhere(rows)
+            hit = _anywhere(towards.repelled.values(), rows)
             found.append((self.repelled, hit if free is None else hit & free))
         return found
 
@@ -97,14 +94,16 @@ class InterPodAffinity:
         preferred = pod.shape.preferred_pod_terms
         if self._ignore_existing and not preferred:
             return None
+        towards = cluster.incidence.towards(pod)
+        if not (preferred or towards.preferred or towards.hard):
+            return None
         sums: list[ByTopology] = []
         # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
         for some in ([one for one in preferred if one.weight > 0], [one for one in preferred if one.weight < 0]):
-            sums += (cluster.incidence.preferred(terms, key) for key, terms in _by_key(some))
-        towards = cluster.incidence.towards(pod)
+            sums += [cluster.incidence.preferred(terms, key) for terms, key in _by_key(some)]
         sums += towards.preferred.values()
         if self._hard_weight:
-            sums += (hard.times(self._hard_weight) for hard in towards.hard.values())
+            sums += [hard.times(self._hard_weight) for hard in towards.hard.values()]
         total = summed(sums, cluster.nodes.rows)
         return None if total is None else at(total, feasible)
 
@@ -153,7 +152,7 @@ class InterPodAffinity:
     def _near(self, terms: tuple[AffinityTerm, ...], pod: Pod, cluster: Cluster) -> Bools:
         """Rows whose every domain holds pods that all terms select; or the first pod of its kind anywhere."""
         rows = cluster.nodes.rows
-        counts = [cluster.incidence.selected(terms, key) for key, _ in _by_key(terms)]
+        counts = [cluster.incidence.selected(terms, key) for _, key in _by_key(terms)]
         if any(count.total for count in counts):
             near = counts[0].anywhere(rows)
             for count in counts[1:]:
@@ -167,6 +166,15 @@ class InterPodAffinity:
         return near
 
 
+def _anywhere(sums: Iterable[ByTopology], rows: int) -> Bools:
+    """bool[rows]: where any of the sums is above 0; do not change it."""
+    first, *others = sums
+    hit = first.anywhere(rows)
+    for one in others:
+        hit = hit | one.anywhere(rows)
+    return hit
+
+
 def _stretched(above: Ints, span: int) -> Ints:
     stretched: Ints = (float(MAX_SCORE) * (above.astype(np.float64) / float(span))).astype(np.int64)
     return stretched
@@ -175,14 +183,14 @@ def _stretched(above: Ints, span: int) -> Ints:
 Term = TypeVar("Term", AffinityTerm, WeightedTerm)
 
 
-def _by_key(terms: Sequence[Term]) -> Iterable[tuple[str, tuple[Term, ...]]]:
+def _by_key(terms: Sequence[Term]) -> Iterable[tuple[tuple[Term, ...], str]]:
     """The terms of each topology key: they are added up together."""
     if len(terms) == 1:
-        return ((_key(terms[0]), tuple(terms)),)
+        return ((tuple(terms), _key(terms[0])),)
     by_key: dict[str, list[Term]] = {}
     for term in terms:
         by_key.setdefault(_key(term), []).append(term)
-    return [(key, tuple(found)) for key, found in by_key.items()]
+    return [(tuple(found), key) for key, found in by_key.items()]
 
 
 def _key(term: AffinityTerm | WeightedTerm) -> str:

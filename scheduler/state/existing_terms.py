@@ -17,6 +17,7 @@ from scheduler.model.shape import PodShape
 from scheduler.state.column import Codes, Ints
 from scheduler.state.effort import Effort
 from scheduler.state.nodes import Nodes
+from scheduler.state.pod_classes import PodClasses
 from scheduler.state.row_counts import RowCounts
 from scheduler.state.selector_index import TermIndex
 from scheduler.state.sums import ByTopology
@@ -84,9 +85,10 @@ class Towards:
         which[by] = True
         self._weights.add(which, 1)
         self._weights.settle()
-        self._version = -1
+        self.version = -1
+        """The version of the counts that was seen last."""
         self._keys = -1
-        self._relabelled: tuple[int, ...] = ()
+        self._relabels = -1
 
     @property
     def repels(self) -> int:
@@ -112,35 +114,30 @@ class Towards:
             column = nodes.topology(key)
             if column is None:
                 return None
-            found = sums[key] = ByTopology(column)
+            found = sums[key] = ByTopology(column, np.int32 if carried.weight in (REPELS, HARD) else np.int64)
         return found
 
-    def stale(self, nodes: Nodes, relabelled: Mapping[str, int]) -> bool:
-        """Whether the labels of nodes changed so that all has to be added up anew."""
-        return (
-            self._version < 0
-            or self._keys != nodes.key_changes
-            or bool(relabelled and self._relabelled != tuple(relabelled.get(key, 0) for key in self._named()))
-        )
+    def holds(self, placed: RowCounts, nodes: Nodes, pods: PodClasses) -> bool:
+        """Whether nothing happened since that the sums do not know."""
+        return self.version == placed.version and self._keys == nodes.key_changes and self._relabels == pods.relabels
 
-    def _named(self) -> list[str]:
-        return [*self.repelled, *self.hard, *self.preferred]
+    def stale(self, nodes: Nodes, pods: PodClasses) -> bool:
+        """Whether the labels of nodes changed, so that all has to be added up anew."""
+        return self.version < 0 or self._keys != nodes.key_changes or self._relabels != pods.relabels
 
-    def seen(self, version: int, nodes: Nodes, relabelled: Mapping[str, int]) -> None:
+    def seen(self, version: int, nodes: Nodes, pods: PodClasses) -> None:
         """The sums are those of this version."""
-        self._version, self._keys = version, nodes.key_changes
-        self._relabelled = tuple(relabelled.get(key, 0) for key in self._named())
-
-    @property
-    def version(self) -> int:
-        """The version of the counts that was seen last."""
-        return self._version
+        self.version, self._keys, self._relabels = version, nodes.key_changes, pods.relabels
 
     def weighed(self, placed: RowCounts) -> tuple[Codes, Codes, Codes]:
         """(term, row, count) where the terms that mean the pod are carried."""
         found, weights = self._weights.weighed(placed)
         found = found.at(weights > 0)
         return found.numbers, found.rows, found.counts
+
+
+_NOTHING = Towards(np.zeros(0, dtype=np.int32))
+"""Nobody carries any term."""
 
 
 class ExistingTerms:
@@ -204,31 +201,34 @@ class ExistingTerms:
             found = self._by_shape[shape] = tuple(self._carried(term, weight) for term, weight in terms)
         return found
 
-    def towards(
-        self,
-        pod: Pod,
-        relabelled: Mapping[str, int],
-        labels: Mapping[str, str] | None,
-        changes: int,
-        effort: Effort,
-    ) -> Towards:
+    def towards(self, pod: Pod, pods: PodClasses, effort: Effort) -> Towards:
         """What placed pods' terms add up to for a pod.
 
-        `labels` of its namespace, which have changed `changes` times. Raises SliceOver; asked again, it gets further.
+        Raises SliceOver; asked again, it gets further.
         """
-        self._bring_index_up(effort)
-        key = (pod.namespace, id(pod.labels))
-        asked = self._asked.get(key)
-        if asked is None:
-            if len(self._asked) >= _ASKED:
-                self._asked.clear()
-            asked = self._asked[key] = Asked(pod.namespace, pod.labels)
-        if asked.by is None or asked.changes != changes or asked.born < len(self._born):
-            self._match(asked, labels, changes, effort)
+        if not self._by_term:
+            return _NOTHING
+        asked = self._asked.get((pod.namespace, id(pod.labels)))
+        current = (
+            asked is not None
+            and not self._to_index
+            and asked.born == len(self._born)
+            and asked.changes == pods.namespace_changes
+        )
+        towards = asked.towards if asked is not None and current else None
+        if towards is not None and towards.holds(self.placed, self._nodes, pods):
+            return towards
+        if asked is None or not current:
+            self._bring_index_up(effort)
+            if asked is None:
+                if len(self._asked) >= _ASKED:
+                    self._asked.clear()
+                asked = self._asked[pod.namespace, id(pod.labels)] = Asked(pod.namespace, pod.labels)
+            self._match(asked, pods, effort)
         towards = asked.towards
         if towards is None:
             towards = asked.towards = self._shared(asked)
-        self._catch_up(towards, relabelled, effort)
+        self._catch_up(towards, pods, effort)
         return towards
 
     def named_by(self, towards: Towards) -> list[AffinityTerm]:
@@ -314,10 +314,10 @@ class ExistingTerms:
 
     # -- who is asked about --------------------------------------------------------------------------------------
 
-    def _match(self, asked: Asked, labels: Mapping[str, str] | None, changes: int, effort: Effort) -> None:
-        of_namespace = NO_LABELS if labels is None else labels
-        if asked.by is None or asked.changes != changes:
-            asked.by, asked.changes, asked.born = np.zeros(0, dtype=np.int32), changes, 0
+    def _match(self, asked: Asked, pods: PodClasses, effort: Effort) -> None:
+        of_namespace = pods.labels_of_namespace(asked.namespace) or NO_LABELS
+        if asked.by is None or asked.changes != pods.namespace_changes:
+            asked.by, asked.changes, asked.born = np.zeros(0, dtype=np.int32), pods.namespace_changes, 0
             asked.towards = None
         fresh = len(self._born) - asked.born
         if fresh <= _ONE_BY_ONE:
@@ -335,7 +335,9 @@ class ExistingTerms:
             new = self._by_index[start + np.flatnonzero(means)]
         asked.born = len(self._born)
         if len(new):
-            asked.by = np.union1d(asked.by, new)
+            # By hand: NumPy's set operations import a fifth of NumPy when they are first called.
+            both = np.sort(np.concatenate((asked.by, new)))
+            asked.by = both[np.concatenate(((True,), both[1:] != both[:-1]))]
             asked.towards = None
         effort.charge(1 + min(fresh, 10 + len(self._index) // 300))
 
@@ -352,15 +354,12 @@ class ExistingTerms:
             found = self._towards[key] = Towards(asked.by)
         return found
 
-    def _catch_up(self, towards: Towards, relabelled: Mapping[str, int], effort: Effort) -> None:
+    def _catch_up(self, towards: Towards, pods: PodClasses, effort: Effort) -> None:
         placed, nodes = self.placed, self._nodes
         behind = placed.version - towards.version
         changes = None
-        if not towards.stale(nodes, relabelled):
-            if not behind:
-                return
-            if behind <= _CATCH_UP or 20 * behind < len(placed):
-                changes = placed.since(towards.version)
+        if not towards.stale(nodes, pods) and (behind <= _CATCH_UP or 20 * behind < len(placed)):
+            changes = placed.since(towards.version)
         if changes is None:
             before = towards.size
             self._add_up(towards)
@@ -376,7 +375,7 @@ class ExistingTerms:
                         if counted is not None:
                             counted.count(row, amount, 1 if carried.weight in (REPELS, HARD) else carried.weight)
             cost = behind // 8
-        towards.seen(placed.version, nodes, relabelled)
+        towards.seen(placed.version, nodes, pods)
         effort.charge(cost)
 
     def _add_up(self, towards: Towards) -> None:
@@ -398,8 +397,9 @@ class ExistingTerms:
                 (towards.preferred, of_key & (weights != REPELS) & (weights != HARD)),
             ):
                 if which.any():
-                    made = sums[key] = ByTopology(column)
-                    each = weights[which] if sums is towards.preferred else 1
+                    weighed = sums is towards.preferred
+                    made = sums[key] = ByTopology(column, np.int64 if weighed else np.int32)
+                    each = weights[which] if weighed else 1
                     made.add_all(rows[which], counts[which] * each, int(counts[which].sum()))
 
     def _keys_on_nodes(self) -> list[str]:

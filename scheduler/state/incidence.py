@@ -106,8 +106,7 @@ class Incidence:
 
         Raises SliceOver.
         """
-        labels = self.pods.labels_of_namespace(pod.namespace)
-        return self.terms.towards(pod, self.pods.relabelled, labels, self.pods.namespace_changes, self._effort)
+        return self.terms.towards(pod, self.pods, self._effort)
 
     def repelling(self, pod: Pod) -> list[AffinityTerm]:
         """Required anti-affinity terms of placed pods that keep this one away from some node."""

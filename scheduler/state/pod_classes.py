@@ -47,6 +47,8 @@ class PodClasses:
         """Numbers in the order in which classes came, since numbers were last used again."""
         self.relabelled: dict[str, int] = {}
         """Label key of nodes → how often the value of a row changed under its pods."""
+        self.relabels = 0
+        """Counts all of them."""
         self.namespace_changes = 0
         """Counts namespaces that came, changed or went."""
         self._namespaces = namespaces
@@ -100,6 +102,7 @@ class PodClasses:
 
     def relabel(self, keys: Iterable[str]) -> None:
         """The values of some label keys changed on a row that has pods, or had: sums that know them are wrong."""
+        self.relabels += 1
         for key in keys:
             self.relabelled[key] = self.relabelled.get(key, 0) + 1
 

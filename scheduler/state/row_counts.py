@@ -16,12 +16,8 @@ REMEMBERED = 4096
 """Changes that are remembered, and up to twice as many. Adding up anew costs less than catching up with more."""
 
 
-class Change(NamedTuple):
-    """So many more (or fewer) of a thing on a row."""
-
-    number: int
-    row: int
-    amount: int
+Change = tuple[int, int, int]
+"""(thing, row, how many more, or fewer)."""
 
 
 class Placed(NamedTuple):
@@ -47,15 +43,12 @@ class RowCounts:
         self._free: list[int] = []
         self._slots: dict[int, dict[int, int]] = {}
         """Thing → row → place in the arrays."""
+        self.version = 0
+        """Counts every change ever."""
         self._changes: list[Change] = []
         self._base = 0
         self._last_on: dict[int, int] = {}
         """Row → version of its latest remembered change."""
-
-    @property
-    def version(self) -> int:
-        """Counts every change ever."""
-        return self._base + len(self._changes)
 
     def __len__(self) -> int:
         """How many (thing, row) there are."""
@@ -73,7 +66,8 @@ class RowCounts:
 
     def forget_changes(self) -> None:
         """Make everybody who has not seen all changes add up anew."""
-        self._base += len(self._changes) + 1
+        self.version += 1
+        self._base = self.version
         self._changes.clear()
         self._last_on.clear()
 
@@ -93,7 +87,8 @@ class RowCounts:
             if not slots:
                 del self._slots[number]
         self._last_on[row] = self.version
-        self._changes.append(Change(number, row, amount))
+        self.version += 1
+        self._changes.append((number, row, amount))
         if len(self._changes) > 2 * REMEMBERED:
             del self._changes[:REMEMBERED]
             self._base += REMEMBERED

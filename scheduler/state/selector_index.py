@@ -200,6 +200,7 @@ class TermIndex:
         if 2 * len({(term.namespaces, term.namespace_selector) for term in there}) < len(self._numbers):
             self._numbers, self._by_labels, self._by_name = {}, SelectorIndex(), {}
             self._known.clear()
+            self._spaces[:] = 0
             for number, term in enumerate(self._terms):
                 if term is not None:
                     self._spaces[number] = self._space(term)

@@ -21,13 +21,15 @@ _CATCH_UP = 64
 class ByTopology:
     """A number per value of one node label; without the label, nothing counts."""
 
-    __slots__ = ("_dtype", "column", "counts", "total")
+    __slots__ = ("_above", "_dtype", "column", "counts", "total")
 
     def __init__(self, column: Column[str] | None, dtype: type[np.signedinteger[Any]] = np.int64) -> None:
         self.column = column
         """None: no node has the label."""
         self._dtype = dtype
         self.counts = self._room_for(0 if column is None else len(column.values))
+        self._above: Bools | None = None
+        """Where the numbers are above 0, if somebody asked."""
         self.total = 0
         """How many pods on nodes with the label count."""
 
@@ -36,10 +38,13 @@ class ByTopology:
         return _nothing(rows) if self.column is None else self.column.gather(self.by_code(), rows)
 
     def anywhere(self, rows: int) -> Bools:
-        """bool[rows]: whether the number of each row's value is above 0."""
+        """bool[rows]: whether the number of each row's value is above 0. Do not change it."""
         if self.column is None or not self.total:
             return np.zeros(rows, dtype=np.bool_)
-        return self.column.gather(self.by_code() > 0, rows)
+        counts = self.by_code()
+        if self._above is None or len(self._above) != len(counts):
+            self._above = counts > 0
+        return self.column.gather(self._above, rows)
 
     def by_code(self) -> Ints:
         """int64[values of the column + 1]; the last is 0, as no value has that code. Do not change it."""
@@ -57,8 +62,10 @@ class ByTopology:
         if code >= 0:
             if code >= len(self.counts) - 1:
                 self.by_code()
-            self.counts[code] += amount * weight
+            number = self.counts[code] = self.counts[code] + amount * weight
             self.total += amount
+            if self._above is not None and code < len(self._above):
+                self._above[code] = number > 0
 
     def times(self, weight: int) -> "ByTopology":
         """The same with each number multiplied."""
@@ -72,6 +79,7 @@ class ByTopology:
         """Begin at 0, by a column."""
         self.column = column
         self.counts = self._room_for(0 if column is None else len(column.values))
+        self._above = None
         self.total = 0
 
     def add_all(self, rows: Codes, numbers: Any, pods: int) -> None:
@@ -80,6 +88,7 @@ class ByTopology:
             return
         size = len(self.column.values)
         self.by_code()
+        self._above = None
         self.counts[:size] += np.bincount(self.column.codes[rows], weights=numbers, minlength=size).astype(self._dtype)
         self.total += pods
 
@@ -95,7 +104,9 @@ def summed(sums: Sequence[ByTopology], rows: int) -> Ints | None:
         if one.column is None or not one.total:
             continue
         before = by_column.get(id(one.column))
-        counts = one.by_code() if before is None else before[1] + one.by_code()
+        counts = one.by_code().astype(np.int64, copy=False)
+        if before is not None:
+            counts = before[1] + counts
         by_column[id(one.column)] = (one.column, counts)
     total: Ints | None = None
     for column, counts in by_column.values():

@@ -119,8 +119,13 @@ def _by_topology(
     key: str,
     placed: list[tuple[Pod, int]],
     weight: Callable[[Pod], int],
+    *,
+    signed: bool = False,
 ) -> Iterator[str]:
-    """Numbers per value of the topology key, from the pods that count; None: there is no sum, so nothing may count."""
+    """Numbers per value of the topology key, from the pods that count; None: there is no sum, so nothing may count.
+
+    `signed`: weights may cancel each other out.
+    """
     objects = cluster.nodes.objects
     should: Counter[str] = Counter()
     total = 0
@@ -143,7 +148,7 @@ def _by_topology(
     yield from _differ(where, "the last count", kept.by_code().tolist()[-1], 0)
     by_row = [should.get(node.labels.get(key, ""), 0) if node and key in node.labels else 0 for node in objects]
     yield from _differ(where, f"counts by row per {key}", kept.by_row(cluster.nodes.rows).tolist(), by_row)
-    if all(number >= 0 for number in should.values()):
+    if total or not signed:
         yield from _differ(where, "total", bool(kept.total), bool(total))
 
 
@@ -213,7 +218,9 @@ def _towards(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
                         if term.topology_key == key and _carried_means(cluster, term, pod.namespace, pod.labels)
                     )
 
-                yield from _by_topology(cluster, where, sums.get(key), key, placed, weight)
+                yield from _by_topology(
+                    cluster, where, sums.get(key), key, placed, weight, signed=sums is towards.preferred
+                )
 
 
 def _like(namespace: str, labels: Mapping[str, str], placed: list[tuple[Pod, int]]) -> Pod | None:

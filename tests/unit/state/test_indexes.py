@@ -1,0 +1,158 @@
+"""Indexes of labels and of selectors find what a look at each thing finds, whatever came and went before."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.model.affinity import AffinityTerm
+from scheduler.model.conditions import conditions_of
+from scheduler.model.selectors import NOTHING, LabelSelector, Requirement
+from scheduler.state import label_index
+from scheduler.state.label_index import LabelIndex
+from scheduler.state.selector_index import SelectorIndex, TermIndex
+
+KEYS = ["a", "b", "c"]
+VALUES = ["1", "2", "3"]
+LABELS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))
+REQUIREMENTS = st.builds(
+    lambda key, operator, values: Requirement(key, operator, frozenset(values if "In" in operator else ())),
+    st.sampled_from(KEYS),
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+    st.lists(st.sampled_from(VALUES), min_size=1, max_size=2),
+)
+SELECTORS = st.one_of(
+    st.just(NOTHING), st.builds(lambda found: LabelSelector(tuple(found)), st.lists(REQUIREMENTS, max_size=3))
+)
+PLACES = st.sampled_from(["x", "y", "z"])
+TERMS = st.builds(
+    lambda selector, names, namespaces: AffinityTerm(selector, frozenset(names), namespaces, "zone"),
+    SELECTORS,
+    st.lists(PLACES, max_size=2),
+    SELECTORS,
+)
+STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove", "reuse"]), st.integers(0, 99)), max_size=30)
+
+
+@given(SELECTORS, LABELS)
+def test_conditions_mean_what_requirements_do(selector: LabelSelector, labels: dict[str, str]) -> None:
+    """One condition for each key, however the requirements on a key are mixed."""
+    conditions = selector.conditions
+    held = conditions is not None and all(one.accepts(labels.get(one.key)) for one in conditions)
+    assert held == selector.matches(labels)
+    assert conditions is None or len({one.key for one in conditions}) == len(conditions)
+
+
+def test_an_operator_that_no_label_selector_has_is_refused() -> None:
+    """Gt is for node labels."""
+    with pytest.raises(ValueError, match="Gt is no operator of a label selector"):
+        conditions_of([Requirement("a", "Gt", number=1)])
+
+
+class Kept:
+    """Things under the numbers that an index gave them."""
+
+    def __init__(
+        self, add: Callable[[Any], int], remove: Callable[[int, Any], None], reuse: Callable[[], None]
+    ) -> None:
+        self.things: dict[int, Any] = {}
+        self._add, self._remove, self._reuse = add, remove, reuse
+        self._dead: set[int] = set()
+
+    def take(self, step: tuple[str, int], made: list[Any]) -> None:
+        what, which = step
+        if what == "add" and made:
+            thing = made[which % len(made)]
+            number = self._add(thing)
+            assert number not in self.things
+            assert number not in self._dead
+            self.things[number] = thing
+        elif what == "remove" and self.things:
+            number = sorted(self.things)[which % len(self.things)]
+            self._remove(number, self.things.pop(number))
+            self._dead.add(number)
+        elif what == "reuse":
+            self._reuse()
+            self._dead.clear()
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([0, 1, 64]),
+    st.lists(st.tuples(LABELS, PLACES), min_size=1),
+    STEPS,
+    st.lists(st.tuples(SELECTORS, st.none() | st.frozensets(PLACES)), min_size=1, max_size=4),
+)
+def test_labels(
+    few: int,
+    made: list[tuple[dict[str, str], str]],
+    steps: list[tuple[str, int]],
+    asked: list[tuple[LabelSelector, frozenset[str] | None]],
+) -> None:
+    """Found one by one or as bits, in some places or in all."""
+    index = LabelIndex()
+    kept = Kept(lambda one: index.add(*one), lambda number, _: index.remove(number), index.reuse)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(label_index, "FEW", few)
+        for step in steps:
+            kept.take(step, made)
+            for selector, places in asked:
+                if selector.conditions is None:
+                    continue
+                found = index.select(selector.conditions, places)
+                numbers = sorted(found) if isinstance(found, list) else found.nonzero()[0].tolist()
+                assert numbers == sorted(
+                    number
+                    for number, (labels, place) in kept.things.items()
+                    if selector.matches(labels) and (places is None or place in places)
+                )
+            assert index.alive == len(kept.things)
+
+
+@settings(deadline=None)
+@given(st.lists(SELECTORS, min_size=1), STEPS, st.lists(LABELS, min_size=1, max_size=4))
+def test_selectors(made: list[LabelSelector], steps: list[tuple[str, int]], asked: list[dict[str, str]]) -> None:
+    """From any number on."""
+    index = SelectorIndex()
+    kept = Kept(index.add, index.remove, index.reuse)
+    for step in steps:
+        kept.take(step, made)
+        for labels in asked:
+            wanted = [number for number, selector in kept.things.items() if selector.matches(labels)]
+            for start in (0, len(index) // 2):
+                found = (start + index.select(labels, start).nonzero()[0]).tolist()
+                assert found == sorted(number for number in wanted if number >= start)
+    assert index.alive == len(kept.things)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(TERMS, min_size=1),
+    STEPS,
+    st.lists(st.tuples(PLACES, st.none() | LABELS, LABELS), min_size=1, max_size=4),
+)
+def test_terms(
+    made: list[AffinityTerm],
+    steps: list[tuple[str, int]],
+    asked: list[tuple[str, dict[str, str] | None, dict[str, str]]],
+) -> None:
+    """Namespaces by name and by label; of a namespace that is not known, only those that all or its name mean."""
+    index = TermIndex()
+    kept = Kept(index.add, lambda number, _: index.remove(number), index.reuse)
+    for step in steps:
+        kept.take(step, made)
+        for place, of_place, labels in asked:
+            found = index.select(place, of_place, labels).nonzero()[0].tolist()
+            assert found == sorted(
+                number
+                for number, term in kept.things.items()
+                if term.selector.matches(labels)
+                and (
+                    place in term.namespaces
+                    or term.namespace_selector.is_everything
+                    or (of_place is not None and term.namespace_selector.matches(of_place))
+                )
+            )
+    assert index.alive == len(kept.things)
