@@ -10,9 +10,8 @@ _OWNERS = frozenset(("ReplicaSet", "StatefulSet"))
 def default_selector(pod: Pod, cluster: Cluster) -> LabelSelector | None:
     """The merged selectors of the Services that select the pod and of its controller; None when there are none."""
     pairs: dict[str, Requirement] = {}
-    for service in cluster.selecting.get("Service", {}).get(pod.namespace, {}).values():
-        if not service.selector.nothing and service.selector.matches(pod.labels):
-            pairs |= {requirement.key: requirement for requirement in service.selector.requirements}
+    for service in cluster.services.selecting(pod.namespace, pod.labels):
+        pairs |= {requirement.key: requirement for requirement in service.selector.requirements}
     found = list(pairs.values())
     if pod.owner is not None:
         kind, name, _ = pod.owner

@@ -1,7 +1,7 @@
 """Upstream: plugins/podtopologyspread (filtering.go, scoring.go, common.go)."""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from scheduler.model import wire
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import NOTHING
+from scheduler.model.shape import PodShape
 from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
 from scheduler.plugins.default_selector import default_selector
 from scheduler.plugins.spread_domains import Spread, Spreads
@@ -24,6 +25,7 @@ from scheduler.state.column import Bools, Codes, Ints, at
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 _KEPT = 1024
+_OWNED = 128
 _SYSTEM_DEFAULTS = (
     SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=NOTHING),
     SpreadConstraint(max_skew=5, topology_key=ZONE, hard=False, selector=NOTHING),
@@ -62,6 +64,8 @@ class PodTopologySpread:
         self._selected_in: tuple[Cluster, int] | None = None
         self._selected: dict[Hashable, tuple[Mapping[str, str], list[SpreadConstraint]]] = {}
         """The constraints by default, by what they follow from; labels by identity, which is why they are held."""
+        self._owned: dict[tuple[PodShape, int, bool], tuple[Mapping[str, str], Sequence[SpreadConstraint]]] = {}
+        """As `_selected`, for constraints of the pods' own."""
         self._system = args.defaulting_type == "System"
         self._defaults: tuple[SpreadConstraint, ...] = _SYSTEM_DEFAULTS
         if not self._system:
@@ -108,6 +112,9 @@ class PodTopologySpread:
         spread = self._spread(pod, cluster, hard=True)
         if spread is None:
             return ()
+        if spread.nowhere:
+            # Without domains that count, no skew is too large: each node fails by the first key that it lacks.
+            return ((self.unlabelled, np.ones(spread.rows, dtype=np.bool_)),)
         left: Bools | None = None
         found: list[tuple[Reason, Bools]] = []
         last = spread.domains[-1]
@@ -141,6 +148,8 @@ class PodTopologySpread:
         spread = self._spread(pod, cluster, hard=False)
         if spread is None:
             return None
+        if spread.nowhere:
+            return np.zeros(len(feasible), dtype=np.int64)
         counted = None if spread.whole else at(spread.labelled, feasible)
         total: Any = None
         for domains in spread.domains:
@@ -207,24 +216,45 @@ class PodTopologySpread:
         return bool(pod.shape.spread) or not self._system
 
     def _spread(self, pod: Pod, cluster: Cluster, *, hard: bool) -> Spread | None:
+        shape = pod.shape
         constraints = self._constraints(pod, cluster, hard=hard)
         if not constraints:
             return None
         # The constraints are the shape's own, or depend on the pod's labels or on what selects the pod.
-        own = bool(pod.shape.spread) and not any(constraint.match_label_keys for constraint in pod.shape.spread)
-        key = (pod.shape, hard) if own else (pod.shape, hard, *constraints)
-        all_keys = hard or self._needs_all_keys(pod)
-        return self._spreads.get(key, constraints, pod, cluster, all_keys=all_keys)
+        key = (shape, hard) if shape.spread and not self._by_labels(shape) else (shape, hard, *constraints)
+        found = self._spreads.current(key, cluster)
+        if found is None:
+            all_keys = hard or self._needs_all_keys(pod)
+            found = self._spreads.make(key, constraints, pod, cluster, all_keys=all_keys)
+        return found
 
-    def _constraints(self, pod: Pod, cluster: Cluster, *, hard: bool) -> list[SpreadConstraint]:
+    def _constraints(self, pod: Pod, cluster: Cluster, *, hard: bool) -> Sequence[SpreadConstraint]:
         """The pod's constraints of one kind, or the defaults for a pod that belongs to a Service or controller."""
         if pod.shape.spread:
-            return [
-                replace(c, selector=c.selector_for(pod.labels), match_label_keys=()) if c.match_label_keys else c
-                for c in pod.shape.spread
-                if c.hard == hard
-            ]
-        return self._by_default(pod, cluster, hard=hard) if any(c.hard == hard for c in self._defaults) else []
+            return self._own(pod, hard=hard)
+        return self._by_default(pod, cluster, hard=hard) if any(c.hard == hard for c in self._defaults) else ()
+
+    def _by_labels(self, shape: PodShape) -> bool:
+        """Whether some constraint reads the pod's own labels."""
+        return any(constraint.match_label_keys for constraint in shape.spread)
+
+    def _own(self, pod: Pod, *, hard: bool) -> Sequence[SpreadConstraint]:
+        """The pod's own constraints of one kind, with its values of `matchLabelKeys`; found once for equal pods."""
+        shape = pod.shape
+        key = (shape, id(pod.labels), hard)
+        found = self._owned.get(key)
+        if found is None:
+            constraints = tuple(
+                [
+                    replace(c, selector=c.selector_for(pod.labels), match_label_keys=()) if c.match_label_keys else c
+                    for c in shape.spread
+                    if c.hard == hard
+                ]
+            )
+            if len(self._owned) >= _OWNED:
+                self._owned.clear()
+            found = self._owned[key] = (pod.labels, constraints)
+        return found[1]
 
     def _by_default(self, pod: Pod, cluster: Cluster, *, hard: bool) -> list[SpreadConstraint]:
         """The defaults, with the selector of what the pod belongs to; found once for equal labels and owner."""

@@ -71,8 +71,7 @@ class ServiceAntiAffinity:
 
 def services_of(pod: Pod, cluster: Cluster) -> list[Selecting]:
     """The Services of the pod's namespace that select it, by name (upstream: in no order)."""
-    services = cluster.selecting.get("Service", {}).get(pod.namespace, {})
-    return [service for _, service in sorted(services.items()) if service.selector.matches(pod.labels)]
+    return cluster.services.selecting(pod.namespace, pod.labels)
 
 
 def label_errors(labels: Sequence[str], path: str) -> list[str]:

@@ -6,7 +6,6 @@ from the pod's shape and the node objects; the counts follow the pods that come 
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +19,21 @@ from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.sums import OnRows
 
 _KEPT = 64
+_KEPT_DOMAINS = 256
+"""Constraints of all that is kept: each takes some bytes a node."""
 
 
 class Domains:
     """One constraint over all nodes."""
 
-    def __init__(self, constraint: SpreadConstraint, pod: Pod, cluster: Cluster, labelled: Bools) -> None:
+    def __init__(self, constraint: SpreadConstraint, cluster: Cluster, included: Bools) -> None:
         nodes = cluster.nodes
         column = nodes.label(constraint.topology_key)
         self.constraint = constraint
         self.codes: Codes = column.codes[: nodes.rows]
         self.missing: Bools = self.codes < 0
         self.everywhere = not self.missing.any()
-        self.eligible: Bools = labelled & _included(constraint, pod, cluster) & ~self.missing
+        self.eligible: Bools = included & ~self.missing
         here = self.codes[self.eligible]
         self.inhabited: Bools = np.bincount(here, minlength=len(column.values)) > 0
         """bool[codes]: domains with an eligible node."""
@@ -109,13 +110,25 @@ class Spread:
         nodes = cluster.nodes
         self._nodes, self._puts = nodes, nodes.puts
         self.rows = nodes.rows
+        self.nowhere = all_keys and any(nodes.topology(constraint.topology_key) is None for constraint in constraints)
+        """No node has every topology key, as there is one that none has: no domain counts any pod."""
         self.labelled: Bools = nodes.alive[: nodes.rows].copy()
         """Existing nodes with every topology key, or all where `all_keys` is not asked for."""
-        if all_keys:
+        if self.nowhere:
+            # Constraints by keys that nodes have are as few as those keys; of others, a pod may name thousands.
+            self.labelled[:] = False
+            constraints = ()
+        elif all_keys:
             for constraint in constraints:
                 self.labelled &= nodes.label(constraint.topology_key).codes[: nodes.rows] >= 0
         self.whole = bool(self.labelled.all())
-        self.domains = [Domains(constraint, pod, cluster, self.labelled) for constraint in constraints]
+        included: dict[tuple[bool, bool], Bools] = {}
+        self.domains = []
+        for constraint in constraints:
+            policies = (constraint.honor_affinity, constraint.honor_taints)
+            if policies not in included:
+                included[policies] = self.labelled & _included(constraint, pod, cluster)
+            self.domains.append(Domains(constraint, cluster, included[policies]))
 
     def holds(self, cluster: Cluster) -> bool:
         """No node changed since."""
@@ -128,17 +141,34 @@ class Spreads:
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, Spread] = {}
+        self._domains = 0
 
-    def get(
+    def current(self, key: Hashable, cluster: Cluster) -> Spread | None:
+        """The constraints of this key over all nodes, if they are kept and no node changed since."""
+        found = self._kept.get(key)
+        return found if found is not None and found.holds(cluster) else None
+
+    def make(
         self, key: Hashable, constraints: Sequence[SpreadConstraint], pod: Pod, cluster: Cluster, *, all_keys: bool
     ) -> Spread:
-        """The constraints over all nodes. Pods with one key have these constraints and one shape."""
-        found: Any = self._kept.get(key)
-        if found is None or not found.holds(cluster):
-            if found is None and len(self._kept) >= _KEPT:
-                del self._kept[next(iter(self._kept))]
-            found = self._kept[key] = Spread(constraints, pod, cluster, all_keys=all_keys)
-        return found  # type: ignore[no-any-return]
+        """The constraints over all nodes, kept. Pods with one key have these constraints and one shape.
+
+        Raises SliceOver; they are kept then.
+        """
+        self._drop(key)
+        made = Spread(constraints, pod, cluster, all_keys=all_keys)
+        while self._kept and (len(self._kept) >= _KEPT or self._domains + len(made.domains) > _KEPT_DOMAINS):
+            self._drop(next(iter(self._kept)))
+        self._kept[key] = made
+        self._domains += len(made.domains)
+        cluster.effort.tell("topology spread constraints", len(constraints))
+        cluster.effort.charge(len(constraints) // 4 + len(made.domains) * (10 + made.rows // 50))
+        return made
+
+    def _drop(self, key: Hashable) -> None:
+        gone = self._kept.pop(key, None)
+        if gone is not None:
+            self._domains -= len(gone.domains)
 
 
 def _included(constraint: SpreadConstraint, pod: Pod, cluster: Cluster) -> Bools:

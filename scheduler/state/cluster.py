@@ -15,6 +15,7 @@ from scheduler.state.effort import Effort
 from scheduler.state.incidence import Incidence
 from scheduler.state.nodes import Nodes
 from scheduler.state.nominations import Nominations
+from scheduler.state.services import Services
 from scheduler.state.storage import Storage
 
 
@@ -39,6 +40,7 @@ class Cluster:
         self.nominations = Nominations()
         self.storage = Storage(self.nodes)
         self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
+        self.services = Services()
         self.supposed: dict[str, tuple[Pod, int, int]] = {}
         """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it took away)."""
         self.selecting_changes = 0
@@ -214,12 +216,16 @@ class Cluster:
         self.budget_changes += selecting.kind == "PodDisruptionBudget"
         by_namespace = self.selecting.setdefault(selecting.kind, {})
         by_namespace.setdefault(selecting.namespace, {})[selecting.name] = selecting
+        if selecting.kind == "Service":
+            self.services.put(selecting)
 
     def drop_selecting(self, kind: str, namespace: str, name: str) -> None:
         """Remove such an object."""
         self.selecting_changes += 1
         self.budget_changes += kind == "PodDisruptionBudget"
         self.selecting.get(kind, {}).get(namespace, {}).pop(name, None)
+        if kind == "Service":
+            self.services.drop(namespace, name)
 
     def adopt(self, made: "Cluster") -> None:
         """Go on with the columns and counts of nodes and pods of a cluster that was made anew of this one."""

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.conditions import conditions_of
+from scheduler.model.namespaced import Selecting
 from scheduler.model.selectors import NOTHING, LabelSelector, Requirement
 from scheduler.state import label_index
 from scheduler.state.label_index import LabelIndex
 from scheduler.state.selector_index import SelectorIndex, TermIndex
+from scheduler.state.services import Services
 
 KEYS = ["a", "b", "c"]
 VALUES = ["1", "2", "3"]
@@ -156,3 +158,25 @@ def test_terms(
                 )
             )
     assert index.alive == len(kept.things)
+
+
+def test_services_of_a_namespace() -> None:
+    """Those that select the pod, by name, whatever came, changed and went before."""
+    services = Services()
+
+    def put(name: str, selector: LabelSelector) -> None:
+        services.put(Selecting("Service", "x", name, name, "1", selector))
+
+    web = LabelSelector((Requirement("app", "In", frozenset(("web",))),))
+    put("b", web)
+    put("a", web)
+    put("nothing", NOTHING)
+    put("other", LabelSelector((Requirement("app", "In", frozenset(("other",))),)))
+    assert [one.name for one in services.selecting("x", {"app": "web"})] == ["a", "b"]
+    put("b", NOTHING)
+    for i in range(200):
+        put("a", web)
+        put(f"gone-{i}", web)
+        services.drop("x", f"gone-{i}")
+    assert [one.name for one in services.selecting("x", {"app": "web"})] == ["a"]
+    assert services.selecting("y", {"app": "web"}) == []
