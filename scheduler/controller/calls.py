@@ -50,6 +50,12 @@ class Calls:
                 answer = await _Guarded(call)
         except PluginError as error:
             self._failed(call, error.text)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # nobody waits for it any more
+            # The plugin's own: it waited for something that was cancelled, and its pod still waits for an answer.
+            self._failed(call, f"{type(error).__name__}: {error}".removesuffix(": "))
         except TimeoutError:
             self._failed(call, f"no answer within {text(call.seconds)}")
         else:
@@ -78,6 +84,8 @@ class _Guarded:
             step = _Step(resume, call.point)
             awaited = call.guard(call.plugin, step)
             if step.ended:
+                if step.error is not None:
+                    raise step.error
                 return awaited
             try:
                 value = yield awaited
@@ -88,12 +96,16 @@ class _Guarded:
 
 
 class _Step:
-    """One step: what the coroutine waits for, or, once it has ended, its result."""
+    """One step: what the coroutine waits for, or, once it has ended, its result.
+
+    `error`: that it was cancelled or closed, which is for asyncio to judge and no failure of the plugin yet.
+    """
 
     def __init__(self, resume: Callable[[], Any], point: str) -> None:
         self._resume = resume
         self.__name__ = point
         self.ended = False
+        self.error: BaseException | None = None
 
     def __call__(self) -> Any:
         try:
@@ -101,3 +113,6 @@ class _Step:
         except StopIteration as result:
             self.ended = True
             return result.value
+        except (asyncio.CancelledError, GeneratorExit) as error:
+            self.ended, self.error = True, error
+            return None

@@ -116,6 +116,12 @@ def _shown_whole(extenders: Iterable[Extender]) -> list[str]:
     return [*kinds, "Node"] if any(not extender.node_cache_capable for extender in extenders) else kinds
 
 
+def _hear_signals(frameworks: Mapping[str, Framework]) -> None:
+    """SIGINT and SIGTERM are the loop's: no KeyboardInterrupt that comes out of a plugin is one of them."""
+    for framework in frameworks.values():
+        framework.guard.uninterrupted = True
+
+
 class Scheduler:
     """Runs one engine against one cluster until stopped.
 
@@ -158,6 +164,7 @@ class Scheduler:
         self.writer = Writer(client, self._receive, instance=f"berth-{socket.gethostname()}-{os.getpid()}")
         self.calls = Calls(self._receive)
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
+        _hear_signals(frameworks)
         self.reflectors = [self._reflector(client, resource) for resource in WATCHED]
         self._synced = asyncio.Event()
         self.blocks = Blocks()
@@ -255,6 +262,7 @@ class Scheduler:
         )
         self.meter.follow(frameworks)
         self.watchdog.follow(framework.guard for framework in frameworks.values())
+        _hear_signals(frameworks)
         for reflector in self.reflectors:
             if anew and reflector.resource is PODS:
                 reflector.redeliver()

@@ -42,7 +42,7 @@ class Foreign:
         """Asked without a guard, since in-tree plugins answer it at once."""
         try:
             return bool(self._plugin.concerns(shape))
-        except Exception as error:
+        except BaseException as error:  # SystemExit too: a plugin does not end the process
             raise PluginError(self.name, f"{type(error).__name__}: {error}", "Concerns") from error
 
     def __getattr__(self, attribute: str) -> Any:
