@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from scheduler.controller.ration import Ration
 from scheduler.engine.stimuli import Answered, NotAnswered, Stimulus
 from scheduler.framework.durations import text
 from scheduler.framework.reservation import Call
@@ -21,6 +22,7 @@ class Calls:
     def __init__(self, answer: Callable[[Stimulus], None]) -> None:
         self._answer = answer
         self._tasks: dict[Call, asyncio.Task[None]] = {}
+        self._failures = Ration()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -62,7 +64,10 @@ class Calls:
             self._answer(Answered(call, answer))
 
     def _failed(self, call: Call, message: str) -> None:
-        log.warning("plugin failed", plugin=call.name, point=call.point, pod=call.pod.key, error=message)
+        left_out = self._failures.left_out((call.name, call.point))
+        if left_out is not None:
+            where = {"plugin": call.name, "point": call.point, "pod": call.pod.key}
+            log.warning("plugin failed", **where, error=message, left_out=left_out)
         self._answer(NotAnswered(call, message))
 
 

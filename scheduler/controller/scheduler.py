@@ -18,6 +18,7 @@ from scheduler.controller.calls import Calls
 from scheduler.controller.extenders import ExtenderBinder, Extenders
 from scheduler.controller.meter import Meter
 from scheduler.controller.originals import Originals
+from scheduler.controller.ration import Ration
 from scheduler.controller.verdict import tell
 from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer, about
@@ -160,6 +161,7 @@ class Scheduler:
         self._elector = elector
         self._led = elector is None
         self._told: dict[str, tuple[str, ...]] = {}
+        self._failures = Ration()
         self._decoder = Decoder(annotated(frameworks))
         self.writer = Writer(client, self._receive, instance=f"berth-{socket.gethostname()}-{os.getpid()}")
         self.calls = Calls(self._receive)
@@ -437,11 +439,14 @@ class Scheduler:
                 case BoundByPlugin():
                     self.writer.bound_by_plugin(instruction)
                 case Misbehaved(pod, error):
-                    log.error("plugin failed", plugin=error.plugin, point=error.point, pod=pod.key, error=error.text)
+                    left_out = self._failures.left_out((error.plugin, error.point))
+                    if left_out is not None:
+                        where = {"plugin": error.plugin, "point": error.point, "pod": pod.key}
+                        log.error("plugin failed", **where, error=error.text, left_out=left_out)
                 case Verified(pod, difference):
                     tell(pod, difference)
                 case Failed():
-                    log.info(
+                    (log.debug if instruction.repeated else log.info)(
                         "not scheduled",
                         **about(instruction.pod),
                         reason=instruction.reason,

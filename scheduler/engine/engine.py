@@ -21,12 +21,11 @@ from scheduler.engine.changes import (
 )
 from scheduler.engine.consultations import Consultations
 from scheduler.engine.departures import Departures
-from scheduler.engine.failures import tell
+from scheduler.engine.failures import failed
 from scheduler.engine.instructions import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
     AskExtenders,
-    Failed,
     Instruction,
     Misbehaved,
     Preempt,
@@ -373,10 +372,9 @@ class Engine:
         missed = self.queue.missed(queued, waits_for)
         if result.node is not None and result.node != self.cluster.nominations.node_of(pod.uid):
             # Before the pod waits itself: that a node is not kept for it any more is no news to it.
-            self._nominator.end(pod, now)
+            self._nominator.end(pod, now, real=False)
         self.queue.park(queued, waits_for, now, missed=missed)
-        done: list[Instruction] = [Failed(pod, UNSCHEDULABLE, message, plugins, queued.attempts, decision)]
-        done += tell(queued, UNSCHEDULABLE, message, result.node)
+        done = failed(queued, UNSCHEDULABLE, message, plugins, decision, result.node)
         if result.node:
             done += self._preempt(pod, result.node, result.victims, now)
         return done
@@ -398,18 +396,15 @@ class Engine:
         """What is to be said of plugins that failed while the queue asked them."""
         done: list[Instruction] = []
         for queued, error in self.queue.broken:
-            plugins = frozenset((error.plugin,))
-            done.append(Failed(queued.pod, SCHEDULER_ERROR, str(error), plugins, queued.attempts, None))
-            done += tell(queued, SCHEDULER_ERROR, str(error))
-        done += (Misbehaved(pod, error) for pod, error in self.queue.misled)
+            done += failed(queued, SCHEDULER_ERROR, str(error), frozenset((error.plugin,)))
+        done += (Misbehaved(pod, error) for pod, error in self.queue.misled.values())
         self.queue.broken.clear()
         self.queue.misled.clear()
         return done
 
     def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> list[Instruction]:
         self.queue.put_back(queued, now)
-        failed = Failed(queued.pod, SCHEDULER_ERROR, message, plugins, queued.attempts, None)
-        return [failed, *tell(queued, SCHEDULER_ERROR, message)]
+        return failed(queued, SCHEDULER_ERROR, message, plugins)
 
     def _broke(self, message: str, now: float) -> list[Instruction]:
         """Take back what the cycle that raised may have begun."""

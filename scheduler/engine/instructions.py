@@ -51,6 +51,8 @@ class Failed(Struct, frozen=True):
     plugins: frozenset[str]
     attempts: int
     decision: Decision | None
+    repeated: bool = False
+    """The same has been said of the pod before, so there is nothing more to write about it."""
 
 
 class PatchCondition(Struct, frozen=True):

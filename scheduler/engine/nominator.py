@@ -17,16 +17,17 @@ class Nominator:
         self._cluster = cluster
         self._queue = queue
 
-    def end(self, pod: Pod, now: float) -> None:
-        """No node is kept for a pod any more: if it did not come there, somebody else may."""
+    def end(self, pod: Pod, now: float, *, real: bool = True) -> None:
+        """No node is kept for a pod any more: if it did not come there, somebody else may. `real`: as in `wake`."""
         node = self._cluster.nominations.drop(pod.uid)
-        if node is not None and node != pod.node_name:
-            wakes.for_room(self._queue, self._cluster, pod, self._cluster.nodes.row_of(node), now)
+        row = None if node is None or node == pod.node_name else self._cluster.nodes.live_row(node)
+        if row is not None:
+            wakes.for_room(self._queue, self._cluster, pod, row, now, real=real)
 
     def end_all(self, pods: list[Pod], now: float) -> list[Instruction]:
         """These pods have to look for another node, and may do so at once (prepareCandidate)."""
         for pod in pods:
-            self.end(pod, now)
+            self.end(pod, now, real=False)
             self._queue.retry(pod.uid, now)
         return [ClearNomination(pod) for pod in pods]
 

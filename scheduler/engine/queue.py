@@ -57,6 +57,14 @@ class QueuedPod:
     """(reason, message, nominated node) that the API has of it from us."""
     ticket: int = 0
     """Tells a live heap entry from a stale one."""
+    early: bool = True
+    """It may be taken once before its backoff is over, when nothing else is active.
+
+    True again when something real that may help it happens outside, or a backoff was waited out. Room that our own
+    attempts give back is no such thing: pods that hand it to each other would be tried without end.
+    """
+    patient: bool = False
+    """Waits out its backoff among those that may be taken early."""
 
 
 Hint = Callable[[Framework, Plugin, Pod], bool]
@@ -73,15 +81,19 @@ class Queue:
         self._pods: dict[str, QueuedPod] = {}
         self._active: list[tuple[Any, int, str]] = []
         self._backoff: list[tuple[float, int, str]] = []
-        self._error_backoff: list[tuple[float, int, str]] = []
+        self._strict_backoff: list[tuple[float, int, str]] = []
+        """Of pods that have to wait out their backoff, whatever else there is to do."""
         self._patient = 0
         """Pods in `_backoff`, which are taken early when nothing else is active."""
         self._flush: list[tuple[float, int, str]] = []
         self._unschedulable: dict[_Bucket, dict[Any, dict[str, QueuedPod]]] = {}
         self.broken: list[tuple[QueuedPod, PluginError]] = []
         """Pods that a PreEnqueue or QueueSort plugin failed for since the list was last emptied; they back off."""
-        self.misled: list[tuple[Pod, PluginError]] = []
-        """Hints that failed since the list was last emptied; their pods were woken to be on the safe side."""
+        self.misled: dict[str, tuple[Pod, PluginError]] = {}
+        """Plugin → the first of its hints that failed since this was last emptied, and the pod that it was asked about.
+
+        Such pods were woken to be on the safe side.
+        """
         self._key_form: list[bool] | None = None
         self._events = 0
         self._latest: dict[int, tuple[ClusterEvent, int]] = {}
@@ -89,6 +101,8 @@ class Queue:
 
         Somebody who is away may wait for it. Hashing a Flag takes longer than all else that happens here.
         """
+        self._latest_real: dict[int, tuple[ClusterEvent, int]] = {}
+        """The same of events that happened outside, and not by what one of our attempts gave back."""
         self._ticket = 0
         self._counts = dict.fromkeys(Place, 0)
         self.incoming: dict[tuple[Place, str], int] = {}
@@ -153,13 +167,16 @@ class Queue:
 
         The pod was away meanwhile: it waited for a Permit plugin, or for extenders.
         """
-        if queued.left_at == self._events:
+        framework = self.frameworks.get(queued.pod.scheduler_name)
+        if queued.left_at == self._events or framework is None:
             return False
-        framework = self.frameworks[queued.pod.scheduler_name]
         wakes = ClusterEvent.NOTHING
         for name in plugins:
             wakes |= framework.wakes(name)
-        return any(number > queued.left_at and event & wakes for event, number in self._latest.values())
+        if not any(number > queued.left_at and event & wakes for event, number in self._latest.values()):
+            return False
+        queued.early |= any(number > queued.left_at and event & wakes for event, number in self._latest_real.values())
+        return True
 
     def reconfigure(
         self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
@@ -216,14 +233,17 @@ class Queue:
             self._cause = "ForceActivate"
             self._wake(queued, now)
 
-    def wake(self, event: ClusterEvent, hint: Hint, now: float, room: Room | None = None) -> int:
+    def wake(self, event: ClusterEvent, hint: Hint, now: float, room: Room | None = None, *, real: bool = True) -> int:
         """Move pods that an event may help to the active queue, or to backoff while that lasts. Returns how many.
 
         Gated pods are among them, if their PreEnqueue plugin names such events: it is asked again. `room`: the node
-        where something was made free; plugins that look at single nodes mind nothing else.
+        where something was made free; plugins that look at single nodes mind nothing else. `real`: it happened
+        outside; otherwise one of our own attempts gave something back, and backoffs have to be waited out.
         """
         self._events += 1
         self._latest[id(event)] = (event, self._events)
+        if real:
+            self._latest_real[id(event)] = (event, self._events)
         woken: dict[str, QueuedPod] = {}
         for (profile, plugins), groups in self._unschedulable.items():
             framework = self.frameworks[profile]
@@ -238,6 +258,7 @@ class Queue:
             woken.update((queued.pod.uid, queued) for queued in self._kept_for(room))
         self._cause = next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED) if woken else ""
         for queued in woken.values():
+            queued.early |= real
             self._wake(queued, now)
         return len(woken)
 
@@ -245,7 +266,7 @@ class Queue:
         """The next pod to schedule; it leaves the queue.
 
         With nothing active, a pod that was woken and only waits out its backoff is taken early: waiting would help
-        nobody (SchedulerPopFromBackoffQ).
+        nobody (SchedulerPopFromBackoffQ). Each is so once for every real change that woke it (`QueuedPod.early`).
         """
         while self._active:
             _, ticket, uid = heapq.heappop(self._active)
@@ -255,6 +276,7 @@ class Queue:
         while self._backoff:
             queued = self._live(heapq.heappop(self._backoff))
             if queued is not None:
+                queued.early = False
                 return self._popped(queued, now)
         return None
 
@@ -273,7 +295,7 @@ class Queue:
     def tick(self, now: float) -> None:
         """End backoffs that are over and flush pods that waited long."""
         self._cause = "BackoffComplete"
-        for heap in (self._backoff, self._error_backoff):
+        for heap in (self._backoff, self._strict_backoff):
             while heap and heap[0][0] <= now:
                 queued = self._live(heapq.heappop(heap))
                 if queued is not None:
@@ -288,7 +310,7 @@ class Queue:
 
     def next_tick(self) -> float | None:
         """Engine time at which `tick` has something to do."""
-        times = [heap[0][0] for heap in (self._backoff, self._error_backoff, self._flush) if heap]
+        times = [heap[0][0] for heap in (self._backoff, self._strict_backoff, self._flush) if heap]
         return min(times, default=None)
 
     def backoff(self, queued: QueuedPod) -> float:
@@ -314,7 +336,7 @@ class Queue:
         try:
             return hint(framework, plugin, pod)
         except PluginError as error:
-            self.misled.append((pod, error))
+            self.misled.setdefault(error.plugin, (pod, error))
             return True
 
     def _worth_it(
@@ -347,7 +369,7 @@ class Queue:
             try:
                 waits = room.waits_on(framework, queued.plugins, pod)
             except PluginError as error:
-                self.misled.append((pod, error))
+                self.misled.setdefault(error.plugin, (pod, error))
                 waits = False
             if not waits:
                 yield queued
@@ -371,6 +393,7 @@ class Queue:
         elif queued.attempts and queued.returned_at + self.backoff(queued) > now:
             self._to_backoff(queued, now)
         else:
+            queued.early = True
             self._to_active(queued, now, now)
 
     def _to_active(self, queued: QueuedPod, queued_at: float, now: float) -> None:
@@ -410,8 +433,10 @@ class Queue:
     def _to_backoff(self, queued: QueuedPod, now: float) -> None:
         self._place(queued, Place.BACKOFF)
         until = max(queued.returned_at + self.backoff(queued), now)
-        self._patient += not queued.errors
-        heapq.heappush(self._error_backoff if queued.errors else self._backoff, (until, queued.ticket, queued.pod.uid))
+        queued.patient = queued.early and not queued.errors
+        self._patient += queued.patient
+        heap = self._backoff if queued.patient else self._strict_backoff
+        heapq.heappush(heap, (until, queued.ticket, queued.pod.uid))
 
     def _shelve(self, queued: QueuedPod, place: Place, now: float) -> None:
         """Keep a pod until an event wakes it, or for five minutes."""
@@ -433,7 +458,7 @@ class Queue:
         if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
             self._leave_group(queued)
         elif queued.place is Place.BACKOFF:
-            self._patient -= not queued.errors
+            self._patient -= queued.patient
         queued.ticket = 0
 
     def _group(self, queued: QueuedPod) -> dict[str, QueuedPod]:
