@@ -369,6 +369,10 @@ class Scheduler:
         """Apply news, then schedule, for at most a slice of time; True when there is more to do."""
         engine, meter, inbox = self.engine, self.meter, self._inbox
         now = started = time.monotonic()
+        due = engine.next_tick()
+        if due is not None and due <= now:
+            # Also while there is no end of active pods: others' backoffs are over all the same.
+            self._carry_out(meter.handle(Tick(), now))
         while now - started < SLICE_SECONDS:
             if inbox:
                 for _ in range(min(len(inbox), 32)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import time
 from collections import Counter as Tally
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +14,8 @@ from scheduler.controller import families
 from scheduler.controller.comparer import Comparer
 from scheduler.controller.reload import Reloader
 from scheduler.controller.scheduler import Scheduler
-from scheduler.engine.queue import Place, Queue, QueuedPod
+from scheduler.engine.queue import Queue
+from scheduler.engine.queued import Place, QueuedPod
 from scheduler.kube.client import Client
 from scheduler.kube.lease import Elector
 from scheduler.kube.reviews import Reviews
@@ -22,6 +25,8 @@ from scheduler.telemetry.serving import Endpoints
 
 Values = Mapping[Labels, float]
 _GATED = Place.GATED
+_NAMESPACES = 20
+"""Namespaces that are named among the costly ones."""
 
 
 def endpoints(
@@ -91,6 +96,10 @@ class _Vitals:
             Asked(families.INCOMING_ENTITIES, lambda: {(*by, "pod"): n for by, n in self._incoming().items()}),
             Asked(families.CACHE_SIZE, self._cache_size),
             Asked(families.UNSCHEDULABLE_PODS, self._unschedulable),
+            Asked(families.STEPS, lambda: {(): float(scheduler.engine.attempts.steps)}),
+            Asked(families.SLICES, lambda: {(): float(scheduler.engine.attempts.slices)}),
+            Asked(families.TOO_COSTLY, lambda: {(): float(scheduler.engine.attempts.too_costly)}),
+            Asked(families.COSTLY_NAMESPACES, self._costly),
             Asked(families.IN_FLIGHT, lambda: {(): float(scheduler.engine.in_flight)}),
             Asked(families.INBOX, lambda: {(): float(scheduler.inbox)}),
             Asked(families.EVENTS_DROPPED, lambda: {(): float(written.events_dropped)}),
@@ -132,6 +141,10 @@ class _Vitals:
             for plugin in plugins:
                 found[plugin, profile] = found.get((plugin, profile), 0.0) + count
         return found
+
+    def _costly(self) -> Values:
+        debts = self._scheduler.engine.queue.turns.debts(time.monotonic())
+        return {(name,): debts[name] for name in heapq.nlargest(_NAMESPACES, debts, key=debts.__getitem__)}
 
     def _staleness(self) -> Values:
         ages = {(r.resource.kind,): r.staleness() for r in self._scheduler.reflectors}

@@ -21,7 +21,8 @@ from scheduler.engine.instructions import (
     Prepare,
     RunCall,
 )
-from scheduler.engine.queue import Queue, QueuedPod
+from scheduler.engine.queue import Queue
+from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import Answered, BindFailed, NotAnswered, NotPrepared, Prepared
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent

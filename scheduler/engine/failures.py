@@ -1,7 +1,7 @@
 """What is said of a pod that was not bound, and whether it has been said already."""
 
 from scheduler.engine.instructions import Failed, Instruction, PatchCondition, RecordFailure
-from scheduler.engine.queue import QueuedPod
+from scheduler.engine.queued import QueuedPod
 from scheduler.framework.decision import Decision
 
 

@@ -5,7 +5,8 @@ Mirrors kube-scheduler `backend/queue/nominator.go` and, in part, `framework/pre
 
 from scheduler.engine import wakes
 from scheduler.engine.instructions import ClearNomination, Instruction
-from scheduler.engine.queue import Queue, QueuedPod
+from scheduler.engine.queue import Queue
+from scheduler.engine.queued import QueuedPod
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 

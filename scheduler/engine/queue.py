@@ -4,13 +4,14 @@ Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. Unschedulable pods a
 rejected them and by shape, so that an event asks each kind of waiting pod once, not each pod.
 """
 
-import heapq
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from scheduler.engine.budget import Budget
+from scheduler.engine.heaps import Heap
+from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.room import Room
+from scheduler.engine.turns import ORDINARY, SHARE, Turns
 from scheduler.framework.events import LABELS, ClusterEvent
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
@@ -18,53 +19,10 @@ from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 
 ATTEMPT_FAILED = "ScheduleAttemptFailure"
+_PUT_OFF_AT_ONCE = 256
+"""Pods of namespaces in debt that are sent to their lanes in one turn."""
 FLUSH_AFTER = 300.0
 """Seconds after which an unschedulable pod is tried again, whatever happened."""
-
-
-class Place(StrEnum):
-    """Where a pod waits, under the names of the pending_pods metric."""
-
-    ACTIVE = "active"
-    BACKOFF = "backoff"
-    UNSCHEDULABLE = "unschedulable"
-    GATED = "gated"
-
-
-@dataclass(slots=True, eq=False)
-class QueuedPod:
-    """A waiting pod and its history. Times are engine seconds."""
-
-    pod: Pod
-    queued_at: float
-    place: Place = Place.ACTIVE
-    attempts: int = 0
-    first_active: float | None = None
-    """When it was first ready to be scheduled."""
-    rejections: int = 0
-    """Attempts that ended without a node."""
-    errors: int = 0
-    """Attempts in a row that ended with an error; while there are any, its backoff goes by them."""
-    returned_at: float = 0.0
-    """When its last attempt came to nothing; backoff runs from then on."""
-    left_at: int = 0
-    """The number of the last event before its last attempt began."""
-    plugins: frozenset[str] = frozenset()
-    """Who rejected it last."""
-    flushed: bool = False
-    """Its next attempt comes for no other reason than that it waited long (WasFlushedFromUnschedulable)."""
-    written: tuple[str, str, str] | None = None
-    """(reason, message, nominated node) that the API has of it from us."""
-    ticket: int = 0
-    """Tells a live heap entry from a stale one."""
-    early: bool = True
-    """It may be taken once before its backoff is over, when nothing else is active.
-
-    True again when something real that may help it happens outside, or a backoff was waited out. Room that our own
-    attempts give back is no such thing: pods that hand it to each other would be tried without end.
-    """
-    patient: bool = False
-    """Waits out its backoff among those that may be taken early."""
 
 
 Hint = Callable[[Framework, Plugin, Pod], bool]
@@ -74,18 +32,28 @@ _Bucket = tuple[str, frozenset[str]]
 class Queue:
     """All waiting pods of all profiles, by UID."""
 
-    def __init__(self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float) -> None:
+    def __init__(
+        self,
+        frameworks: Mapping[str, Framework],
+        initial_backoff: float,
+        max_backoff: float,
+        budget: Budget | None = None,
+    ) -> None:
+        """`budget`: what an attempt may cost."""
         self.frameworks = frameworks
+        self._budget = Budget() if budget is None else budget
         self.initial_backoff = initial_backoff
         self.max_backoff = max_backoff
         self._pods: dict[str, QueuedPod] = {}
-        self._active: list[tuple[Any, int, str]] = []
-        self._backoff: list[tuple[float, int, str]] = []
-        self._strict_backoff: list[tuple[float, int, str]] = []
+        self._active = Heap(self._pods)
+        self.turns = Turns(self._pods)
+        """Active pods that cost much, or whose namespace did."""
+        self._backoff = Heap(self._pods)
+        self._strict_backoff = Heap(self._pods)
         """Of pods that have to wait out their backoff, whatever else there is to do."""
         self._patient = 0
         """Pods in `_backoff`, which are taken early when nothing else is active."""
-        self._flush: list[tuple[float, int, str]] = []
+        self._flush = Heap(self._pods)
         self._unschedulable: dict[_Bucket, dict[Any, dict[str, QueuedPod]]] = {}
         self.broken: list[tuple[QueuedPod, PluginError]] = []
         """Pods that a PreEnqueue or QueueSort plugin failed for since the list was last emptied; they back off."""
@@ -184,6 +152,7 @@ class Queue:
         """Other profiles from now on: pods of those that are gone leave, all others may fit now and are tried again."""
         self.frameworks, self.initial_backoff, self.max_backoff = frameworks, initial_backoff, max_backoff
         self._active.clear()  # its order may be another one
+        self.turns.clear()
         self._key_form = None
         self._cause = "ForceActivate"
         for queued in list(self._pods.values()):
@@ -263,29 +232,59 @@ class Queue:
         return len(woken)
 
     def pop(self, now: float) -> QueuedPod | None:
-        """The next pod to schedule; it leaves the queue.
+        """The next pod to schedule; it leaves the queue. None, now and then, when there is one further back.
 
         With nothing active, a pod that was woken and only waits out its backoff is taken early: waiting would help
         nobody (SchedulerPopFromBackoffQ). Each is so once for every real change that woke it (`QueuedPod.early`).
         """
-        while self._active:
-            _, ticket, uid = heapq.heappop(self._active)
-            queued = self._live((0.0, ticket, uid))
-            if queued is not None:
-                return self._popped(queued, now)
-        while self._backoff:
-            queued = self._live(heapq.heappop(self._backoff))
-            if queued is not None:
-                queued.early = False
-                return self._popped(queued, now)
-        return None
+        turns = self.turns
+        if turns.due and (queued := turns.pop()) is not None:
+            return self._popped(queued)
+        for _ in range(_PUT_OFF_AT_ONCE):
+            queued = self._active.pop()
+            if queued is None:
+                break
+            if not turns.in_debt(queued.pod.namespace, now):
+                turns.owed -= ORDINARY
+                return self._popped(queued)
+            turns.put(queued)
+        else:
+            return None  # there may be others behind them, who come first
+        queued = turns.pop()
+        if queued is None:
+            queued = self._backoff.pop()
+            if queued is None:
+                return None
+            queued.early = False
+        return self._popped(queued)
 
-    def _popped(self, queued: QueuedPod, now: float) -> QueuedPod:
+    def _popped(self, queued: QueuedPod) -> QueuedPod:
         del self._pods[queued.pod.uid]
         self._leave(queued)
-        queued.attempts += 1
-        queued.left_at = self._events
+        if queued.cost is None:
+            queued.attempts += 1
+        if queued.cost is None or queued.cost.answer is None:
+            queued.left_at = self._events
         return queued
+
+    def account(self, queued: QueuedPod, steps: int, now: float) -> None:
+        """An attempt for a pod that was popped took so many steps: its namespace is charged with them."""
+        turns = self.turns
+        turns.account(queued.pod.namespace, steps, now)
+        if queued.cost is not None or turns.in_debt(queued.pod.namespace, now):
+            turns.owed = max(turns.owed, SHARE * steps)
+        else:
+            turns.owed -= steps
+
+    def set_aside(self, queued: QueuedPod, now: float) -> None:
+        """An attempt has used up its slice: it goes on when its turn comes, unless its profile has gone."""
+        if queued.pod.scheduler_name not in self.frameworks:
+            return
+        self._pods[queued.pod.uid] = queued
+        self._ticket += 1
+        queued.ticket, queued.place = self._ticket, Place.ACTIVE
+        self._counts[Place.ACTIVE] += 1
+        self.turns.put(queued)
 
     @property
     def has_active(self) -> bool:
@@ -296,31 +295,25 @@ class Queue:
         """End backoffs that are over and flush pods that waited long."""
         self._cause = "BackoffComplete"
         for heap in (self._backoff, self._strict_backoff):
-            while heap and heap[0][0] <= now:
-                queued = self._live(heapq.heappop(heap))
-                if queued is not None:
-                    self._leave(queued)
-                    self._enter(queued, now)
+            while (queued := heap.pop_due(now)) is not None:
+                self._leave(queued)
+                self._enter(queued, now)
         self._cause = "UnschedulableTimeout"
-        while self._flush and self._flush[0][0] <= now:
-            queued = self._live(heapq.heappop(self._flush))
-            if queued is not None:
-                queued.flushed = True
-                self._wake(queued, now)
+        while (queued := self._flush.pop_due(now)) is not None:
+            queued.flushed = True
+            self._wake(queued, now)
 
     def next_tick(self) -> float | None:
         """Engine time at which `tick` has something to do."""
-        times = [heap[0][0] for heap in (self._backoff, self._strict_backoff, self._flush) if heap]
-        return min(times, default=None)
+        times = (heap.first() for heap in (self._backoff, self._strict_backoff, self._flush))
+        return min((time for time in times if time is not None), default=None)
 
     def backoff(self, queued: QueuedPod) -> float:
         """Seconds to wait after an attempt: doubling from the initial to the maximal."""
+        if queued.overruns:
+            return self._budget.backoff(queued.overruns)
         count = queued.errors or queued.rejections
         return float(min(self.initial_backoff * 2 ** min(max(count - 1, 0), 32), self.max_backoff))
-
-    def _live(self, entry: tuple[float, int, str]) -> QueuedPod | None:
-        queued = self._pods.get(entry[2])
-        return queued if queued is not None and queued.ticket == entry[1] else None
 
     def _helps(self, queued: QueuedPod, event: ClusterEvent, hint: Hint) -> bool:
         framework = self.frameworks[queued.pod.scheduler_name]
@@ -407,8 +400,9 @@ class Queue:
         queued.queued_at = queued_at
         if queued.first_active is None:
             queued.first_active = now
+        queued.key = key
         self._place(queued, Place.ACTIVE)
-        heapq.heappush(self._active, (key, queued.ticket, queued.pod.uid))
+        self._active.push(key, queued)
 
     def _check_key(self, framework: Framework, key: tuple[Any, ...]) -> None:
         """All keys must be alike: one that can't be compared would lose another pod its place.
@@ -435,14 +429,13 @@ class Queue:
         until = max(queued.returned_at + self.backoff(queued), now)
         queued.patient = queued.early and not queued.errors
         self._patient += queued.patient
-        heap = self._backoff if queued.patient else self._strict_backoff
-        heapq.heappush(heap, (until, queued.ticket, queued.pod.uid))
+        (self._backoff if queued.patient else self._strict_backoff).push(until, queued)
 
     def _shelve(self, queued: QueuedPod, place: Place, now: float) -> None:
         """Keep a pod until an event wakes it, or for five minutes."""
         self._place(queued, place)
         self._group(queued)[queued.pod.uid] = queued
-        heapq.heappush(self._flush, (now + FLUSH_AFTER, queued.ticket, queued.pod.uid))
+        self._flush.push(now + FLUSH_AFTER, queued)
 
     def _place(self, queued: QueuedPod, place: Place) -> None:
         self._ticket += 1

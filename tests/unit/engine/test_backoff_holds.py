@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.instructions import Bind, Failed, Instruction, Prepare, RunCall
-from scheduler.engine.queue import QueuedPod
+from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import Answered, Cycle, Gone, NotAnswered, NotPrepared, Put, Stimulus
 from scheduler.framework.events import ANY
 from scheduler.framework.permit import Hold
