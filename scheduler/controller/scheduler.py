@@ -382,6 +382,8 @@ class Scheduler:
                 instructions = self._cycle(now)
                 self.decisions.add(time.perf_counter() - began)
                 self._carry_out(instructions)
+            elif engine.queue.has_chores:
+                self._carry_out(meter.handle(Tick(), now))
             else:
                 return False
             now = time.monotonic()

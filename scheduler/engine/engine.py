@@ -156,7 +156,7 @@ class Engine:
         done = self._apply(stimulus, now)
         if self._departures.holding:
             done += self._departures.settle(now)
-        if self.queue.broken or self.queue.misled:
+        if self.queue.broken or self.queue.shelves.misled:
             done += self._troubles()
         if self._aside:
             done += self._aside
@@ -382,9 +382,9 @@ class Engine:
         done: list[Instruction] = []
         for queued, error in self.queue.broken:
             done += failed(queued, SCHEDULER_ERROR, str(error), frozenset((error.plugin,)))
-        done += (Misbehaved(pod, error) for pod, error in self.queue.misled.values())
+        done += (Misbehaved(pod, error) for pod, error in self.queue.shelves.misled.values())
         self.queue.broken.clear()
-        self.queue.misled.clear()
+        self.queue.shelves.misled.clear()
         return done
 
     def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> list[Instruction]:

@@ -51,13 +51,18 @@ class Heap:
                 return queued
         return None
 
-    def first(self) -> Any:
-        """The order of the first pod; None when there is none."""
+    def peek(self) -> QueuedPod | None:
+        """The first pod, which stays."""
         while self._entries:
-            if self._live(self._entries[0]) is not None:
-                return self._entries[0][0]
+            queued = self._live(self._entries[0])
+            if queued is not None:
+                return queued
             heapq.heappop(self._entries)
         return None
+
+    def first(self) -> Any:
+        """The order of the first pod; None when there is none."""
+        return None if self.peek() is None else self._entries[0][0]
 
     def clear(self) -> None:
         """Forget all entries."""

@@ -55,6 +55,8 @@ class QueuedPod:
     """Its next attempt comes for no other reason than that it waited long (WasFlushedFromUnschedulable)."""
     written: tuple[str, str, str] | None = None
     """(reason, message, nominated node) that the API has of it from us."""
+    group: Any = None
+    """The `Group` that it waits in, while it waits for an event."""
     ticket: int = 0
     """Tells a live heap entry from a stale one."""
     early: bool = True

@@ -51,10 +51,9 @@ class _Asked(Queue):
         room: Room | None = None,
         *,
         real: bool = True,
-    ) -> int:
+    ) -> None:
         plugin = self._framework.plugin(self._plugin)
         self.woken |= bool(self._framework.wakes(self._plugin) & event) and hint(self._framework, plugin, self._pod)
-        return 0
 
 
 def run(oracle: Oracle, seed: int, plugins: Iterable[str] = CHANGES) -> list[Outcome]:
