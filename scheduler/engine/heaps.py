@@ -31,8 +31,11 @@ class Heap:
         """A pod waits here from now on, under the ticket that it has."""
         heapq.heappush(self._entries, (order, queued.ticket, queued.pod.uid))
         if len(self._entries) > self._most:
-            self._entries = [entry for entry in self._entries if self._live(entry) is not None]
-            heapq.heapify(self._entries)
+            pods = self._pods
+            live = [e for e in self._entries if (found := pods.get(e[2])) is not None and found.ticket == e[1]]
+            if 2 * len(live) < len(self._entries):
+                heapq.heapify(live)
+                self._entries = live
             self._most = 2 * len(self._entries) + _FEW
 
     def pop(self) -> QueuedPod | None:

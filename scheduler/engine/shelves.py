@@ -6,7 +6,8 @@ with thousands of kinds of them. Until then the question is kept; beyond `MOST_Q
 answered with yes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,7 +82,7 @@ class Shelf:
         self.groups: dict[tuple[Bucket, Any], Group] = {}
         self.questions: list[Question] = []
         """Those that not all groups were asked yet."""
-        self.walk: Iterator[Group] | None = None
+        self.walk: deque[Group] | None = None
         """The groups that are still to be asked, of those that were there when the walk began."""
         self.upto = 0
         """The last question of that time."""
@@ -169,12 +170,12 @@ class Shelves:
         steps = 0
         while steps < most and shelf.questions:
             if shelf.walk is None:
-                shelf.walk, shelf.upto = iter(list(shelf.groups.values())), shelf.questions[-1].number
-            group = next(shelf.walk, None)
-            if group is None:
+                shelf.walk, shelf.upto = deque(shelf.groups.values()), shelf.questions[-1].number
+            if not shelf.walk:
                 shelf.walk = None
                 shelf.questions = [question for question in shelf.questions if question.number > shelf.upto]
                 continue
+            group = shelf.walk.popleft()
             steps += 1
             if group.shelf is None or not group.pods:
                 continue
@@ -282,7 +283,7 @@ def _price(pod: Pod) -> int:
     affinity = 0 if shape.required_node_affinity is None else len(shape.required_node_affinity.terms)
     nodes = affinity + len(shape.preferred_node_terms) + len(shape.node_selector)
     small = len(shape.spread) + len(shape.tolerations) + len(shape.host_ports) + len(shape.requests)
-    return 3 + terms + nodes + small
+    return 10 + terms + nodes + small
 
 
 def _yes(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
