@@ -11,6 +11,7 @@ from scheduler.engine.consultations import Consultation, Consultations
 from scheduler.engine.instructions import AskExtenders, Instruction, Misbehaved, Verified
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import Cost, QueuedPod
+from scheduler.engine.turns import FREE, VAIN, VAIN_ROWS
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import Verdict, VictimsVerdict
 from scheduler.framework.plugin import PostFilterResult
@@ -95,6 +96,9 @@ class Attempts:
         if spent or cost is not None or queued.overruns:
             self._done(queued, spent, now)
             queued.overruns = 0
+        if isinstance(outcome, tuple) and not outcome[1].node:
+            # A tenant whose pods fit nowhere, and are woken time and again, pays for that with its place in the queue.
+            self._queue.turns.account(queued.pod.namespace, FREE + VAIN + self._cluster.nodes.rows // VAIN_ROWS, now)
         return outcome
 
     def _done(self, queued: QueuedPod, spent: int, now: float) -> None:

@@ -15,6 +15,9 @@ ORDINARY = 250
 """Steps that each attempt of an ordinary pod counts for, at least."""
 FREE = 1_000
 """Steps of each attempt that nobody is charged with."""
+VAIN = 500
+"""Steps that an attempt counts for, beyond the free ones, that found no node; and one more for every `VAIN_ROWS`."""
+VAIN_ROWS = 4
 IN_DEBT = 5_000
 """Steps beyond the free ones from which on a namespace's pods wait in its lane."""
 REPAID = 100_000
@@ -32,7 +35,7 @@ class _Lane:
 
     def __init__(self, pods: Mapping[str, QueuedPod]) -> None:
         self.fresh = Heap(pods)
-        """Not tried yet."""
+        """Not tried yet, and behind them those that were woken to be tried again."""
         self.begun = Heap(pods)
         """Those that have had slices; the one that had most goes first, so that what it knows is still kept."""
         self.turns = 0
@@ -74,7 +77,7 @@ class Turns:
         if lane is None:
             lane = self._lanes[queued.pod.namespace] = _Lane(self._pods)
         if queued.cost is None:
-            lane.fresh.push(queued.key, queued)
+            lane.fresh.push((queued.attempts > 0, queued.key), queued)
         else:
             lane.begun.push((-queued.cost.slices, queued.key), queued)
 

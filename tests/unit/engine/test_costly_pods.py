@@ -269,3 +269,14 @@ def test_it_goes_on_after_extenders() -> None:
     assert harness.handle(Consulted(ask.question, Verdict(frozenset(("n2",)), {}, {}))) == []
     assert place(harness, "big") is Place.ACTIVE
     assert harness.binds() == {"big": "n2"}
+
+
+def test_pods_that_fit_nowhere() -> None:
+    """A tenant with hundreds of them that are tried again and again does not hold up what others create meanwhile."""
+    harness = opened()
+    harness.put(*(of("a", f"vain{i}", nodeSelector={"no": "where"}) for i in range(300)))
+    for _ in range(20):
+        harness.cycle()
+    harness.put(*(of("b", f"p{i}") for i in range(30)))
+    order = run(harness)
+    assert {f"p{i}" for i in range(30)} < set(order[:50])
