@@ -92,6 +92,11 @@ class Attempts:
         except BaseException:
             self._done(queued, effort.end() - before, now)
             raise
+        if effort.over:
+            # A plugin has swallowed SliceOver, and more of them its answer.
+            self._rotation.start = start
+            self._pause(queued, effort.end() - before, answer, now)
+            return None
         spent = effort.end() - before
         if spent or cost is not None or queued.overruns:
             self._done(queued, spent, now)

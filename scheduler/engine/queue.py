@@ -254,6 +254,14 @@ class Queue(Places):
         With nothing active, a pod that was woken and only waits out its backoff is taken early: waiting would help
         nobody (SchedulerPopFromBackoffQ). Each is so once for every real change that woke it (`QueuedPod.early`).
         """
+        if not self._waves and self.turns.idle and not self.has_chores:
+            queued = self._active.pop()
+            if queued is not None:
+                return self._popped(queued)
+        return self._pop_in_turn(now)
+
+    def _pop_in_turn(self, now: float) -> QueuedPod | None:
+        """As `pop`, where there is more to do than to take one active pod after the other."""
         turns = self.turns
         if self._entering:
             self._enter_anew(now)

@@ -62,6 +62,11 @@ class Turns:
         """Steps that other pods get before the next slice."""
 
     @property
+    def idle(self) -> bool:
+        """Whether no pod and no namespace has cost much: then nobody has to wait."""
+        return not self._lanes and not self._debts
+
+    @property
     def due(self) -> bool:
         """Whether somebody waits in a lane, and the others have had their share."""
         return self.owed <= 0 and bool(self._lanes)

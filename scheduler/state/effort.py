@@ -31,7 +31,8 @@ class Effort:
     def begin(self, steps: int, spent: int = 0) -> None:
         """Start a slice of so many steps for an attempt that has spent some in slices before."""
         self.spent = spent
-        self.causes = {}
+        if self.causes:
+            self.causes = {}
         self.over = False
         self._end = spent + steps
 

@@ -75,10 +75,9 @@ def excuses(charge: Callable[[], None]) -> Any:
 @pytest.mark.parametrize("plugin", [swallows, excuses, lambda charge: charge()], ids=["swallows", "excuses", "lets by"])
 def test_the_end_of_a_slice_comes_through(plugin: Callable[[Callable[[], None]], Any]) -> None:
     """A plugin that catches it has not answered: what it says then may be wrong, and nobody may keep it."""
-    guard = Guard()
-    effort = guard.effort
+    own: Any = Foreign(Own(lambda: plugin(lambda: effort.charge(10))))
+    guard, effort = own.guard, own.guard.effort
     effort.begin(10)
-    own = Own(lambda: plugin(lambda: effort.charge(10)))
     with pytest.raises(SliceOver):
         guard(own, own.filter)
     effort.begin(10)
