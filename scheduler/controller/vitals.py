@@ -14,8 +14,6 @@ from scheduler.controller import families
 from scheduler.controller.comparer import Comparer
 from scheduler.controller.reload import Reloader
 from scheduler.controller.scheduler import Scheduler
-from scheduler.engine.queue import Queue
-from scheduler.engine.queued import Place, QueuedPod
 from scheduler.kube.client import Client
 from scheduler.kube.lease import Elector
 from scheduler.kube.reviews import Reviews
@@ -24,7 +22,6 @@ from scheduler.telemetry.instruments import Asked, Instrument, Labels
 from scheduler.telemetry.serving import Endpoints
 
 Values = Mapping[Labels, float]
-_GATED = Place.GATED
 _NAMESPACES = 20
 """Namespaces that are named among the costly ones."""
 
@@ -130,12 +127,7 @@ class _Vitals:
     def _unschedulable(self) -> Values:
         queue = self._scheduler.engine.queue
         # All that wait, in one go on the event loop: 50,000 of them must not take long.
-        waiting = Tally(
-            [
-                (queued.plugins if queued.place is not _GATED else _held_by(queue, queued), queued.pod.scheduler_name)
-                for queued in queue
-            ]
-        )
+        waiting = Tally([(queued.plugins, queued.pod.scheduler_name) for queued in queue])
         found: dict[Labels, float] = {}
         for (plugins, profile), count in waiting.items():
             for plugin in plugins:
@@ -164,12 +156,6 @@ class _Vitals:
     def configuration(self) -> Any:
         """As a KubeSchedulerConfiguration, less what is secret in it."""
         return _without_keys(msgspec.to_builtins(self._reloader.config))
-
-
-def _held_by(queue: Queue, queued: QueuedPod) -> frozenset[str]:
-    """The plugin that keeps a pod out of the queue."""
-    held = queue.frameworks[queued.pod.scheduler_name].held_by(queued.pod)
-    return frozenset() if held is None else frozenset((held[0],))
 
 
 def _without_keys(document: Any) -> Any:

@@ -238,7 +238,7 @@ class Engine:
                 else:
                     self.cluster.nominations.drop(gone.uid)
             case "Node":
-                cleared = self._nominator.end_all(self.cluster.nominations.on(gone.name), now)
+                cleared = self._nominator.end_all(self.cluster.nominations.on(gone.name), None, now)
                 if self.cluster.drop_node(gone.name) is not None:
                     wakes.everyone(self.queue, ClusterEvent.NODE_GONE, now)
                 return cleared
@@ -374,7 +374,8 @@ class Engine:
         going = tuple(victim for victim in there if victim not in turned)
         for victim in going:
             self.cluster.replace(replace(victim, terminating=True, preempted=True))
-        ended = self._nominator.end_all([other for other in nominations.on(node) if other.priority < pod.priority], now)
+        lower = [other for other in nominations.on(node) if other.priority < pod.priority]
+        ended = self._nominator.end_all(lower, self.cluster.nodes.live_row(node), now)
         return [Preempt(pod, node, going, turned), *ended] if there else ended
 
     def _troubles(self) -> list[Instruction]:

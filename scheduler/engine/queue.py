@@ -34,9 +34,16 @@ class _Wave:
     """Pods that are being woken together."""
 
     pods: Iterator[QueuedPod]
-    group: Group
+    group: Group | None
+    """Whose pods they are; None: unschedulable pods of any."""
     cause: str
     real: bool
+
+    def has(self, queued: QueuedPod) -> bool:
+        """Whether a pod still waits where it did when this began."""
+        if self.group is None:
+            return queued.place is Place.UNSCHEDULABLE and queued.group is not None
+        return queued.group is self.group
 
 
 class Queue(Places):
@@ -173,12 +180,14 @@ class Queue(Places):
                 self._leave(queued)
                 self._to_active(queued, queued.queued_at, now)
 
-    def retry(self, uid: str, now: float) -> None:
-        """A pod that waits for an event need not: what it waited for was taken from it."""
-        queued = self._pods.get(uid)
-        if queued is not None and queued.place is Place.UNSCHEDULABLE:
-            self._cause = "ForceActivate"
-            self._wake(queued, now)
+    def retry(self, uids: list[str], now: float) -> None:
+        """Pods that wait for an event need not: what they waited for was taken from them."""
+        pods = [queued for uid in uids if (queued := self._pods.get(uid)) is not None]
+        if pods:
+            priority = max(queued.pod.priority for queued in pods)
+            self._wave += 1
+            heapq.heappush(self._waves, (-priority, self._wave, _Wave(iter(pods), None, "ForceActivate", real=False)))
+            self._wake_some(now)
 
     def wake(self, event: ClusterEvent, hint: Hint, now: float, room: Room | None = None, *, real: bool = True) -> None:
         """Move pods that an event may help to the active queue, or to backoff while that lasts.
@@ -216,7 +225,7 @@ class Queue(Places):
         while left and self._waves:
             wave = self._waves[0][2]
             for queued in wave.pods:
-                if queued.group is not wave.group:
+                if not wave.has(queued):
                     continue  # it has gone, or was woken, meanwhile
                 self._cause = wave.cause
                 queued.early |= wave.real

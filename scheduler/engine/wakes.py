@@ -50,6 +50,11 @@ def for_room(queue: Queue, cluster: Cluster, pod: Pod, row: int | None, now: flo
     for_pod(queue, ClusterEvent.POD_GONE, pod, now, room_on(cluster, row), real=real)
 
 
+def for_any_room(queue: Queue, cluster: Cluster, row: int, now: float) -> None:
+    """A row is not kept any more for many pods: whoever such an event may help is asked about the room alone."""
+    queue.wake(ClusterEvent.POD_GONE, _always, now, room_on(cluster, row), real=False)
+
+
 def for_storage(
     queue: Queue,
     event: ClusterEvent,
