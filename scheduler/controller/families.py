@@ -115,7 +115,7 @@ DECISIONS = Family(
 VERIFICATIONS = Family(
     "berth_verifications_total",
     "counter",
-    "Decisions taken again on a cluster made anew (--verify), by whether they came out equal or differ.",
+    "Decisions taken again on a cluster made anew (--verify): equal, differs, or given_up, which would cost too much.",
     ("result", "profile"),
 )
 STEPS = Family(

@@ -143,7 +143,7 @@ class Attempts:
         before = Rotation(self._rotation.start)
         decide = framework.decide if self._in_full else framework.decide_quickly
         decision = decide(pod, self._cluster, self._rotation)
-        if self._verifier is not None and self._verifier.due():
+        if self._verifier is not None and self._verifier.due(self._cluster):
             decision = self._verified(self._verifier, decision, before)
         return self._look_further(queued, decision)
 
@@ -176,14 +176,23 @@ class Attempts:
             return PostFilterResult(str(error))
 
     def _verified(self, verifier: Verifier, decision: Decision, before: Rotation) -> Decision:
-        """The decision that counts. A plugin that fails when it is asked again costs the pod nothing."""
-        end = self._cluster.effort.pause()
+        """The decision that counts. A plugin that fails when it is asked again costs the pod nothing.
+
+        Nothing is kept for the second decision: one that takes too long is given up.
+        """
+        effort = self._cluster.effort
+        spent, causes, end = effort.spent, effort.causes, effort.pause()
+        effort.begin(2 * self._budget.slice)
         try:
             decision, difference = verifier.verify(decision, self._cluster, before)
         except PluginError as error:
             self._aside.append(Misbehaved(decision.pod, error))
+        except SliceOver:
+            self._aside.append(Verified(decision.pod, None, given_up=True))
         else:
             self._aside.append(Verified(decision.pod, difference))
         finally:
-            self._cluster.effort.resume(end)
+            effort.end()
+            effort.spent, effort.causes = spent, causes
+            effort.resume(end)
         return decision

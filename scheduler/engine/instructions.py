@@ -132,6 +132,8 @@ class Verified(Struct, frozen=True):
 
     pod: Pod
     difference: Difference | None
+    given_up: bool = False
+    """The second decision would have cost too much, with nothing kept: there is none."""
 
 
 Instruction = (
