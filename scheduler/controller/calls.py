@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from scheduler.controller.ration import Ration
 from scheduler.engine.stimuli import Answered, NotAnswered, Stimulus
 from scheduler.framework.durations import text
 from scheduler.framework.reservation import Call
@@ -21,6 +22,7 @@ class Calls:
     def __init__(self, answer: Callable[[Stimulus], None]) -> None:
         self._answer = answer
         self._tasks: dict[Call, asyncio.Task[None]] = {}
+        self._failures = Ration()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -50,13 +52,22 @@ class Calls:
                 answer = await _Guarded(call)
         except PluginError as error:
             self._failed(call, error.text)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # nobody waits for it any more
+            # The plugin's own: it waited for something that was cancelled, and its pod still waits for an answer.
+            self._failed(call, f"{type(error).__name__}: {error}".removesuffix(": "))
         except TimeoutError:
             self._failed(call, f"no answer within {text(call.seconds)}")
         else:
             self._answer(Answered(call, answer))
 
     def _failed(self, call: Call, message: str) -> None:
-        log.warning("plugin failed", plugin=call.name, point=call.point, pod=call.pod.key, error=message)
+        left_out = self._failures.left_out((call.name, call.point))
+        if left_out is not None:
+            where = {"plugin": call.name, "point": call.point, "pod": call.pod.key}
+            log.warning("plugin failed", **where, error=message, left_out=left_out)
         self._answer(NotAnswered(call, message))
 
 
@@ -78,6 +89,8 @@ class _Guarded:
             step = _Step(resume, call.point)
             awaited = call.guard(call.plugin, step)
             if step.ended:
+                if step.error is not None:
+                    raise step.error
                 return awaited
             try:
                 value = yield awaited
@@ -88,12 +101,16 @@ class _Guarded:
 
 
 class _Step:
-    """One step: what the coroutine waits for, or, once it has ended, its result."""
+    """One step: what the coroutine waits for, or, once it has ended, its result.
+
+    `error`: that it was cancelled or closed, which is for asyncio to judge and no failure of the plugin yet.
+    """
 
     def __init__(self, resume: Callable[[], Any], point: str) -> None:
         self._resume = resume
         self.__name__ = point
         self.ended = False
+        self.error: BaseException | None = None
 
     def __call__(self) -> Any:
         try:
@@ -101,3 +118,6 @@ class _Step:
         except StopIteration as result:
             self.ended = True
             return result.value
+        except (asyncio.CancelledError, GeneratorExit) as error:
+            self.ended, self.error = True, error
+            return None

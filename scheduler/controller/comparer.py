@@ -28,6 +28,8 @@ from scheduler.plugins.annotation_affinity import annotated
 
 Found = TypeVar("Found")
 PAGE = 500
+AT_ONCE = 250
+"""Objects that are decoded, or compared, in one turn of the event loop."""
 SETTLE_SECONDS = 2.0
 SHOWN = 50
 
@@ -105,31 +107,45 @@ class Comparer:
         decoder = Decoder(annotated(self._scheduler.engine.queue.frameworks))
         nodes = [node async for node in self._list(NODES, decoder.node)]
         pods = [pod async for pod in self._list(PODS, decoder.pod, fieldSelector=LIVE_PODS)]
-        return list(differences(self._scheduler.engine, nodes, pods))
+        found = []
+        for line in differences(self._scheduler.engine, nodes, pods):
+            if line is None:
+                await asyncio.sleep(0)
+            else:
+                found.append(line)
+        return found
 
     async def _list(self, resource: Resource, decode: Callable[[bytes], Found], **query: str) -> AsyncIterator[Found]:
         """Every object that can be read; of others the reflector has told."""
         query["limit"] = str(PAGE)
         while True:
             page = _page.decode(await self._client.get(resource.path(), query=urlencode(query)))
-            for raw in page.items:
+            for i, raw in enumerate(page.items):
+                if i % AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 with contextlib.suppress(*MALFORMED):
                     yield decode(raw)
-            await asyncio.sleep(0)
             if not page.metadata.next:
                 return
             query["continue"] = page.metadata.next
 
 
-def differences(engine: Engine, nodes: list[Node], pods: list[Pod]) -> Iterator[str]:
-    """One line for each object that the cache has otherwise."""
+def differences(engine: Engine, nodes: list[Node], pods: list[Pod]) -> Iterator[str | None]:
+    """One line for each object that the cache has otherwise. None, now and then: let the scheduler have its turn.
+
+    What changes in between may be told as a difference; it is none the next time.
+    """
     cluster, queue = engine.cluster, engine.queue
     cached = {node.name: node for _, node in cluster.nodes.live()}
     listed = {node.name: node for node in nodes}
-    for name in sorted(cached.keys() | listed.keys()):
+    for i, name in enumerate(sorted(cached.keys() | listed.keys())):
+        if i % AT_ONCE == 0:
+            yield None
         yield from _node(name, cached.get(name), listed.get(name))
     uids = {pod.uid for pod in pods}
-    for pod in pods:
+    for i, pod in enumerate(pods):
+        if i % AT_ONCE == 0:
+            yield None
         placement = cluster.placement(pod.uid)
         where = None if placement is None else cluster.nodes.names[placement.row]
         if pod.node_name and where != pod.node_name:
@@ -138,10 +154,16 @@ def differences(engine: Engine, nodes: list[Node], pods: list[Pod]) -> Iterator[
             yield f"pod {pod.key}: cached on {where}, listed on no node"
         elif _waits(pod, engine) and placement is None and pod.uid not in queue:
             yield f"pod {pod.key}: waits for us, and is not in the queue"
-    for placement in cluster.placements():
+    yield None
+    # Copies: both change between two turns.
+    for i, placement in enumerate(list(cluster.placements())):
+        if i % AT_ONCE == 0:
+            yield None
         if placement.pod.uid not in uids:
             yield f"pod {placement.pod.key}: cached on {cluster.nodes.names[placement.row]}, not listed"
-    for queued in queue:
+    for i, queued in enumerate(list(queue)):
+        if i % AT_ONCE == 0:
+            yield None
         if queued.pod.uid not in uids:
             yield f"pod {queued.pod.key}: in the queue, not listed"
 

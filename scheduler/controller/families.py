@@ -115,8 +115,29 @@ DECISIONS = Family(
 VERIFICATIONS = Family(
     "berth_verifications_total",
     "counter",
-    "Decisions taken again on a cluster made anew (--verify), by whether they came out equal or differ.",
+    "Decisions taken again on a cluster made anew (--verify): equal, differs, or given_up, which would cost too much.",
     ("result", "profile"),
+)
+STEPS = Family(
+    "berth_attempt_steps_total",
+    "counter",
+    "Steps of work that a pod can make expensive, over all attempts. A step is about a microsecond of one core.",
+)
+SLICES = Family(
+    "berth_attempt_slices_total",
+    "counter",
+    "Times that an attempt used up its slice of steps, and was set aside to go on between other pods.",
+)
+TOO_COSTLY = Family(
+    "berth_attempts_too_costly_total",
+    "counter",
+    "Attempts that failed because they took more steps than an attempt may in all.",
+)
+COSTLY_NAMESPACES = Family(
+    "berth_namespace_costly_steps",
+    "gauge",
+    "Steps that a namespace's attempts lately took beyond the free ones, of the 20 namespaces that took most.",
+    ("namespace",),
 )
 IN_FLIGHT = Family("berth_writes_in_flight", "gauge", "Writes for pods on their way to a node without an answer yet.")
 INBOX = Family("berth_inbox", "gauge", "Changes of the cluster that wait to be applied.")

@@ -132,7 +132,8 @@ class Meter:
         """How many decisions were verified, and how many of them differed; nothing if none was."""
         found = self._verifications.read().values
         differing = sum(int(count) for (result, _), count in found.items() if result == "differs")
-        return {"verified": int(sum(found.values())), "differing": differing} if found else {}
+        given_up = sum(int(count) for (result, _), count in found.items() if result == "given_up")
+        return {"verified": int(sum(found.values())) - given_up, "differing": differing} if found else {}
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """As Engine.handle."""
@@ -283,6 +284,7 @@ class Meter:
                     self._decisions.add(1, self._memo(instruction.decision), pod.scheduler_name)
             elif isinstance(instruction, Verified):
                 result = "equal" if instruction.difference is None else "differs"
+                result = "given_up" if instruction.given_up else result
                 self._verifications.add(1, result, instruction.pod.scheduler_name)
             elif isinstance(instruction, Preempt):
                 self._victims.observe(len(instruction.victims))

@@ -18,6 +18,7 @@ from scheduler.controller.calls import Calls
 from scheduler.controller.extenders import ExtenderBinder, Extenders
 from scheduler.controller.meter import Meter
 from scheduler.controller.originals import Originals
+from scheduler.controller.ration import Ration
 from scheduler.controller.verdict import tell
 from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer, about
@@ -116,6 +117,12 @@ def _shown_whole(extenders: Iterable[Extender]) -> list[str]:
     return [*kinds, "Node"] if any(not extender.node_cache_capable for extender in extenders) else kinds
 
 
+def _hear_signals(frameworks: Mapping[str, Framework]) -> None:
+    """SIGINT and SIGTERM are the loop's: no KeyboardInterrupt that comes out of a plugin is one of them."""
+    for framework in frameworks.values():
+        framework.guard.uninterrupted = True
+
+
 class Scheduler:
     """Runs one engine against one cluster until stopped.
 
@@ -154,10 +161,12 @@ class Scheduler:
         self._elector = elector
         self._led = elector is None
         self._told: dict[str, tuple[str, ...]] = {}
+        self._failures = Ration()
         self._decoder = Decoder(annotated(frameworks))
         self.writer = Writer(client, self._receive, instance=f"berth-{socket.gethostname()}-{os.getpid()}")
         self.calls = Calls(self._receive)
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
+        _hear_signals(frameworks)
         self.reflectors = [self._reflector(client, resource) for resource in WATCHED]
         self._synced = asyncio.Event()
         self.blocks = Blocks()
@@ -255,6 +264,7 @@ class Scheduler:
         )
         self.meter.follow(frameworks)
         self.watchdog.follow(framework.guard for framework in frameworks.values())
+        _hear_signals(frameworks)
         for reflector in self.reflectors:
             if anew and reflector.resource is PODS:
                 reflector.redeliver()
@@ -359,6 +369,10 @@ class Scheduler:
         """Apply news, then schedule, for at most a slice of time; True when there is more to do."""
         engine, meter, inbox = self.engine, self.meter, self._inbox
         now = started = time.monotonic()
+        due = engine.next_tick()
+        if due is not None and due <= now:
+            # Also while there is no end of active pods: others' backoffs are over all the same.
+            self._carry_out(meter.handle(Tick(), now))
         while now - started < SLICE_SECONDS:
             if inbox:
                 for _ in range(min(len(inbox), 32)):
@@ -368,6 +382,8 @@ class Scheduler:
                 instructions = self._cycle(now)
                 self.decisions.add(time.perf_counter() - began)
                 self._carry_out(instructions)
+            elif engine.queue.has_chores:
+                self._carry_out(meter.handle(Tick(), now))
             else:
                 return False
             now = time.monotonic()
@@ -429,11 +445,14 @@ class Scheduler:
                 case BoundByPlugin():
                     self.writer.bound_by_plugin(instruction)
                 case Misbehaved(pod, error):
-                    log.error("plugin failed", plugin=error.plugin, point=error.point, pod=pod.key, error=error.text)
+                    left_out = self._failures.left_out((error.plugin, error.point))
+                    if left_out is not None:
+                        where = {"plugin": error.plugin, "point": error.point, "pod": pod.key}
+                        log.error("plugin failed", **where, error=error.text, left_out=left_out)
                 case Verified(pod, difference):
                     tell(pod, difference)
                 case Failed():
-                    log.info(
+                    (log.debug if instruction.repeated else log.info)(
                         "not scheduled",
                         **about(instruction.pod),
                         reason=instruction.reason,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import time
 from collections import Counter as Tally
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +14,6 @@ from scheduler.controller import families
 from scheduler.controller.comparer import Comparer
 from scheduler.controller.reload import Reloader
 from scheduler.controller.scheduler import Scheduler
-from scheduler.engine.queue import Place, Queue, QueuedPod
 from scheduler.kube.client import Client
 from scheduler.kube.lease import Elector
 from scheduler.kube.reviews import Reviews
@@ -21,7 +22,8 @@ from scheduler.telemetry.instruments import Asked, Instrument, Labels
 from scheduler.telemetry.serving import Endpoints
 
 Values = Mapping[Labels, float]
-_GATED = Place.GATED
+_NAMESPACES = 20
+"""Namespaces that are named among the costly ones."""
 
 
 def endpoints(
@@ -91,6 +93,10 @@ class _Vitals:
             Asked(families.INCOMING_ENTITIES, lambda: {(*by, "pod"): n for by, n in self._incoming().items()}),
             Asked(families.CACHE_SIZE, self._cache_size),
             Asked(families.UNSCHEDULABLE_PODS, self._unschedulable),
+            Asked(families.STEPS, lambda: {(): float(scheduler.engine.attempts.steps)}),
+            Asked(families.SLICES, lambda: {(): float(scheduler.engine.attempts.slices)}),
+            Asked(families.TOO_COSTLY, lambda: {(): float(scheduler.engine.attempts.too_costly)}),
+            Asked(families.COSTLY_NAMESPACES, self._costly),
             Asked(families.IN_FLIGHT, lambda: {(): float(scheduler.engine.in_flight)}),
             Asked(families.INBOX, lambda: {(): float(scheduler.inbox)}),
             Asked(families.EVENTS_DROPPED, lambda: {(): float(written.events_dropped)}),
@@ -121,17 +127,16 @@ class _Vitals:
     def _unschedulable(self) -> Values:
         queue = self._scheduler.engine.queue
         # All that wait, in one go on the event loop: 50,000 of them must not take long.
-        waiting = Tally(
-            [
-                (queued.plugins if queued.place is not _GATED else _held_by(queue, queued), queued.pod.scheduler_name)
-                for queued in queue
-            ]
-        )
+        waiting = Tally([(queued.plugins, queued.pod.scheduler_name) for queued in queue])
         found: dict[Labels, float] = {}
         for (plugins, profile), count in waiting.items():
             for plugin in plugins:
                 found[plugin, profile] = found.get((plugin, profile), 0.0) + count
         return found
+
+    def _costly(self) -> Values:
+        debts = self._scheduler.engine.queue.turns.debts(time.monotonic())
+        return {(name,): debts[name] for name in heapq.nlargest(_NAMESPACES, debts, key=debts.__getitem__)}
 
     def _staleness(self) -> Values:
         ages = {(r.resource.kind,): r.staleness() for r in self._scheduler.reflectors}
@@ -151,12 +156,6 @@ class _Vitals:
     def configuration(self) -> Any:
         """As a KubeSchedulerConfiguration, less what is secret in it."""
         return _without_keys(msgspec.to_builtins(self._reloader.config))
-
-
-def _held_by(queue: Queue, queued: QueuedPod) -> frozenset[str]:
-    """The plugin that keeps a pod out of the queue."""
-    held = queue.frameworks[queued.pod.scheduler_name].held_by(queued.pod)
-    return frozenset() if held is None else frozenset((held[0],))
 
 
 def _without_keys(document: Any) -> Any:

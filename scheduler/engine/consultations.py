@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.engine.instructions import AskExtenders
-from scheduler.engine.queue import QueuedPod
+from scheduler.engine.queued import QueuedPod
 from scheduler.framework.config import Extender
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import (
@@ -53,13 +53,19 @@ class Consultations:
         extenders: tuple[Extender, ...],
     ) -> None:
         self._cluster = cluster
-        self._frameworks = frameworks
+        self._frameworks = dict(frameworks)
         self._rotation = rotation
         self._extenders = extenders
         self._pods: dict[str, Consultation] = {}
 
     def __len__(self) -> int:
         return len(self._pods)
+
+    def follow(self, frameworks: Mapping[str, Framework]) -> None:
+        """Decide by these profiles from now on; pods that wait for an answer may be of one that is gone."""
+        waiting = {found.queued.pod.scheduler_name for found in self._pods.values()}
+        gone = {name: framework for name, framework in self._frameworks.items() if name in waiting}
+        self._frameworks = gone | dict(frameworks)
 
     def on_nodes(self, pod: Pod) -> tuple[Extender, ...]:
         """Who wants to be asked about the nodes for a pod."""

@@ -6,7 +6,7 @@ Mirrors kube-scheduler `schedule_one.go` (assumeAndReserve, bindingCycle, handle
 from typing import Any
 
 from scheduler.engine import wakes
-from scheduler.engine.failures import tell
+from scheduler.engine.failures import failed
 from scheduler.engine.in_flight import Flight, InFlight, Stage
 from scheduler.engine.instructions import (
     SCHEDULER_ERROR,
@@ -21,7 +21,8 @@ from scheduler.engine.instructions import (
     Prepare,
     RunCall,
 )
-from scheduler.engine.queue import Queue, QueuedPod
+from scheduler.engine.queue import Queue
+from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import Answered, BindFailed, NotAnswered, NotPrepared, Prepared
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
@@ -48,6 +49,11 @@ class Departures:
         self._aside = aside
         self._flights = InFlight()
         self._waiting = WaitingPods()
+        self._setting_out = ""
+        """UID of the pod that was assumed in this very stimulus.
+
+        What it gives back if it is rejected at once nobody has missed, so nobody is woken for it (unreserveAndForget).
+        """
         self.holding = self._waiting.pods
         """Pods that wait for a Permit, by UID."""
         self.waits = self._waiting.waits
@@ -78,8 +84,25 @@ class Departures:
         pod, node = queued.pod, self._cluster.nodes.names[row] or ""
         kept = self._cluster.nominations.drop(pod.uid)
         self._cluster.assume(pod, row)
-        if kept is not None and kept != node:
-            wakes.for_room(self._queue, self._cluster, pod, self._cluster.nodes.row_of(kept), now)
+        kept_row = None if kept is None or kept == node else self._cluster.nodes.live_row(kept)
+        if kept_row is not None:
+            wakes.for_room(self._queue, self._cluster, pod, kept_row, now, real=False)
+        self._setting_out = pod.uid
+        try:
+            return self._reserve(queued, framework, decision, (row, node), now, binders)
+        finally:
+            self._setting_out = ""
+
+    def _reserve(
+        self,
+        queued: QueuedPod,
+        framework: Framework,
+        decision: Decision,
+        where: tuple[int, str],
+        now: float,
+        binders: tuple[Any, ...],
+    ) -> list[Instruction]:
+        pod, (row, node) = queued.pod, where
         reservation = framework.reservation(pod, row, node, self._waiting, binders)
         flight = Flight(queued, node, decision, reservation, queued.first_active or now)
         try:
@@ -286,10 +309,9 @@ class Departures:
         if self._cluster.placement(uid) is not None or queued.pod.terminating:
             return []
         self._queue.put_back(queued, now)
-        failed = Failed(queued.pod, SCHEDULER_ERROR, message, frozenset(), queued.attempts, None)
         if quiet:
-            return [failed]
-        return [failed, *tell(queued, SCHEDULER_ERROR, message, "")]
+            return [Failed(queued.pod, SCHEDULER_ERROR, message, frozenset(), queued.attempts, None)]
+        return failed(queued, SCHEDULER_ERROR, message, nominated="")
 
     def _refused(self, flight: Flight, refused: Refused, now: float) -> list[Instruction]:
         """A Permit plugin keeps the pod from its node: it waits for what may change that plugin's mind."""
@@ -308,20 +330,19 @@ class Departures:
         message = f"0/1 nodes are available: 1 {refused.reason.text}."
         plugins = frozenset((refused.plugin,))
         self._queue.park(queued, plugins, now, missed=missed)
-        failed = Failed(queued.pod, UNSCHEDULABLE, message, plugins, queued.attempts, None)
-        return [failed, *tell(queued, UNSCHEDULABLE, message, "")]
+        return failed(queued, UNSCHEDULABLE, message, plugins, nominated="")
 
     def _release(self, flight: Flight | None, now: float) -> None:
         """Let plugins give back what they hold; who waits for a volume may get it."""
         if flight is None:
             return
-        version = self._cluster.storage.version
+        version, pod = self._cluster.storage.version, flight.queued.pod
         errors = flight.reservation.release(self._cluster)
-        self._aside += (Misbehaved(flight.queued.pod, error) for error in errors)
-        if self._cluster.storage.version != version:
-            wakes.for_storage(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now)
+        self._aside += (Misbehaved(pod, error) for error in errors)
+        if self._cluster.storage.version != version and pod.uid != self._setting_out:
+            wakes.for_storage(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
 
     def _forget(self, uid: str, now: float) -> None:
         forgotten = self._cluster.forget(uid)
-        if forgotten is not None:
-            wakes.for_room(self._queue, self._cluster, forgotten.pod, forgotten.row, now)
+        if forgotten is not None and uid != self._setting_out:
+            wakes.for_room(self._queue, self._cluster, forgotten.pod, forgotten.row, now, real=False)

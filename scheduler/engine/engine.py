@@ -12,6 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from scheduler.engine import wakes
+from scheduler.engine.attempts import Answer, Attempts
+from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.changes import (
     key_of,
     node_changes,
@@ -21,19 +23,18 @@ from scheduler.engine.changes import (
 )
 from scheduler.engine.consultations import Consultations
 from scheduler.engine.departures import Departures
-from scheduler.engine.failures import tell
+from scheduler.engine.failures import failed
 from scheduler.engine.instructions import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
     AskExtenders,
-    Failed,
     Instruction,
     Misbehaved,
     Preempt,
-    Verified,
 )
 from scheduler.engine.nominator import Nominator
-from scheduler.engine.queue import Queue, QueuedPod
+from scheduler.engine.queue import Queue
+from scheduler.engine.queued import QueuedPod
 from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import (
     Answered,
@@ -85,23 +86,35 @@ class Engine:
         binders: Iterable[Any] = (),
         cluster: Cluster | None = None,
         verify: int = 0,
+        budget: Budget | None = None,
     ) -> None:
         """`in_full`: keep in each decision who rejected what and how every plugin scored, at the cost of speed.
 
         `binders`: Bind plugins for the extenders that bind; each has its `extender`. `cluster`: the columns to start
-        from; empty ones without it. `verify`: every so many decisions, one is verified; 0: none.
+        from; empty ones without it. `verify`: every so many decisions, one is verified; 0: none. `budget`: what an
+        attempt may cost.
         """
         self.cluster = cluster if cluster is not None else Cluster()
-        self.queue = Queue(frameworks, initial_backoff, max_backoff)
+        budget = Budget() if budget is None else budget
+        self.queue = Queue(frameworks, initial_backoff, max_backoff, budget)
         self._frameworks = frameworks
         self._seed = seed
-        self._in_full = in_full
-        self._verifier = Verifier(frameworks, verify) if verify else None
         self._at_hand: QueuedPod | None = None
-        self._rotation = Rotation()
-        self._consultations = Consultations(self.cluster, frameworks, self._rotation, in_order(extenders))
         self._binders = tuple(binders)
         self._aside: list[Instruction] = []
+        rotation = Rotation()
+        self._consultations = Consultations(self.cluster, frameworks, rotation, in_order(extenders))
+        self._attempts = Attempts(
+            self.cluster,
+            self.queue,
+            frameworks,
+            self._consultations,
+            rotation,
+            self._aside,
+            budget=budget,
+            in_full=in_full,
+            verifier=Verifier(frameworks, verify) if verify else None,
+        )
         self._nominator = Nominator(self.cluster, self.queue)
         self._departures = Departures(self.cluster, self.queue, self._aside)
 
@@ -114,6 +127,11 @@ class Engine:
     def permit_waits(self) -> list[tuple[str, float]]:
         """(status, seconds) of pods that waited for a Permit, for who counts them and empties this."""
         return self._departures.waits
+
+    @property
+    def attempts(self) -> Attempts:
+        """What attempts have cost so far."""
+        return self._attempts
 
     @property
     def has_work(self) -> bool:
@@ -130,8 +148,7 @@ class Engine:
     ) -> None:
         """Decide by other profiles from the next cycle on. Pods on their way go on as they were decided."""
         self._frameworks = frameworks
-        if self._verifier is not None:
-            self._verifier.follow(frameworks)
+        self._attempts.follow(frameworks)
         self.queue.reconfigure(frameworks, initial_backoff, max_backoff, now)
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
@@ -139,7 +156,7 @@ class Engine:
         done = self._apply(stimulus, now)
         if self._departures.holding:
             done += self._departures.settle(now)
-        if self.queue.broken or self.queue.misled:
+        if self.queue.broken or self.queue.shelves.misled:
             done += self._troubles()
         if self._aside:
             done += self._aside
@@ -221,7 +238,7 @@ class Engine:
                 else:
                     self.cluster.nominations.drop(gone.uid)
             case "Node":
-                cleared = self._nominator.end_all(self.cluster.nominations.on(gone.name), now)
+                cleared = self._nominator.end_all(self.cluster.nominations.on(gone.name), None, now)
                 if self.cluster.drop_node(gone.name) is not None:
                     wakes.everyone(self.queue, ClusterEvent.NODE_GONE, now)
                 return cleared
@@ -277,62 +294,44 @@ class Engine:
 
     def _cycle(self, now: float) -> list[Instruction]:
         queued = self._at_hand = self.queue.pop(now)
-        if queued is None:
-            return []
-        pod = queued.pod
-        framework = self._frameworks[pod.scheduler_name]
+        return [] if queued is None else self._attempt(queued, now)
+
+    def _attempt(self, queued: QueuedPod, now: float, answer: Answer | None = None) -> list[Instruction]:
+        """Think about a pod, for a slice at most, and do what follows. `answer`: as in `Attempts.think`."""
         try:
-            extenders = self._consultations.on_nodes(pod)
-            if extenders:
-                return self._follow(queued, self._consultations.ask_about_nodes(queued, extenders), now)
-            before = Rotation(self._rotation.start)
-            decide = framework.decide if self._in_full else framework.decide_quickly
-            decision = decide(pod, self.cluster, self._rotation)
-            if self._verifier is not None and self._verifier.due():
-                decision = self._verified(self._verifier, decision, before)
-            return self._go(queued, decision, now)
+            outcome = self._attempts.think(queued, now, answer)
+            match outcome:
+                case None:
+                    return []
+                case AskExtenders():
+                    return [outcome]
+                case Decision():
+                    return self._go(queued, outcome, now)
+                case decision, result:
+                    return self._no_fit(queued, decision, result, now)
         except PluginError as error:
             return self._broken(queued, str(error), frozenset((error.plugin,)), now)
-
-    def _verified(self, verifier: Verifier, decision: Decision, before: Rotation) -> Decision:
-        """The decision that counts. A plugin that fails when it is asked again costs the pod nothing."""
-        try:
-            decision, difference = verifier.verify(decision, self.cluster, before)
-        except PluginError as error:
-            self._aside.append(Misbehaved(decision.pod, error))
-        else:
-            self._aside.append(Verified(decision.pod, difference))
-        return decision
+        except TooCostlyError as error:
+            # No error of Berth's, but not "Unschedulable" either: no node that an autoscaler adds would help.
+            return self._broken(queued, str(error), frozenset(), now)
 
     def _go(self, queued: QueuedPod, decision: Decision, now: float) -> list[Instruction]:
-        """Send the pod to its node, or find out what may be done for one that has none.
+        """Send the pod to its node.
 
         Raises PluginError.
         """
         framework = self._frameworks[queued.pod.scheduler_name]
-        if not len(decision.feasible):
-            return self._hopeless(queued, framework, decision, now)
         binders = self._binders
         if binders:
             binders = tuple(binder for binder in binders if interested(binder.extender, queued.pod))
         return self._departures.set_out(queued, framework, decision, self._choose(decision), now, binders)
 
-    def _follow(self, queued: QueuedPod, step: Decision | AskExtenders, now: float) -> list[Instruction]:
-        return [step] if isinstance(step, AskExtenders) else self._go(queued, step, now)
-
     def _consulted(self, answer: Consulted, now: float) -> list[Instruction]:
-        """Go on with a pod that waited for extenders, on the cluster as it is now."""
+        """Go on with a pod that waited for extenders."""
         consultation = self._consultations.take(answer.question)
         if consultation is None:
             return []
-        queued = consultation.queued
-        try:
-            step = self._consultations.heed(consultation, answer.verdict)
-            if isinstance(step, PostFilterResult):
-                return self._no_fit(queued, consultation.decision, step, now)
-            return self._follow(queued, step, now)
-        except PluginError as error:
-            return self._broken(queued, str(error), frozenset((error.plugin,)), now)
+        return self._attempt(consultation.queued, now, (consultation, answer.verdict))
 
     def _not_consulted(self, failure: NotConsulted, now: float) -> list[Instruction]:
         """An extender that must not fail did: the pod is tried again; with preemption, it stays unschedulable."""
@@ -343,21 +342,6 @@ class Engine:
             return self._broken(consultation.queued, failure.message, frozenset((EXTENDER,)), now)
         result = PostFilterResult(f"preemption: {failure.message}", in_the_way=frozenset((EXTENDER,)))
         return self._no_fit(consultation.queued, consultation.decision, result, now)
-
-    def _hopeless(self, queued: QueuedPod, framework: Framework, decision: Decision, now: float) -> list[Instruction]:
-        """No node takes the pod: PostFilter plugins may help, and extenders have a say in whom to preempt."""
-        result = self._post_filter(framework, decision)
-        extenders = self._consultations.on_victims(queued.pod) if result.candidates else ()
-        if not extenders:
-            return self._no_fit(queued, decision, result, now)
-        return [self._consultations.ask_about_victims(queued, extenders, decision, result)]
-
-    def _post_filter(self, framework: Framework, decision: Decision) -> PostFilterResult:
-        """What PostFilter plugins make of it; one that fails is named, and the pod stays unschedulable."""
-        try:
-            return framework.post_filter_result(decision.pod, self.cluster, decision)
-        except PluginError as error:
-            return PostFilterResult(str(error))
 
     def _choose(self, decision: Decision) -> int:
         """One of the best rows; which one depends on the seed and the pod only, so a run can be repeated."""
@@ -373,10 +357,9 @@ class Engine:
         missed = self.queue.missed(queued, waits_for)
         if result.node is not None and result.node != self.cluster.nominations.node_of(pod.uid):
             # Before the pod waits itself: that a node is not kept for it any more is no news to it.
-            self._nominator.end(pod, now)
+            self._nominator.end(pod, now, real=False)
         self.queue.park(queued, waits_for, now, missed=missed)
-        done: list[Instruction] = [Failed(pod, UNSCHEDULABLE, message, plugins, queued.attempts, decision)]
-        done += tell(queued, UNSCHEDULABLE, message, result.node)
+        done = failed(queued, UNSCHEDULABLE, message, plugins, decision, result.node)
         if result.node:
             done += self._preempt(pod, result.node, result.victims, now)
         return done
@@ -391,25 +374,23 @@ class Engine:
         going = tuple(victim for victim in there if victim not in turned)
         for victim in going:
             self.cluster.replace(replace(victim, terminating=True, preempted=True))
-        ended = self._nominator.end_all([other for other in nominations.on(node) if other.priority < pod.priority], now)
+        lower = [other for other in nominations.on(node) if other.priority < pod.priority]
+        ended = self._nominator.end_all(lower, self.cluster.nodes.live_row(node), now)
         return [Preempt(pod, node, going, turned), *ended] if there else ended
 
     def _troubles(self) -> list[Instruction]:
         """What is to be said of plugins that failed while the queue asked them."""
         done: list[Instruction] = []
         for queued, error in self.queue.broken:
-            plugins = frozenset((error.plugin,))
-            done.append(Failed(queued.pod, SCHEDULER_ERROR, str(error), plugins, queued.attempts, None))
-            done += tell(queued, SCHEDULER_ERROR, str(error))
-        done += (Misbehaved(pod, error) for pod, error in self.queue.misled)
+            done += failed(queued, SCHEDULER_ERROR, str(error), frozenset((error.plugin,)))
+        done += (Misbehaved(pod, error) for pod, error in self.queue.shelves.misled.values())
         self.queue.broken.clear()
-        self.queue.misled.clear()
+        self.queue.shelves.misled.clear()
         return done
 
     def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> list[Instruction]:
         self.queue.put_back(queued, now)
-        failed = Failed(queued.pod, SCHEDULER_ERROR, message, plugins, queued.attempts, None)
-        return [failed, *tell(queued, SCHEDULER_ERROR, message)]
+        return failed(queued, SCHEDULER_ERROR, message, plugins)
 
     def _broke(self, message: str, now: float) -> list[Instruction]:
         """Take back what the cycle that raised may have begun."""

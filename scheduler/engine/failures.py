@@ -1,7 +1,21 @@
 """What is said of a pod that was not bound, and whether it has been said already."""
 
-from scheduler.engine.instructions import Instruction, PatchCondition, RecordFailure
-from scheduler.engine.queue import QueuedPod
+from scheduler.engine.instructions import Failed, Instruction, PatchCondition, RecordFailure
+from scheduler.engine.queued import QueuedPod
+from scheduler.framework.decision import Decision
+
+
+def failed(
+    queued: QueuedPod,
+    reason: str,
+    message: str,
+    plugins: frozenset[str] = frozenset(),
+    decision: Decision | None = None,
+    nominated: str | None = None,
+) -> list[Instruction]:
+    """An attempt came to nothing; what is to be counted, logged and written about it. `nominated`: as in `tell`."""
+    said = tell(queued, reason, message, nominated)
+    return [Failed(queued.pod, reason, message, plugins, queued.attempts, decision, repeated=not said), *said]
 
 
 def tell(queued: QueuedPod, reason: str, message: str, nominated: str | None = None) -> list[Instruction]:

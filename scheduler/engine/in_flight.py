@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from scheduler.engine.queue import QueuedPod
+from scheduler.engine.queued import QueuedPod
 from scheduler.framework.decision import Decision
 from scheduler.framework.reservation import Call, ObjectKey, Reservation, Wait
 

@@ -51,6 +51,8 @@ class Failed(Struct, frozen=True):
     plugins: frozenset[str]
     attempts: int
     decision: Decision | None
+    repeated: bool = False
+    """The same has been said of the pod before, so there is nothing more to write about it."""
 
 
 class PatchCondition(Struct, frozen=True):
@@ -130,6 +132,8 @@ class Verified(Struct, frozen=True):
 
     pod: Pod
     difference: Difference | None
+    given_up: bool = False
+    """The second decision would have cost too much, with nothing kept: there is none."""
 
 
 Instruction = (

@@ -5,9 +5,13 @@ Mirrors kube-scheduler `backend/queue/nominator.go` and, in part, `framework/pre
 
 from scheduler.engine import wakes
 from scheduler.engine.instructions import ClearNomination, Instruction
-from scheduler.engine.queue import Queue, QueuedPod
+from scheduler.engine.queue import Queue
+from scheduler.engine.queued import QueuedPod
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
+
+_EACH = 8
+"""Pods for which one node was kept that others are asked about one by one; more of them are taken together."""
 
 
 class Nominator:
@@ -17,17 +21,26 @@ class Nominator:
         self._cluster = cluster
         self._queue = queue
 
-    def end(self, pod: Pod, now: float) -> None:
-        """No node is kept for a pod any more: if it did not come there, somebody else may."""
+    def end(self, pod: Pod, now: float, *, real: bool = True) -> None:
+        """No node is kept for a pod any more: if it did not come there, somebody else may. `real`: as in `wake`."""
         node = self._cluster.nominations.drop(pod.uid)
-        if node is not None and node != pod.node_name:
-            wakes.for_room(self._queue, self._cluster, pod, self._cluster.nodes.row_of(node), now)
+        row = None if node is None or node == pod.node_name else self._cluster.nodes.live_row(node)
+        if row is not None:
+            wakes.for_room(self._queue, self._cluster, pod, row, now, real=real)
 
-    def end_all(self, pods: list[Pod], now: float) -> list[Instruction]:
-        """These pods have to look for another node, and may do so at once (prepareCandidate)."""
+    def end_all(self, pods: list[Pod], row: int | None, now: float) -> list[Instruction]:
+        """These pods have to look for another node than this one, and may do so at once (prepareCandidate).
+
+        `row`: the node's, where others may come instead; None when the node is going.
+        """
         for pod in pods:
-            self.end(pod, now)
-            self._queue.retry(pod.uid, now)
+            self._cluster.nominations.drop(pod.uid)
+        if row is not None and len(pods) > _EACH:
+            wakes.for_any_room(self._queue, self._cluster, row, now)
+        elif row is not None:
+            for pod in pods:
+                wakes.for_room(self._queue, self._cluster, pod, row, now, real=False)
+        self._queue.retry([pod.uid for pod in pods], now)
         return [ClearNomination(pod) for pod in pods]
 
     def follow(self, queued: QueuedPod, before: Pod, now: float) -> None:
@@ -43,6 +56,6 @@ class Nominator:
             self.end(pod, now)
         if changed and (ours != kept or kept is None):
             # Whatever victims leave the node that was named, it does not wait for them any more.
-            self._queue.retry(pod.uid, now)
+            self._queue.retry([pod.uid], now)
         if kept is not None:
             nominations.put(pod, kept)

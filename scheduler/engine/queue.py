@@ -1,116 +1,78 @@
 """Pods that wait: active, backing off, unschedulable, gated.
 
-Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. Unschedulable pods are kept by what
-rejected them and by shape, so that an event asks each kind of waiting pod once, not each pod.
+Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. What concerns many pods at once is done some pods at a time,
+so that the event loop has its turn in between: a wake-up of all, the end of many backoffs, other profiles.
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
 
+from scheduler.engine.budget import Budget
+from scheduler.engine.places import Places
+from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.room import Room
+from scheduler.engine.shelves import Group, Hint, Woken
+from scheduler.engine.turns import ORDINARY, SHARE
 from scheduler.framework.events import LABELS, ClusterEvent
-from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 
 ATTEMPT_FAILED = "ScheduleAttemptFailure"
-FLUSH_AFTER = 300.0
-"""Seconds after which an unschedulable pod is tried again, whatever happened."""
+AT_ONCE = 512
+"""Pods that are moved from place to place in one turn; the others follow in the next ones."""
+_PUT_OFF_AT_ONCE = 256
+"""Pods of namespaces in debt that are sent to their lanes in one turn."""
+_KEPT_FOR_ASKED = 64
+"""Pods for which one node is kept that are asked about; beyond, they are woken."""
 
 
-class Place(StrEnum):
-    """Where a pod waits, under the names of the pending_pods metric."""
+@dataclass(slots=True)
+class _Wave:
+    """Pods that are being woken together."""
 
-    ACTIVE = "active"
-    BACKOFF = "backoff"
-    UNSCHEDULABLE = "unschedulable"
-    GATED = "gated"
+    pods: Iterator[QueuedPod]
+    group: Group | None
+    """Whose pods they are; None: unschedulable pods of any."""
+    cause: str
+    real: bool
 
-
-@dataclass(slots=True, eq=False)
-class QueuedPod:
-    """A waiting pod and its history. Times are engine seconds."""
-
-    pod: Pod
-    queued_at: float
-    place: Place = Place.ACTIVE
-    attempts: int = 0
-    first_active: float | None = None
-    """When it was first ready to be scheduled."""
-    rejections: int = 0
-    """Attempts that ended without a node."""
-    errors: int = 0
-    """Attempts in a row that ended with an error; while there are any, its backoff goes by them."""
-    returned_at: float = 0.0
-    """When its last attempt came to nothing; backoff runs from then on."""
-    left_at: int = 0
-    """The number of the last event before its last attempt began."""
-    plugins: frozenset[str] = frozenset()
-    """Who rejected it last."""
-    flushed: bool = False
-    """Its next attempt comes for no other reason than that it waited long (WasFlushedFromUnschedulable)."""
-    written: tuple[str, str, str] | None = None
-    """(reason, message, nominated node) that the API has of it from us."""
-    ticket: int = 0
-    """Tells a live heap entry from a stale one."""
+    def has(self, queued: QueuedPod) -> bool:
+        """Whether a pod still waits where it did when this began."""
+        if self.group is None:
+            return queued.place is Place.UNSCHEDULABLE and queued.group is not None
+        return queued.group is self.group
 
 
-Hint = Callable[[Framework, Plugin, Pod], bool]
-_Bucket = tuple[str, frozenset[str]]
-
-
-class Queue:
+class Queue(Places):
     """All waiting pods of all profiles, by UID."""
 
-    def __init__(self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float) -> None:
-        self.frameworks = frameworks
-        self.initial_backoff = initial_backoff
-        self.max_backoff = max_backoff
-        self._pods: dict[str, QueuedPod] = {}
-        self._active: list[tuple[Any, int, str]] = []
-        self._backoff: list[tuple[float, int, str]] = []
-        self._error_backoff: list[tuple[float, int, str]] = []
-        self._patient = 0
-        """Pods in `_backoff`, which are taken early when nothing else is active."""
-        self._flush: list[tuple[float, int, str]] = []
-        self._unschedulable: dict[_Bucket, dict[Any, dict[str, QueuedPod]]] = {}
-        self.broken: list[tuple[QueuedPod, PluginError]] = []
-        """Pods that a PreEnqueue or QueueSort plugin failed for since the list was last emptied; they back off."""
-        self.misled: list[tuple[Pod, PluginError]] = []
-        """Hints that failed since the list was last emptied; their pods were woken to be on the safe side."""
-        self._key_form: list[bool] | None = None
+    def __init__(
+        self,
+        frameworks: Mapping[str, Framework],
+        initial_backoff: float,
+        max_backoff: float,
+        budget: Budget | None = None,
+    ) -> None:
+        """`budget`: what an attempt may cost."""
+        super().__init__(frameworks, initial_backoff, max_backoff, budget)
+        self._waves: list[tuple[int, int, _Wave]] = []
+        """Pods that are being woken, highest priority first: a heap of (-priority, number, wave)."""
+        self._wave = 0
+        self._entering: deque[str] = deque()
+        """UIDs of pods that have to find their place by the new profiles; until then none is popped."""
+        self._asks_next = False
+        """The next turn among the costly is for questions that were put off, not for an attempt."""
         self._events = 0
         self._latest: dict[int, tuple[ClusterEvent, int]] = {}
         """The latest event of each kind and its number, by the kind's identity (inFlightEvents).
 
         Somebody who is away may wait for it. Hashing a Flag takes longer than all else that happens here.
         """
-        self._ticket = 0
-        self._counts = dict.fromkeys(Place, 0)
-        self.incoming: dict[tuple[Place, str], int] = {}
-        """Pods that entered each place, by what sent them there, in the words of the queue_incoming_pods metric."""
-        self._cause = ""
-
-    def __len__(self) -> int:
-        return len(self._pods)
-
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._pods
-
-    def __iter__(self) -> Iterator[QueuedPod]:
-        return iter(self._pods.values())
-
-    def get(self, uid: str) -> QueuedPod | None:
-        """A waiting pod."""
-        return self._pods.get(uid)
-
-    def counts(self) -> dict[Place, int]:
-        """How many pods wait where."""
-        return dict(self._counts)
+        self._latest_real: dict[int, tuple[ClusterEvent, int]] = {}
+        """The same of events that happened outside, and not by what one of our attempts gave back."""
 
     def add(self, pod: Pod, now: float) -> QueuedPod:
         """A pod to schedule: active, gated when a PreEnqueue plugin holds it back, backing off if that one breaks."""
@@ -153,33 +115,41 @@ class Queue:
 
         The pod was away meanwhile: it waited for a Permit plugin, or for extenders.
         """
-        if queued.left_at == self._events:
+        framework = self.frameworks.get(queued.pod.scheduler_name)
+        if queued.left_at == self._events or framework is None:
             return False
-        framework = self.frameworks[queued.pod.scheduler_name]
         wakes = ClusterEvent.NOTHING
         for name in plugins:
             wakes |= framework.wakes(name)
-        return any(number > queued.left_at and event & wakes for event, number in self._latest.values())
+        if not any(number > queued.left_at and event & wakes for event, number in self._latest.values()):
+            return False
+        queued.early |= any(number > queued.left_at and event & wakes for event, number in self._latest_real.values())
+        return True
 
     def reconfigure(
         self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
     ) -> None:
         """Other profiles from now on: pods of those that are gone leave, all others may fit now and are tried again."""
-        self.frameworks, self.initial_backoff, self.max_backoff = frameworks, initial_backoff, max_backoff
+        self.shelves.frameworks = frameworks
+        self.initial_backoff, self.max_backoff = initial_backoff, max_backoff
         self._active.clear()  # its order may be another one
+        self.turns.clear()
         self._key_form = None
+        self._entering = deque(self._pods)
+        self._enter_anew(now)
+
+    def _enter_anew(self, now: float) -> None:
+        """Give some of the pods that were there when the profiles changed their new places."""
         self._cause = "ForceActivate"
-        for queued in list(self._pods.values()):
-            if queued.pod.scheduler_name not in frameworks:
-                self.remove(queued.pod.uid)
-            elif queued.place is Place.UNSCHEDULABLE:
-                self._wake(queued, now)
-            elif queued.place is Place.BACKOFF:
+        for _ in range(min(AT_ONCE, len(self._entering))):
+            queued = self._pods.get(self._entering.popleft())
+            if queued is None:
+                continue
+            if queued.place is Place.BACKOFF and queued.pod.scheduler_name in self.frameworks:
                 self._leave(queued)
                 self._to_backoff(queued, now)
             else:
-                self._leave(queued)
-                self._enter(queued, now)
+                self._wake(queued, now)
 
     def remove(self, uid: str) -> QueuedPod | None:
         """A pod that is gone, or placed."""
@@ -193,10 +163,11 @@ class Queue:
         queued = self._pods[pod.uid]
         self._cause = "UnscheduledPodUpdate"
         if queued.place is Place.UNSCHEDULABLE:
-            self._leave_group(queued)
+            woken = queued.group.shelf is None or (event and self._helps(queued, event))
+            self.shelves.take(queued)
             queued.pod = pod
-            self._group(queued)[pod.uid] = queued
-            if event and self._helps(queued, event, _always):
+            self.shelves.put(queued)
+            if woken:
                 self._wake(queued, now)
         elif queued.place is Place.GATED:
             self._leave(queued)
@@ -209,256 +180,212 @@ class Queue:
                 self._leave(queued)
                 self._to_active(queued, queued.queued_at, now)
 
-    def retry(self, uid: str, now: float) -> None:
-        """A pod that waits for an event need not: what it waited for was taken from it."""
-        queued = self._pods.get(uid)
-        if queued is not None and queued.place is Place.UNSCHEDULABLE:
-            self._cause = "ForceActivate"
-            self._wake(queued, now)
+    def retry(self, uids: list[str], now: float) -> None:
+        """Pods that wait for an event need not: what they waited for was taken from them."""
+        pods = [queued for uid in uids if (queued := self._pods.get(uid)) is not None]
+        if pods:
+            priority = max(queued.pod.priority for queued in pods)
+            self._wave += 1
+            heapq.heappush(self._waves, (-priority, self._wave, _Wave(iter(pods), None, "ForceActivate", real=False)))
+            self._wake_some(now)
 
-    def wake(self, event: ClusterEvent, hint: Hint, now: float, room: Room | None = None) -> int:
-        """Move pods that an event may help to the active queue, or to backoff while that lasts. Returns how many.
+    def wake(self, event: ClusterEvent, hint: Hint, now: float, room: Room | None = None, *, real: bool = True) -> None:
+        """Move pods that an event may help to the active queue, or to backoff while that lasts.
 
         Gated pods are among them, if their PreEnqueue plugin names such events: it is asked again. `room`: the node
-        where something was made free; plugins that look at single nodes mind nothing else.
+        where something was made free; plugins that look at single nodes mind nothing else. `real`: it happened
+        outside; otherwise one of our own attempts gave something back, and backoffs have to be waited out.
         """
         self._events += 1
         self._latest[id(event)] = (event, self._events)
-        woken: dict[str, QueuedPod] = {}
-        for (profile, plugins), groups in self._unschedulable.items():
-            framework = self.frameworks[profile]
-            asked = [framework.plugin(name) for name in plugins if framework.wakes(name) & event]
-            if plugins and not asked:
-                continue
-            for group in groups.values():
-                pod = next(iter(group.values())).pod
-                if not plugins or self._worth_it(hint, framework, asked, plugins, pod, room):
-                    woken.update(group)
-        if room is not None:
-            woken.update((queued.pod.uid, queued) for queued in self._kept_for(room))
-        self._cause = next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED) if woken else ""
-        for queued in woken.values():
-            self._wake(queued, now)
-        return len(woken)
+        if real:
+            self._latest_real[id(event)] = (event, self._events)
+        found = self.shelves.ask(event, hint, room, real=real)
+        kept_for = [] if room is None or not room.kept_for else list(self._kept_for(room))
+        if found:
+            self._begin_to_wake(found)
+            self._wake_some(now)
+        if kept_for:
+            self._cause = cause_of(event)
+            for queued in kept_for:
+                if queued.place is Place.UNSCHEDULABLE:
+                    queued.early |= real
+                    self._wake(queued, now)
+
+    def _begin_to_wake(self, found: list[Woken]) -> None:
+        """These groups are woken, some pods at a time; those of higher priority before others."""
+        for woken in found:
+            self._wave += 1
+            group = woken.group
+            wave = _Wave(iter(list(group.pods.values())), group, cause_of(woken.event), woken.real)
+            heapq.heappush(self._waves, (-group.pod.priority, self._wave, wave))
+
+    def _wake_some(self, now: float) -> None:
+        left = AT_ONCE
+        while left and self._waves:
+            wave = self._waves[0][2]
+            for queued in wave.pods:
+                if not wave.has(queued):
+                    continue  # it has gone, or was woken, meanwhile
+                self._cause = wave.cause
+                queued.early |= wave.real
+                self._wake(queued, now)
+                left -= 1
+                if not left:
+                    return
+            heapq.heappop(self._waves)
+
+    @property
+    def has_chores(self) -> bool:
+        """Whether pods are still being woken, or questions are to be asked about them."""
+        return bool(self._waves or self._entering) or self.shelves.behind
+
+    def do_chores(self, now: float) -> None:
+        """Go on with them for a while."""
+        if self._entering:
+            self._enter_anew(now)
+        elif self._waves:
+            self._wake_some(now)
+        elif self.shelves.behind:
+            self._catch_up(now)
+
+    def _catch_up(self, now: float) -> None:
+        """Ask one namespace what was put off; its pods are charged with that."""
+        found, namespace, steps = self.shelves.catch_up(self._budget.slice)
+        self.turns.account(namespace, steps, now)
+        self.turns.owed = SHARE * max(steps, ORDINARY)
+        self._begin_to_wake(found)
+        self._wake_some(now)
 
     def pop(self, now: float) -> QueuedPod | None:
-        """The next pod to schedule; it leaves the queue.
+        """The next pod to schedule; it leaves the queue. None, now and then, when there is one further back.
 
         With nothing active, a pod that was woken and only waits out its backoff is taken early: waiting would help
-        nobody (SchedulerPopFromBackoffQ).
+        nobody (SchedulerPopFromBackoffQ). Each is so once for every real change that woke it (`QueuedPod.early`).
         """
-        while self._active:
-            _, ticket, uid = heapq.heappop(self._active)
-            queued = self._live((0.0, ticket, uid))
+        if not self._waves and self.turns.idle and not self.has_chores:
+            queued = self._active.pop()
             if queued is not None:
-                return self._popped(queued, now)
-        while self._backoff:
-            queued = self._live(heapq.heappop(self._backoff))
-            if queued is not None:
-                return self._popped(queued, now)
-        return None
+                return self._popped(queued)
+        return self._pop_in_turn(now)
 
-    def _popped(self, queued: QueuedPod, now: float) -> QueuedPod:
+    def _pop_in_turn(self, now: float) -> QueuedPod | None:
+        """As `pop`, where there is more to do than to take one active pod after the other."""
+        turns = self.turns
+        if self._entering:
+            self._enter_anew(now)
+            return None
+        if self._waves:
+            self._wake_some(now)
+            if self._waves and not self._active_before(-self._waves[0][0]):
+                return None  # a pod is not decided while those of higher priority are still being woken
+        if turns.owed <= 0 and self.shelves.behind and (self._asks_next or not turns.due):
+            self._asks_next = False
+            self._catch_up(now)
+            return None
+        if turns.due and (queued := turns.pop()) is not None:
+            self._asks_next = True
+            return self._popped(queued)
+        for _ in range(_PUT_OFF_AT_ONCE):
+            queued = self._active.pop()
+            if queued is None:
+                break
+            if not turns.in_debt(queued.pod.namespace, now):
+                turns.owed -= ORDINARY
+                return self._popped(queued)
+            turns.put(queued)
+        else:
+            return None  # there may be others behind them, who come first
+        if self.shelves.behind:
+            turns.owed = 0  # nobody else is active
+            return None
+        queued = turns.pop()
+        if queued is None:
+            queued = self._backoff.pop()
+            if queued is None:
+                return None
+            queued.early = False
+        return self._popped(queued)
+
+    def _active_before(self, priority: int) -> bool:
+        """Whether an active pod has at least this priority."""
+        first = self._active.peek()
+        return first is not None and first.pod.priority >= priority
+
+    def _popped(self, queued: QueuedPod) -> QueuedPod:
         del self._pods[queued.pod.uid]
         self._leave(queued)
-        queued.attempts += 1
-        queued.left_at = self._events
+        if queued.cost is None:
+            queued.attempts += 1
+        if queued.cost is None or queued.cost.answer is None:
+            queued.left_at = self._events
         return queued
+
+    def account(self, queued: QueuedPod, steps: int, now: float) -> None:
+        """An attempt for a pod that was popped took so many steps: its namespace is charged with them."""
+        turns = self.turns
+        turns.account(queued.pod.namespace, steps, now)
+        if queued.cost is not None or turns.in_debt(queued.pod.namespace, now):
+            turns.owed = max(turns.owed, SHARE * steps)
+        else:
+            turns.owed -= steps
+
+    def set_aside(self, queued: QueuedPod, now: float) -> None:
+        """An attempt has used up its slice: it goes on when its turn comes, unless its profile has gone."""
+        if queued.pod.scheduler_name not in self.frameworks:
+            return
+        self._pods[queued.pod.uid] = queued
+        self._ticket += 1
+        queued.ticket, queued.place = self._ticket, Place.ACTIVE
+        self._counts[Place.ACTIVE] += 1
+        self.turns.put(queued)
 
     @property
     def has_active(self) -> bool:
-        """Whether a pod can be popped."""
-        return self._counts[Place.ACTIVE] > 0 or self._patient > 0
+        """Whether `pop` has something to do."""
+        return self._counts[Place.ACTIVE] > 0 or self._patient > 0 or self.has_chores
 
     def tick(self, now: float) -> None:
-        """End backoffs that are over and flush pods that waited long."""
+        """End backoffs that are over and flush pods that waited long; some of them, and the others the next time."""
+        self.do_chores(now)
+        left = AT_ONCE
         self._cause = "BackoffComplete"
-        for heap in (self._backoff, self._error_backoff):
-            while heap and heap[0][0] <= now:
-                queued = self._live(heapq.heappop(heap))
-                if queued is not None:
-                    self._leave(queued)
-                    self._enter(queued, now)
-        self._cause = "UnschedulableTimeout"
-        while self._flush and self._flush[0][0] <= now:
-            queued = self._live(heapq.heappop(self._flush))
-            if queued is not None:
-                queued.flushed = True
+        for heap in (self._backoff, self._strict_backoff):
+            while left and (queued := heap.pop_due(now)) is not None:
                 self._wake(queued, now)
+                left -= 1
+        self._cause = "UnschedulableTimeout"
+        while left and (queued := self._flush.pop_due(now)) is not None:
+            queued.flushed = True
+            self._wake(queued, now)
+            left -= 1
 
     def next_tick(self) -> float | None:
         """Engine time at which `tick` has something to do."""
-        times = [heap[0][0] for heap in (self._backoff, self._error_backoff, self._flush) if heap]
-        return min(times, default=None)
+        times = (heap.first() for heap in (self._backoff, self._strict_backoff, self._flush))
+        return min((time for time in times if time is not None), default=None)
 
-    def backoff(self, queued: QueuedPod) -> float:
-        """Seconds to wait after an attempt: doubling from the initial to the maximal."""
-        count = queued.errors or queued.rejections
-        return float(min(self.initial_backoff * 2 ** min(max(count - 1, 0), 32), self.max_backoff))
-
-    def _live(self, entry: tuple[float, int, str]) -> QueuedPod | None:
-        queued = self._pods.get(entry[2])
-        return queued if queued is not None and queued.ticket == entry[1] else None
-
-    def _helps(self, queued: QueuedPod, event: ClusterEvent, hint: Hint) -> bool:
+    def _helps(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+        """Whether a change of a pod itself may make one of those think again that rejected it."""
         framework = self.frameworks[queued.pod.scheduler_name]
-        for name in queued.plugins:
-            if framework.wakes(name) & event and self._says(hint, framework, framework.plugin(name), queued.pod):
-                return True
-        return not queued.plugins
-
-    def _says(self, hint: Hint, framework: Framework, plugin: Plugin | None, pod: Pod) -> bool:
-        """Whether a plugin thinks that the pod may fit now. One that can't say must not keep the pod waiting."""
-        if plugin is None:
-            return True
-        try:
-            return hint(framework, plugin, pod)
-        except PluginError as error:
-            self.misled.append((pod, error))
-            return True
-
-    def _worth_it(
-        self,
-        hint: Hint,
-        framework: Framework,
-        asked: list[Plugin | None],
-        plugins: frozenset[str],
-        pod: Pod,
-        room: Room | None,
-    ) -> bool:
-        """Whether one of the asked plugins thinks so; and there is room, where all of them look at single nodes."""
-        willing = None
-        for plugin in asked:
-            if self._says(hint, framework, plugin, pod):
-                if room is None or plugin is None or not framework.looks_at_one_node(plugin.name):
-                    return True
-                willing = plugin
-        if room is None or willing is None:
-            return False
-        return self._says(lambda framework, _, pod: not room.shut(framework, plugins, pod), framework, willing, pod)
+        return not queued.plugins or any(framework.wakes(name) & event for name in queued.plugins)
 
     def _kept_for(self, room: Room) -> Iterator[QueuedPod]:
         """The unschedulable pods that the node with the room is kept for, unless they have to wait for more."""
-        for pod in room.kept_for:
+        for i, pod in enumerate(room.kept_for):
             queued = self._pods.get(pod.uid)
-            if queued is None or queued.place is not Place.UNSCHEDULABLE:
+            framework = self.frameworks.get(pod.scheduler_name)
+            if queued is None or queued.place is not Place.UNSCHEDULABLE or framework is None:
                 continue
-            framework = self.frameworks[pod.scheduler_name]
             try:
-                waits = room.waits_on(framework, queued.plugins, pod)
+                waits = i < _KEPT_FOR_ASKED and room.waits_on(framework, queued.plugins, pod)
             except PluginError as error:
-                self.misled.append((pod, error))
+                self.shelves.misled.setdefault(error.plugin, (pod, error))
                 waits = False
             if not waits:
                 yield queued
 
-    def _wake(self, queued: QueuedPod, now: float) -> None:
-        self._leave(queued)
-        self._enter(queued, now)
 
-    def _enter(self, queued: QueuedPod, now: float) -> None:
-        """To the active queue, if PreEnqueue plugins let the pod and its backoff is over."""
-        framework = self.frameworks[queued.pod.scheduler_name]
-        try:
-            held = framework.pre_enqueue(queued.pod)
-        except PluginError as error:
-            self._break(queued, error, now)
-            return
-        if held is not None:
-            queued.plugins = frozenset((held[0],))
-            queued.flushed = False
-            self._shelve(queued, Place.GATED, now)
-        elif queued.attempts and queued.returned_at + self.backoff(queued) > now:
-            self._to_backoff(queued, now)
-        else:
-            self._to_active(queued, now, now)
-
-    def _to_active(self, queued: QueuedPod, queued_at: float, now: float) -> None:
-        framework = self.frameworks[queued.pod.scheduler_name]
-        try:
-            key = framework.sort_key(queued.pod, queued_at)
-            self._check_key(framework, key)
-        except PluginError as error:
-            self._break(queued, error, now)
-            return
-        queued.queued_at = queued_at
-        if queued.first_active is None:
-            queued.first_active = now
-        self._place(queued, Place.ACTIVE)
-        heapq.heappush(self._active, (key, queued.ticket, queued.pod.uid))
-
-    def _check_key(self, framework: Framework, key: tuple[Any, ...]) -> None:
-        """All keys must be alike: one that can't be compared would lose another pod its place.
-
-        Raises PluginError.
-        """
-        form = [isinstance(part, str) for part in key]
-        if self._key_form is None:
-            self._key_form = form
-        elif form != self._key_form:
-            plugin = framework.profile.plugins("queue_sort")[0].name
-            raise PluginError(plugin, f"the sort key {key!r} can't be compared with those before it", "QueueSort")
-
-    def _break(self, queued: QueuedPod, error: PluginError, now: float) -> None:
-        """A plugin failed before the pod was even tried: that counts as an attempt, so that its backoff grows."""
-        queued.attempts += 1
-        queued.errors += 1
-        queued.returned_at = now
-        self.broken.append((queued, error))
-        self._to_backoff(queued, now)
-
-    def _to_backoff(self, queued: QueuedPod, now: float) -> None:
-        self._place(queued, Place.BACKOFF)
-        until = max(queued.returned_at + self.backoff(queued), now)
-        self._patient += not queued.errors
-        heapq.heappush(self._error_backoff if queued.errors else self._backoff, (until, queued.ticket, queued.pod.uid))
-
-    def _shelve(self, queued: QueuedPod, place: Place, now: float) -> None:
-        """Keep a pod until an event wakes it, or for five minutes."""
-        self._place(queued, place)
-        self._group(queued)[queued.pod.uid] = queued
-        heapq.heappush(self._flush, (now + FLUSH_AFTER, queued.ticket, queued.pod.uid))
-
-    def _place(self, queued: QueuedPod, place: Place) -> None:
-        self._ticket += 1
-        queued.ticket = self._ticket
-        queued.place = place
-        self._counts[place] += 1
-        entered = (place, self._cause)
-        self.incoming[entered] = self.incoming.get(entered, 0) + 1
-
-    def _leave(self, queued: QueuedPod) -> None:
-        """Take a pod out of where it waits; its heap entries become stale."""
-        self._counts[queued.place] -= 1
-        if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
-            self._leave_group(queued)
-        elif queued.place is Place.BACKOFF:
-            self._patient -= not queued.errors
-        queued.ticket = 0
-
-    def _group(self, queued: QueuedPod) -> dict[str, QueuedPod]:
-        pod = queued.pod
-        bucket = self._unschedulable.setdefault((pod.scheduler_name, queued.plugins), {})
-        return bucket.setdefault(_alike(pod), {})
-
-    def _leave_group(self, queued: QueuedPod) -> None:
-        pod = queued.pod
-        bucket = (pod.scheduler_name, queued.plugins)
-        groups = self._unschedulable[bucket]
-        key = _alike(pod)
-        group = groups[key]
-        del group[pod.uid]
-        if not group:
-            del groups[key]
-            if not groups:
-                del self._unschedulable[bucket]
-
-
-def _alike(pod: Pod) -> tuple[Any, ...]:
-    """What pods have in common that are asked as one. Claims made for a pod have its name."""
-    own = pod.uid if pod.shape.volumes.ephemeral else ""
-    return pod.shape, pod.namespace, frozenset(pod.labels.items()), own, pod.priority, pod.preempts
-
-
-def _always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
-    return True
+def cause_of(event: ClusterEvent) -> str:
+    """The event label of the metrics."""
+    return next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED)

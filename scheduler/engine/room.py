@@ -19,8 +19,13 @@ class Room:
     def __init__(self, cluster: Cluster, row: int) -> None:
         self._cluster = cluster
         self._row = row
-        self._kept_for = cluster.nominations.on(cluster.nodes.names[row] or "")
+        self._name = cluster.nodes.names[row] or ""
+        self._kept_for = cluster.nominations.on(self._name)
         self._views: dict[tuple[int, bool], Cluster] = {}
+
+    def again(self) -> "Room | None":
+        """The same node as it is now, for who asks later; None when it is gone."""
+        return room_on(self._cluster, self._cluster.nodes.live_row(self._name))
 
     @property
     def kept_for(self) -> list[Pod]:

@@ -32,33 +32,46 @@ def for_node(
         queue.wake(event, helps, now, room)
 
 
-def for_pod(queue: Queue, event: ClusterEvent, other: Pod, now: float, room: Room | None = None) -> None:
-    """A placed pod came, changed or went. `room`: where it was."""
+def for_pod(
+    queue: Queue, event: ClusterEvent, other: Pod, now: float, room: Room | None = None, *, real: bool = True
+) -> None:
+    """A placed pod came, changed or went. `room`: where it was; `real`: as in `Queue.wake`."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         hint = getattr(plugin, "wakes_for_pod", None)
         return hint is None or bool(framework.guard(plugin, hint, pod, event, other))
 
     if event:
-        queue.wake(event, helps, now, room)
+        queue.wake(event, helps, now, room, real=real)
 
 
-def for_room(queue: Queue, cluster: Cluster, pod: Pod, row: int | None, now: float) -> None:
-    """A pod is gone from a row, or the row is not kept for it any more."""
-    for_pod(queue, ClusterEvent.POD_GONE, pod, now, room_on(cluster, row))
+def for_room(queue: Queue, cluster: Cluster, pod: Pod, row: int | None, now: float, *, real: bool = True) -> None:
+    """A pod is gone from a row, or the row is not kept for it any more. `real`: as in `Queue.wake`."""
+    for_pod(queue, ClusterEvent.POD_GONE, pod, now, room_on(cluster, row), real=real)
+
+
+def for_any_room(queue: Queue, cluster: Cluster, row: int, now: float) -> None:
+    """A row is not kept any more for many pods: whoever such an event may help is asked about the room alone."""
+    queue.wake(ClusterEvent.POD_GONE, _always, now, room_on(cluster, row), real=False)
 
 
 def for_storage(
-    queue: Queue, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None, now: float
+    queue: Queue,
+    event: ClusterEvent,
+    old: StorageKind | None,
+    new: StorageKind | None,
+    now: float,
+    *,
+    real: bool = True,
 ) -> None:
-    """A storage object came, changed or went."""
+    """A storage object came, changed or went. `real`: as in `Queue.wake`."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         hint = getattr(plugin, "wakes_for_storage", None)
         return hint is None or bool(framework.guard(plugin, hint, pod, event, old, new))
 
     if event:
-        queue.wake(event, helps, now)
+        queue.wake(event, helps, now, real=real)
 
 
 def _always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:

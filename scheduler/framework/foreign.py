@@ -11,9 +11,11 @@ import numpy as np
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.guard import Guard
 from scheduler.framework.plugin import MAX_SCORE, POINTS, PostFilterResult
 from scheduler.framework.reservation import ASYNC_POINTS, is_async
 from scheduler.framework.status import Narrow, PluginError, Reason, Reject
+from scheduler.state.effort import SliceOver
 
 LONGEST_LIMIT = 900.0
 """Seconds that a plugin may give its coroutines at most."""
@@ -27,22 +29,37 @@ class Foreign:
 
     def __init__(self, plugin: Any) -> None:
         self.name: str = plugin.name
+        self.guard = Guard()
+        """Who asks the plugin; set by its profile."""
         self._plugin = plugin
         for point, check in _CHECKS.items():
             method = getattr(plugin, point, None)
             if method is not None:
-                setattr(self, point, _checked(point, method, check))
+                setattr(self, point, self._checked(point, method, check))
         if hasattr(plugin, "concerns"):
             self.concerns = self._concerns
         if hasattr(plugin, "score"):
             check = _raw if hasattr(plugin, "normalize") else _scores
-            self.score = _checked("score", plugin.score, check)
+            self.score = self._checked("score", plugin.score, check)
+
+    def _checked(self, point: str, method: Callable[..., Any], check: Check) -> Callable[..., Any]:
+        def ask(*args: Any) -> Any:
+            answer = method(*args)
+            if self.guard.effort.over:
+                raise SliceOver  # which the plugin has swallowed: its answer may be wrong, and nobody may keep it
+            problem = check(answer, args)
+            if problem:
+                raise TypeError(problem)
+            return answer
+
+        ask.__name__ = point
+        return ask
 
     def _concerns(self, shape: Any) -> bool:
         """Asked without a guard, since in-tree plugins answer it at once."""
         try:
             return bool(self._plugin.concerns(shape))
-        except Exception as error:
+        except BaseException as error:  # SystemExit too: a plugin does not end the process
             raise PluginError(self.name, f"{type(error).__name__}: {error}", "Concerns") from error
 
     def __getattr__(self, attribute: str) -> Any:
@@ -82,18 +99,6 @@ def examine(plugin_class: Any, name: str) -> list[str]:
     if not isinstance(limit, int | float) or not 0 < limit <= LONGEST_LIMIT:
         problems.append(f"its time_limit is {limit!r}, should be seconds, more than 0 and at most {LONGEST_LIMIT:.0f}")
     return problems
-
-
-def _checked(point: str, method: Callable[..., Any], check: Check) -> Callable[..., Any]:
-    def ask(*args: Any) -> Any:
-        answer = method(*args)
-        problem = check(answer, args)
-        if problem:
-            raise TypeError(problem)
-        return answer
-
-    ask.__name__ = point
-    return ask
 
 
 def _one_of(*types: type) -> Check:

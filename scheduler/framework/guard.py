@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from scheduler.framework.status import PluginError
+from scheduler.state.effort import Effort, SliceOver
 
 
 class Overdue(BaseException):
@@ -37,9 +38,13 @@ def point_name(question: Question) -> str:
 class Guard:
     """Asks the plugins of one profile, one at a time; a plugin may ask others in turn (preemption the filters)."""
 
-    __slots__ = ("running", "spans", "timed")
+    __slots__ = ("effort", "running", "spans", "timed", "uninterrupted")
 
     def __init__(self) -> None:
+        self.effort = Effort()
+        """Of the cluster that is decided about: what a plugin raises in place of SliceOver is not its failure."""
+        self.uninterrupted = False
+        """The shell hears of signals between stimuli: a KeyboardInterrupt is the plugin's, and nobody's key."""
         self.timed: Asked | None = None
         """Makes the call, when somebody measures: `timed(plugin, point, …)` returns what `point(…)` does."""
         self.spans: Spans | None = None
@@ -50,17 +55,21 @@ class Guard:
     def __call__(self, plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
         """The plugin's answer.
 
-        Raises PluginError for whatever the plugin raises.
+        Raises PluginError for whatever the plugin raises, SystemExit too; SliceOver once the slice is used up.
         """
         before = self.running
         asked = self.running = (plugin, point)
         try:
             return point(*args) if self.timed is None else self.timed(plugin, point, *args)
-        except PluginError:
+        except (PluginError, SliceOver):
             raise
-        except Overdue as error:
-            raise PluginError(plugin.name, str(error), point_name(asked)) from None
-        except Exception as error:
+        except BaseException as error:
+            if self.effort.over:
+                raise SliceOver from error
+            if isinstance(error, KeyboardInterrupt) and not self.uninterrupted:
+                raise
+            if isinstance(error, Overdue):
+                raise PluginError(plugin.name, str(error), point_name(asked)) from None
             raise PluginError(plugin.name, f"{type(error).__name__}: {error}", point_name(asked)) from error
         finally:
             self.running = before

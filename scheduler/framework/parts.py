@@ -63,19 +63,20 @@ class Ground:
         self.version = nodes.object_log.version
 
     def _compute(self, pod: Pod, cluster: Cluster) -> None:
+        """All rows. Nothing is kept before all of it is there: a plugin may raise, or the attempt's slice end."""
         nodes = cluster.nodes
-        self.nodes = nodes
-        self.epoch += 1
-        self.moves += 1
-        self.allowed = passing(self._filters, pod, cluster, nodes.alive[: nodes.rows], self._ask)
+        allowed = passing(self._filters, pod, cluster, nodes.alive[: nodes.rows], self._ask)
         rows = every_row(nodes.rows)
-        self.raw = []
+        found: list[tuple[Scorer, Ints | int]] = []
         for scorer in self._scorers:
             raw = self._ask(scorer[0], scorer[0].score, pod, cluster, rows)
             if isinstance(raw, np.ndarray) and len(raw) and int(raw.min()) == int(raw.max()):
                 raw = int(raw[0])
             if raw is not None:
-                self.raw.append((scorer, raw))
+                found.append((scorer, raw))
+        self.nodes, self.allowed, self.raw = nodes, allowed, found
+        self.epoch += 1
+        self.moves += 1
 
     def _repair(self, pod: Pod, cluster: Cluster, changed: set[int]) -> None:
         rows = rows_of(changed)
@@ -124,19 +125,20 @@ class Usage:
         self.version = nodes.log.version
 
     def _compute(self, pod: Pod, cluster: Cluster) -> None:
+        """All rows, kept once all of it is there, as in `Ground`."""
         nodes = cluster.nodes
-        self.nodes = nodes
-        self.epoch += 1
-        self.fits = passing(self._filters, pod, cluster, None, self._ask)
+        fits = passing(self._filters, pod, cluster, None, self._ask)
         rows = every_row(nodes.rows)
         total: Any = None
-        self._adding = []
+        adding: list[tuple[Any, int]] = []
         for plugin, weight, _ in self._scorers:
             raw = self._ask(plugin, plugin.score, pod, cluster, rows)
             if raw is not None:
-                self._adding.append((plugin, weight))
+                adding.append((plugin, weight))
                 weighted = raw if weight == 1 else raw * weight
                 total = weighted if total is None else total + weighted
+        self.nodes, self.fits, self._adding = nodes, fits, adding
+        self.epoch += 1
         self.sums = total if isinstance(total, np.ndarray) else np.full(nodes.rows, total or 0, dtype=np.int64)
         self._by_row = self._by_row and all(hasattr(plugin, "score_on") for plugin, _ in self._adding)
 

@@ -271,5 +271,5 @@ def _make(plugin_class: Any, args: Any) -> Any:
         return Foreign(plugin_class(args) if hasattr(plugin_class, "Args") else plugin_class())
     except ValueError:
         raise
-    except Exception as error:
+    except BaseException as error:  # SystemExit too: a plugin does not end the process
         raise ConfigError(f'plugin "{plugin_class.name}": {type(error).__name__}: {error}') from error

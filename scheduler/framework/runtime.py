@@ -12,6 +12,7 @@ import numpy as np
 
 from scheduler.framework.decision import Decision, PluginScores, Rejected, Rows
 from scheduler.framework.events import ANY, ClusterEvent
+from scheduler.framework.foreign import Foreign
 from scheduler.framework.guard import Asked, Guard, Spans
 from scheduler.framework.memo import Memos
 from scheduler.framework.permit import WaitingPods
@@ -76,6 +77,9 @@ class Framework:
         self._memos = Memos(self._pre_filters, self._filters, self._scorers, self.guard)
         self._way = way(profile.points)
         self._by_name = {plugin.name: plugin for plugins in profile.points.values() for plugin in plugins}
+        for plugin in self._by_name.values():
+            if isinstance(plugin, Foreign):
+                plugin.guard = self.guard
         self._local = _looks_at_one_node(profile)
         self._wakes = {name: getattr(plugin, "wakes_on", ANY) for name, plugin in self._by_name.items()}
 

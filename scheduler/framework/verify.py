@@ -14,7 +14,7 @@ import numpy as np
 from scheduler.framework.decision import Decision, Rows, fit_error
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
-from scheduler.state.anew import differing, made_anew
+from scheduler.state.anew import Twin, differing, made_anew
 from scheduler.state.cluster import Cluster
 from scheduler.state.nodes import Nodes
 
@@ -52,31 +52,42 @@ class Difference:
     """The pod, these nodes and what the plugins make of them, as plain data."""
 
 
+ROWS = 250
+"""Rows of the cluster that are made anew with each decision until it is there: so that none takes long."""
+
+
 class Verifier:
-    """Verifies every `every`th decision of these profiles."""
+    """Verifies every `every`th decision of these profiles, or the first one after it once a cluster is made anew."""
 
     def __init__(self, frameworks: Mapping[str, Framework], every: int) -> None:
         self._every = every
         self._decided = 0
+        self._twin: Twin | None = None
         self.follow(frameworks)
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
         """Verify decisions of these profiles from now on."""
         self._frameworks = frameworks
 
-    def due(self) -> bool:
-        """Whether the next decision is to be verified."""
+    def due(self, cluster: Cluster) -> bool:
+        """Whether the decision at hand is to be verified; makes some more of the cluster anew if one is to be soon."""
         self._decided += 1
-        return self._decided % self._every == 0
+        twin = self._twin
+        if twin is None and self._decided % self._every:
+            return False
+        if twin is None or twin.lost:
+            twin = self._twin = Twin(cluster)
+        return twin.go_on(ROWS)
 
     def verify(self, decided: Decision, cluster: Cluster, rotation: Rotation) -> tuple[Decision, Difference | None]:
         """The decision that counts, and how it differs from the one that was `decided`; repairs the cluster if so.
 
-        `rotation`: as it was before the decision. Raises PluginError when a plugin fails.
+        For one that is due. `rotation`: as it was before the decision. Raises PluginError when a plugin fails.
         """
-        pod = decided.pod
+        pod, twin = decided.pod, self._twin
         framework = self._frameworks[pod.scheduler_name]
-        made = made_anew(cluster)
+        self._twin = None
+        made = made_anew(cluster) if twin is None else twin.made()
         anew = framework.apart().decide(pod, made, Rotation(rotation.start))
         what = differences(decided, anew)
         if not what:

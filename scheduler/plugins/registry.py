@@ -112,7 +112,9 @@ def _load(entry: EntryPoint) -> Any:
     where = f"{entry.value} of {package}"
     try:
         found = entry.load()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a plugin does not end the process
         raise ConfigError(f"{where} can't be loaded: {type(error).__name__}: {error}") from error
     problems = examine(found, entry.name)
     if problems:

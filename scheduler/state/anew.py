@@ -7,6 +7,7 @@ what selects pods are no sums of events, and stay shared. Costs a few microsecon
 import copy
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,27 +28,82 @@ def made_anew(cluster: Cluster) -> Cluster:
 
     What is done to the copy's nodes and pods is not seen in the original, nor the other way round.
     """
-    nodes = _nodes(cluster.nodes)
-    incidence = Incidence(nodes, cluster.namespaces, cluster.effort)
-    alike: dict[tuple[PodShape, int, bool], tuple[Pod, list[int]]] = {}
-    for placement in cluster.placements():
-        pod = placement.pod
-        key = (pod.shape, id(pod.labels), pod.terminating)
-        found = alike.get(key)
-        if found is None:
-            alike[key] = (pod, [placement.row])
-        else:
-            found[1].append(placement.row)
-    for pod, rows in alike.values():
-        _charge(nodes, pod.shape, rows)
-        incidence.add_many(pod, Counter(rows))
-    # Readers of the original's logs must not take these for them: whatever they have seen is too long ago.
-    nodes.log = RowLog(cluster.nodes.log.version + 1)
-    nodes.object_log = RowLog(cluster.nodes.object_log.version + 1)
-    nodes.puts = cluster.nodes.puts + 1
-    made = copy.copy(cluster)
-    made.nodes, made.incidence, made.supposed = nodes, incidence, {}
-    return made
+    twin = Twin(cluster)
+    twin.go_on(cluster.nodes.rows)
+    return twin.made()
+
+
+class Twin:
+    """A cluster that is being made anew of another one, some rows at a time, while that one changes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._kept = cluster.nodes
+        self._version = cluster.nodes.log.version
+        self._left = dict.fromkeys(range(cluster.nodes.rows))
+        """Rows that are not as in the original, in order."""
+        self._nodes = Nodes()
+        self._incidence = Incidence(self._nodes, cluster.namespaces, cluster.effort)
+        self._counted: dict[int, list[Pod]] = {}
+        """Row → the pods that were counted there."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the original has got other columns, or has changed too much meanwhile: it has to be begun anew."""
+        kept = self._cluster.nodes
+        return kept is not self._kept or kept.log.since(self._version) is None
+
+    def go_on(self, rows: int) -> bool:
+        """Copy so many rows. True when all are as in the original, for as long as nothing happens there."""
+        log = self._kept.log
+        if log.version != self._version:
+            self._left |= dict.fromkeys(log.since(self._version) or ())
+            self._version = log.version
+        for row in range(self._nodes.rows, self._kept.rows):
+            self._left[row] = None
+            self._nodes.ensure_row(_nameless(row))
+        some = list(islice(self._left, rows))
+        for row in some:
+            del self._left[row]
+        self._copy(some)
+        return not self._left
+
+    def _copy(self, rows: list[int]) -> None:
+        nodes, incidence = self._nodes, self._incidence
+        alike: dict[tuple[PodShape, int, bool], tuple[Pod, list[int]]] = {}
+        for row in rows:
+            for pod in self._counted.pop(row, ()):
+                nodes.charge(row, pod.shape, -1)
+                incidence.remove(pod, row)
+            node = self._kept.objects[row]
+            nodes.put_labels(row, None if node is None else node.labels)
+            nodes.put(row, node)
+            there = self._cluster.pods_on(row)
+            if there:
+                self._counted[row] = there
+            for pod in there:
+                key = (pod.shape, id(pod.labels), pod.terminating)
+                found = alike.get(key)
+                if found is None:
+                    alike[key] = (pod, [row])
+                else:
+                    found[1].append(row)
+        for pod, of_pods in alike.values():
+            _charge(nodes, pod.shape, of_pods)
+            incidence.add_many(pod, Counter(of_pods))
+
+    def made(self) -> Cluster:
+        """The cluster made anew, when `go_on` said that all is there. This has then done its duty."""
+        cluster, nodes, kept = self._cluster, self._nodes, self._kept
+        nodes.rename(kept)
+        self._incidence.pods.read_namespaces()
+        # Readers of the original's logs must not take these for them: whatever they have seen is too long ago.
+        nodes.log = RowLog(kept.log.version + 1)
+        nodes.object_log = RowLog(kept.object_log.version + 1)
+        nodes.puts = kept.puts + 1
+        made = copy.copy(cluster)
+        made.nodes, made.incidence, made.supposed = nodes, self._incidence, {}
+        return made
 
 
 def differing(kept: Nodes, anew: Nodes, rows: NDArray[np.intp]) -> Iterator[str]:
@@ -71,17 +127,9 @@ def _told(where: str, what: str, has: object, should: object) -> Iterator[str]:
         yield f"{where}: {what} kept as {has}, should be {should}"
 
 
-def _nodes(kept: Nodes) -> Nodes:
-    made = Nodes()
-    for row, name in enumerate(kept.names):
-        made.ensure_row(f"\0{row}" if name is None else name)
-    for row, name in enumerate(kept.names):
-        if name is None:
-            made.release_row(row)
-    for row, node in kept.live():
-        made.put_labels(row, node.labels)
-        made.put(row, node)
-    return made
+def _nameless(row: int) -> str:
+    """What a row is called before it is known which one it is."""
+    return f"\0{row}"
 
 
 def _charge(nodes: Nodes, shape: PodShape, rows: list[int]) -> None:

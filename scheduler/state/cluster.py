@@ -253,14 +253,18 @@ class Cluster:
         self.incidence.sweep(pod.shape)
 
     def _suppose(self, pod: Pod, row: int, sign: int) -> None:
-        """Count for a dry run only."""
+        """Count for a dry run only. In full: half a count could not be taken back."""
         net = sign
         if pod.uid in self.supposed:
             net += self.supposed.pop(pod.uid)[2]
         if net:
             self.supposed[pod.uid] = (pod, row, net)
-        self._count(pod, row, sign)
-        self.storage.suppose(pod, sign)
+        end = self.effort.pause()
+        try:
+            self._count(pod, row, sign)
+            self.storage.suppose(pod, sign)
+        finally:
+            self.effort.resume(end)
 
     def _count(self, pod: Pod, row: int, sign: int) -> None:
         self.nodes.charge(row, pod.shape, sign)

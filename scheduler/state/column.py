@@ -167,8 +167,9 @@ class Column(Generic[Value]):
         if memo is None or memo.epoch != self._epoch or count >= len(memo.answers):
             if len(self._memos) >= _MEMOS:
                 self._memos.clear()
-            memo = self._memos[question] = _Memo(np.zeros(2 * count + 2, dtype=dtype), self._epoch)
+            memo = _Memo(np.zeros(2 * count + 2, dtype=dtype), self._epoch)
             memo.answers[-1] = ask(None)
+            self._memos[question] = memo
         for code in range(memo.known, count):
             value = self.values[code]
             if value is not None:

@@ -17,11 +17,13 @@ class SliceOver(BaseException):
 class Effort:
     """Counts the steps of one attempt at a time. Without `begin` nothing is limited."""
 
-    __slots__ = ("_end", "causes", "spent")
+    __slots__ = ("_end", "causes", "over", "spent")
 
     def __init__(self) -> None:
         self.spent = 0
         """Steps since `begin`, and those that were spent before."""
+        self.over = False
+        """The slice is used up and SliceOver was raised; what is answered after that counts for nothing."""
         self.causes: dict[str, int] = {}
         """What the attempt had to look at, and how much of it, for the message of one that costs too much."""
         self._end = UNLIMITED
@@ -29,13 +31,28 @@ class Effort:
     def begin(self, steps: int, spent: int = 0) -> None:
         """Start a slice of so many steps for an attempt that has spent some in slices before."""
         self.spent = spent
-        self.causes = {}
+        if self.causes:
+            self.causes = {}
+        self.over = False
         self._end = spent + steps
 
     def end(self) -> int:
         """End the slice, so that nothing is limited; returns the steps that the attempt has spent in all."""
         self._end = UNLIMITED
+        self.over = False
         return self.spent
+
+    def pause(self) -> int:
+        """Count steps, but let none of them end the slice: columns are being changed, which has to be done in full.
+
+        Returns what `resume` needs.
+        """
+        end, self._end = self._end, UNLIMITED
+        return end
+
+    def resume(self, end: int) -> None:
+        """The columns are right again: the next charge may end the slice."""
+        self._end = end
 
     def charge(self, steps: int) -> None:
         """Count steps that were taken. Call it after their result is kept, or an attempt would never get further.
@@ -44,6 +61,7 @@ class Effort:
         """
         self.spent += steps
         if self.spent >= self._end:
+            self.over = True
             raise SliceOver
 
     def tell(self, what: str, number: int) -> None:

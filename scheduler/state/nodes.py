@@ -107,6 +107,10 @@ class Nodes:
         self.names[row] = None
         self._free.append(row)
 
+    def rename(self, like: "Nodes") -> None:
+        """Have the same names on the same rows, and the same rows free, as another set of as many rows."""
+        self.names, self._row, self._free = list(like.names), dict(like._row), list(like._free)
+
     def label(self, key: str) -> Column[str]:
         """The column of one label key; made when first asked for, kept up to date afterwards."""
         column = self._labels.get(key)

@@ -58,12 +58,7 @@ class PodClasses:
         self._by_key: dict[Key, PodClass] = {}
         self._idle: dict[int, PodClass] = {}
         self._at_hand: dict[tuple[str, int, bool], tuple[Mapping[str, str], PodClass]] = {}
-        self._names = LabelIndex()
-        self._name_of: list[str] = []
-        self._number_of: dict[str, int] = {}
-        self._meant: dict[LabelSelector, frozenset[str]] = {}
-        for name in namespaces:
-            self._number_namespace(name)
+        self.read_namespaces()
 
     def __len__(self) -> int:
         """How many classes there are."""
@@ -134,6 +129,16 @@ class PodClasses:
     def labels_of_namespace(self, namespace: str) -> Mapping[str, str] | None:
         """The labels of a namespace; None when it is not known."""
         return self._namespaces.get(namespace)
+
+    def read_namespaces(self) -> None:
+        """Take the namespaces as they are: they may have changed unheard."""
+        self.namespace_changes += 1
+        self._names = LabelIndex()
+        self._name_of: list[str] = []
+        self._number_of: dict[str, int] = {}
+        self._meant: dict[LabelSelector, frozenset[str]] = {}
+        for name in self._namespaces:
+            self._number_namespace(name)
 
     def namespace_changed(self, name: str) -> None:
         """A namespace came, got other labels, or went."""

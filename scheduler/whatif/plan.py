@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.engine.queue import Place
+from scheduler.engine.queued import Place
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.whatif.quality import Mix, Quality, quality

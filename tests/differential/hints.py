@@ -43,10 +43,17 @@ class _Asked(Queue):
         self._framework, self._plugin, self._pod = framework, plugin, pod
         self.woken = False
 
-    def wake(self, event: ClusterEvent, hint: Callable[..., bool], now: float, room: Room | None = None) -> int:
+    def wake(
+        self,
+        event: ClusterEvent,
+        hint: Callable[..., bool],
+        now: float,
+        room: Room | None = None,
+        *,
+        real: bool = True,
+    ) -> None:
         plugin = self._framework.plugin(self._plugin)
         self.woken |= bool(self._framework.wakes(self._plugin) & event) and hint(self._framework, plugin, self._pod)
-        return 0
 
 
 def run(oracle: Oracle, seed: int, plugins: Iterable[str] = CHANGES) -> list[Outcome]:

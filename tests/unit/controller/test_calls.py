@@ -22,7 +22,9 @@ class Own:
 
 
 def call(work: Callable[[], Any], seconds: float = 30.0) -> Call:
-    return Call(POD, "n1", Own(), "pre_bind", seconds, work, Guard())
+    guard = Guard()
+    guard.uninterrupted = True  # as under `berth run`
+    return Call(POD, "n1", Own(), "pre_bind", seconds, work, guard)
 
 
 async def answer_of(asked: Call) -> Stimulus:
@@ -57,14 +59,33 @@ async def stubborn() -> None:
         raise ValueError("I will not go") from error
 
 
+async def exits() -> None:
+    await asyncio.sleep(0)
+    raise SystemExit(7)
+
+
+async def interrupts() -> None:
+    raise KeyboardInterrupt
+
+
+async def gives_up() -> None:
+    """As when something that it awaits was cancelled by somebody else."""
+    done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    done.cancel()
+    await done
+
+
 @pytest.mark.parametrize(
     ("work", "seconds", "message"),
     [
+        (exits, 30.0, "SystemExit: 7"),
+        (interrupts, 30.0, "KeyboardInterrupt: "),
+        (gives_up, 30.0, "CancelledError"),
         (broken, 30.0, "LookupError: no such shelf"),
         (late, 0.01, "no answer within 10ms"),
         (stubborn, 0.01, "ValueError: I will not go"),
     ],
-    ids=["raises", "hangs", "raises when cancelled"],
+    ids=["exits", "interrupts", "awaits what was cancelled", "raises", "hangs", "raises when cancelled"],
 )
 async def test_failures(work: Any, seconds: float, message: str) -> None:
     """What a coroutine raises, or that it did not end, is the answer."""

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from scheduler.controller import scheduler as scheduler_module
 from scheduler.controller.scheduler import Scheduler
 from scheduler.engine.instructions import Failed, Instruction
-from scheduler.engine.queue import Place
+from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Put
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
@@ -74,3 +74,19 @@ async def test_news_in_a_stream_is_gathered(
     await scheduler._wait(30.0)
     follows.cancel()
     assert scheduler.inbox == want
+
+
+async def test_backoffs_end_while_there_is_no_end_of_work() -> None:
+    """A queue that is never empty keeps nobody in backoff whose time is over."""
+    config = decode(configuration())
+    scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config)
+    decoder, engine = Decoder(), scheduler.engine
+    engine.handle(Put(decoder.pod(wire.encode(pod("web")))), 0.0)
+    queued = engine.queue.pop(0.0)
+    assert queued is not None
+    engine.queue.put_back(queued, 0.0)
+    for name in ("more", "and more"):
+        engine.handle(Put(decoder.pod(wire.encode(pod(name)))), 0.0)
+    assert queued.place is Place.BACKOFF
+    scheduler._work(cycles=False)
+    assert queued.place is Place.ACTIVE

@@ -159,19 +159,23 @@ def hostile(index: int, made: tuple[Object, Object, Object]) -> Object:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(HOSTILE, min_size=1, max_size=3))
 def test_hostile_pods(pods: list[tuple[Object, Object, Object]]) -> None:
-    """What can be read as a pod comes to an end in one attempt, and an ordinary pod beside it is scheduled."""
+    """What can be read as a pod comes to an end in one attempt, and an ordinary pod beside it is scheduled.
+
+    A pod that goes elsewhere than to the node kept for it makes room there: then others have another attempt, once.
+    """
     harness = cluster()
-    read = 0
+    read = given_up = 0
     for i, made in enumerate(pods):
         try:
             found = harness.decoder.pod(wire.encode(hostile(i, made)))
         except msgspec.DecodeError:
             continue  # the reflector names such an object in the log and does without it
         read += 1
+        given_up += bool(found.nominated_node_name)
         harness.handle(Put(found))
     harness.put(pod("plain", cpu="10m"))
     done = harness.cycles()
-    assert read >= len([one for one in done if isinstance(one, Failed)])
+    assert read * (1 + given_up) >= len([one for one in done if isinstance(one, Failed)])
     ends = {one.pod.name: one for one in done if isinstance(one, Bind | Failed)}
     assert isinstance(ends["plain"], Bind)
     waiting = {queued.pod.name: queued for queued in harness.engine.queue}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.instructions import Bind, CancelCall, Failed, Preempt, RunCall
-from scheduler.engine.queue import Place
+from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Answered, NotAnswered
 from scheduler.framework.permit import Hold
 from scheduler.framework.reservation import Binding, Held

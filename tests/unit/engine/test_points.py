@@ -16,7 +16,7 @@ from scheduler.engine.instructions import (
     RecordFailure,
     RunCall,
 )
-from scheduler.engine.queue import Place
+from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Answered, Bound, NotAnswered
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import RowLocal

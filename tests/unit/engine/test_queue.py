@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import AskExtenders, Bind, Failed
-from scheduler.engine.queue import Place
+from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Consulted
 from scheduler.framework.config import decode
 from scheduler.framework.events import ClusterEvent

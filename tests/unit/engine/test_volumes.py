@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.instructions import Announce, Bind, Failed, Instruction, PatchCondition, Prepare, RecordFailure
-from scheduler.engine.queue import Place
+from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import NotPrepared, Prepared
 from scheduler.framework.reservation import ObjectKey
 from tests.builders import Object, node, pod

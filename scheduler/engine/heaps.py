@@ -1,0 +1,76 @@
+"""Waiting pods in an order. Who leaves is not looked for: its entry becomes stale, and is dropped when it is met.
+
+Stale entries never outnumber the live ones by much, however often pods come, change and go.
+"""
+
+import heapq
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.engine.queued import QueuedPod
+
+_FEW = 1024
+
+
+class Heap:
+    """Entries (order, ticket, UID). One is live while the pod waits under that very ticket."""
+
+    __slots__ = ("_entries", "_most", "_pods")
+
+    def __init__(self, pods: Mapping[str, QueuedPod]) -> None:
+        """`pods`: all that wait, by UID."""
+        self._pods = pods
+        self._entries: list[tuple[Any, int, str]] = []
+        self._most = _FEW
+
+    def __len__(self) -> int:
+        """How many entries there are, stale ones among them."""
+        return len(self._entries)
+
+    def push(self, order: Any, queued: QueuedPod) -> None:
+        """A pod waits here from now on, under the ticket that it has."""
+        heapq.heappush(self._entries, (order, queued.ticket, queued.pod.uid))
+        if len(self._entries) > self._most:
+            pods = self._pods
+            live = [e for e in self._entries if (found := pods.get(e[2])) is not None and found.ticket == e[1]]
+            if 2 * len(live) < len(self._entries):
+                heapq.heapify(live)
+                self._entries = live
+            self._most = 2 * len(self._entries) + _FEW
+
+    def pop(self) -> QueuedPod | None:
+        """The first pod; None when there is none."""
+        while self._entries:
+            queued = self._live(heapq.heappop(self._entries))
+            if queued is not None:
+                return queued
+        return None
+
+    def pop_due(self, now: float) -> QueuedPod | None:
+        """The first pod if its time has come."""
+        while self._entries and self._entries[0][0] <= now:
+            queued = self._live(heapq.heappop(self._entries))
+            if queued is not None:
+                return queued
+        return None
+
+    def peek(self) -> QueuedPod | None:
+        """The first pod, which stays."""
+        while self._entries:
+            queued = self._live(self._entries[0])
+            if queued is not None:
+                return queued
+            heapq.heappop(self._entries)
+        return None
+
+    def first(self) -> Any:
+        """The order of the first pod; None when there is none."""
+        return None if self.peek() is None else self._entries[0][0]
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        self._entries.clear()
+
+    def _live(self, entry: tuple[Any, int, str]) -> QueuedPod | None:
+        queued = self._pods.get(entry[2])
+        return queued if queued is not None and queued.ticket == entry[1] else None

@@ -1,0 +1,182 @@
+"""The places where pods wait, and how they get from one to another: active, backing off, unschedulable, gated.
+
+Mirrors the moves between queues of kube-scheduler `backend/queue/scheduling_queue.go`. Next stage:
+`scheduler.engine.queue` says when they happen.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scheduler.engine.budget import Budget
+from scheduler.engine.heaps import Heap
+from scheduler.engine.queued import Place, QueuedPod
+from scheduler.engine.shelves import Shelves
+from scheduler.engine.turns import Turns
+from scheduler.framework.runtime import Framework
+from scheduler.framework.status import PluginError
+
+FLUSH_AFTER = 300.0
+"""Seconds after which an unschedulable pod is tried again, whatever happened."""
+
+
+class Places:
+    """Waiting pods by UID, each in one place."""
+
+    def __init__(
+        self,
+        frameworks: Mapping[str, Framework],
+        initial_backoff: float,
+        max_backoff: float,
+        budget: Budget | None = None,
+    ) -> None:
+        """`budget`: what an attempt may cost."""
+        self._budget = Budget() if budget is None else budget
+        self.initial_backoff = initial_backoff
+        self.max_backoff = max_backoff
+        self._pods: dict[str, QueuedPod] = {}
+        self._active = Heap(self._pods)
+        self.turns = Turns(self._pods)
+        """Active pods that cost much, or whose namespace did."""
+        self._backoff = Heap(self._pods)
+        self._strict_backoff = Heap(self._pods)
+        """Of pods that have to wait out their backoff, whatever else there is to do."""
+        self._patient = 0
+        """Pods in `_backoff`, which are taken early when nothing else is active."""
+        self._flush = Heap(self._pods)
+        self.shelves = Shelves(frameworks)
+        """Unschedulable and gated pods."""
+        self.broken: list[tuple[QueuedPod, PluginError]] = []
+        """Pods that a PreEnqueue or QueueSort plugin failed for since the list was last emptied; they back off."""
+        self._key_form: list[bool] | None = None
+        self._ticket = 0
+        self._counts = dict.fromkeys(Place, 0)
+        self.incoming: dict[tuple[Place, str], int] = {}
+        """Pods that entered each place, by what sent them there, in the words of the queue_incoming_pods metric."""
+        self._cause = ""
+
+    def entries(self) -> int:
+        """How much is kept here, for tests of what a tenant can make grow."""
+        heaps = (self._active, self._backoff, self._strict_backoff, self._flush)
+        return sum(map(len, heaps)) + len(self._pods) + self.turns.entries() + self.shelves.entries()
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._pods.values())
+
+    def get(self, uid: str) -> QueuedPod | None:
+        """A waiting pod."""
+        return self._pods.get(uid)
+
+    def counts(self) -> dict[Place, int]:
+        """How many pods wait where."""
+        return dict(self._counts)
+
+    @property
+    def frameworks(self) -> Mapping[str, Framework]:
+        """The profiles, by name."""
+        return self.shelves.frameworks
+
+    def backoff(self, queued: QueuedPod) -> float:
+        """Seconds to wait after an attempt: doubling from the initial to the maximal."""
+        if queued.overruns:
+            return self._budget.backoff(queued.overruns)
+        count = queued.errors or queued.rejections
+        return float(min(self.initial_backoff * 2 ** min(max(count - 1, 0), 32), self.max_backoff))
+
+    def _wake(self, queued: QueuedPod, now: float) -> None:
+        self._leave(queued)
+        self._enter(queued, now)
+
+    def _enter(self, queued: QueuedPod, now: float) -> None:
+        """To the active queue, if PreEnqueue plugins let the pod and its backoff is over.
+
+        The pod is where it was no longer. It leaves the queue if its profile has gone.
+        """
+        framework = self.frameworks.get(queued.pod.scheduler_name)
+        if framework is None:
+            del self._pods[queued.pod.uid]
+            return
+        try:
+            held = framework.pre_enqueue(queued.pod)
+        except PluginError as error:
+            self._break(queued, error, now)
+            return
+        if held is not None:
+            queued.plugins = frozenset((held[0],))
+            queued.flushed = False
+            self._shelve(queued, Place.GATED, now)
+        elif queued.attempts and queued.returned_at + self.backoff(queued) > now:
+            self._to_backoff(queued, now)
+        else:
+            queued.early = True
+            self._to_active(queued, now, now)
+
+    def _to_active(self, queued: QueuedPod, queued_at: float, now: float) -> None:
+        framework = self.frameworks[queued.pod.scheduler_name]
+        try:
+            key = framework.sort_key(queued.pod, queued_at)
+            self._check_key(framework, key)
+        except PluginError as error:
+            self._break(queued, error, now)
+            return
+        queued.queued_at = queued_at
+        if queued.first_active is None:
+            queued.first_active = now
+        queued.key = key
+        self._place(queued, Place.ACTIVE)
+        self._active.push(key, queued)
+
+    def _check_key(self, framework: Framework, key: tuple[Any, ...]) -> None:
+        """All keys must be alike: one that can't be compared would lose another pod its place.
+
+        Raises PluginError.
+        """
+        form = [isinstance(part, str) for part in key]
+        if self._key_form is None:
+            self._key_form = form
+        elif form != self._key_form:
+            plugin = framework.profile.plugins("queue_sort")[0].name
+            raise PluginError(plugin, f"the sort key {key!r} can't be compared with those before it", "QueueSort")
+
+    def _break(self, queued: QueuedPod, error: PluginError, now: float) -> None:
+        """A plugin failed before the pod was even tried: that counts as an attempt, so that its backoff grows."""
+        queued.attempts += 1
+        queued.errors += 1
+        queued.returned_at = now
+        self.broken.append((queued, error))
+        self._to_backoff(queued, now)
+
+    def _to_backoff(self, queued: QueuedPod, now: float) -> None:
+        self._place(queued, Place.BACKOFF)
+        until = max(queued.returned_at + self.backoff(queued), now)
+        queued.patient = queued.early and not queued.errors
+        self._patient += queued.patient
+        (self._backoff if queued.patient else self._strict_backoff).push(until, queued)
+
+    def _shelve(self, queued: QueuedPod, place: Place, now: float) -> None:
+        """Keep a pod until an event wakes it, or for five minutes."""
+        self._place(queued, place)
+        self.shelves.put(queued)
+        self._flush.push(now + FLUSH_AFTER, queued)
+
+    def _place(self, queued: QueuedPod, place: Place) -> None:
+        self._ticket += 1
+        queued.ticket = self._ticket
+        queued.place = place
+        self._counts[place] += 1
+        entered = (place, self._cause)
+        self.incoming[entered] = self.incoming.get(entered, 0) + 1
+
+    def _leave(self, queued: QueuedPod) -> None:
+        """Take a pod out of where it waits; its heap entries become stale."""
+        self._counts[queued.place] -= 1
+        if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
+            self.shelves.take(queued)
+        elif queued.place is Place.BACKOFF:
+            self._patient -= queued.patient
+        queued.ticket = 0

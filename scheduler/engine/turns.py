@@ -1,0 +1,130 @@
+"""Whose turn it is: pods that cost much, and namespaces that have caused much, go between the others.
+
+Each namespace has a lane of its own, and the lanes take turns, one slice each. While other pods are active, they get
+`SHARE` times the steps of a slice before the next one; with nobody else active, one slice follows the other. So a
+tenant's thousand costly pods cost that tenant's place in the queue, and nobody else's.
+"""
+
+from collections.abc import Mapping
+
+from scheduler.engine.heaps import Heap
+from scheduler.engine.queued import QueuedPod
+
+SHARE = 3
+ORDINARY = 250
+"""Steps that each attempt of an ordinary pod counts for, at least."""
+FREE = 1_000
+"""Steps of each attempt that nobody is charged with."""
+VAIN = 500
+"""Steps that an attempt counts for, beyond the free ones, that found no node; and one more for every `VAIN_ROWS`."""
+VAIN_ROWS = 4
+IN_DEBT = 5_000
+"""Steps beyond the free ones from which on a namespace's pods wait in its lane."""
+REPAID = 100_000
+"""Steps of a debt that are forgotten in a second: what a namespace may take beyond the free ones without a lane."""
+_MOST_DEBT = 2_000_000
+_NAMESPACES = 1024
+_BEGUN_EVERY = 8
+"""In a lane, pods that were not tried yet come before those that have begun, but for one turn in so many."""
+
+
+class _Lane:
+    """The costly pods of one namespace."""
+
+    __slots__ = ("begun", "fresh", "turns")
+
+    def __init__(self, pods: Mapping[str, QueuedPod]) -> None:
+        self.fresh = Heap(pods)
+        """Not tried yet, and behind them those that were woken to be tried again."""
+        self.begun = Heap(pods)
+        """Those that have had slices; the one that had most goes first, so that what it knows is still kept."""
+        self.turns = 0
+
+    def pop(self) -> QueuedPod | None:
+        self.turns += 1
+        first, second = self.fresh, self.begun
+        if self.turns % _BEGUN_EVERY == 0:
+            first, second = second, first
+        return first.pop() or second.pop()
+
+
+class Turns:
+    """The lanes, and what each namespace has caused."""
+
+    def __init__(self, pods: Mapping[str, QueuedPod]) -> None:
+        """`pods`: all that wait, by UID."""
+        self._pods = pods
+        self._lanes: dict[str, _Lane] = {}
+        """In the order of their turns."""
+        self._debts: dict[str, tuple[float, float]] = {}
+        """Namespace → (steps, engine time)."""
+        self.owed = 0
+        """Steps that other pods get before the next slice."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no pod and no namespace has cost much: then nobody has to wait."""
+        return not self._lanes and not self._debts
+
+    @property
+    def due(self) -> bool:
+        """Whether somebody waits in a lane, and the others have had their share."""
+        return self.owed <= 0 and bool(self._lanes)
+
+    def entries(self) -> int:
+        """How much is kept here, for tests of what a tenant can make grow."""
+        lanes = sum(len(lane.fresh) + len(lane.begun) for lane in self._lanes.values())
+        return lanes + len(self._lanes) + len(self._debts)
+
+    def put(self, queued: QueuedPod) -> None:
+        """A pod waits in its namespace's lane from now on."""
+        lane = self._lanes.get(queued.pod.namespace)
+        if lane is None:
+            lane = self._lanes[queued.pod.namespace] = _Lane(self._pods)
+        if queued.cost is None:
+            lane.fresh.push((queued.attempts > 0, queued.key), queued)
+        else:
+            lane.begun.push((-queued.cost.slices, queued.key), queued)
+
+    def pop(self) -> QueuedPod | None:
+        """Whose turn it is; its lane goes behind the others."""
+        while self._lanes:
+            namespace, lane = next(iter(self._lanes.items()))
+            del self._lanes[namespace]
+            queued = lane.pop()
+            if queued is not None:
+                if lane.fresh or lane.begun:
+                    self._lanes[namespace] = lane
+                self.owed = SHARE * ORDINARY
+                return queued
+        return None
+
+    def clear(self) -> None:
+        """Nobody waits here any more."""
+        self._lanes.clear()
+
+    def account(self, namespace: str, steps: int, now: float) -> None:
+        """An attempt for a pod of this namespace took so many steps."""
+        if steps <= FREE:
+            return
+        if len(self._debts) >= _NAMESPACES:
+            self._debts = {name: debt for name, debt in self._debts.items() if self.debt(name, now)}
+        self._debts[namespace] = (min(self.debt(namespace, now) + steps - FREE, _MOST_DEBT), now)
+
+    def debt(self, namespace: str, now: float) -> float:
+        """The steps beyond the free ones that a namespace has caused lately."""
+        steps, since = self._debts.get(namespace, (0.0, now))
+        return max(steps - (now - since) * REPAID, 0.0)
+
+    def debts(self, now: float) -> dict[str, float]:
+        """All debts, by namespace."""
+        return {name: debt for name in self._debts if (debt := self.debt(name, now))}
+
+    def in_debt(self, namespace: str, now: float) -> bool:
+        """Whether a namespace's pods wait in its lane."""
+        if namespace not in self._debts:
+            return False
+        debt = self.debt(namespace, now)
+        if not debt:
+            del self._debts[namespace]
+        return debt > IN_DEBT

@@ -1,0 +1,229 @@
+"""Tens of thousands of waiting pods: what concerns all of them is done some at a time, and nobody is forgotten."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from scheduler.engine import queue as queue_module
+from scheduler.engine import shelves
+from scheduler.engine.instructions import Bind, Failed
+from scheduler.engine.queue import AT_ONCE
+from scheduler.engine.queued import Place
+from scheduler.engine.shelves import MOST_QUESTIONS, PER_EVENT
+from scheduler.framework.config import decode
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.profiles import build
+from scheduler.framework.status import Unschedulable
+from scheduler.plugins.registry import registry
+from scheduler.state.validate import validate
+from tests.builders import configuration, profile
+
+from .conftest import Harness, node, pod
+from .test_nobody_sleeps import PRELUDE, _step
+from .test_points import plugin
+from .test_slices import Hasty, Tiny
+
+MANY = 3 * AT_ONCE
+
+
+class Hints:
+    """Counts what the pods of a namespace are asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.open = False
+
+    def plugin(self, **more: Any) -> Any:
+        def filter_(own: Any, pod: Any, cluster: Any) -> Any:
+            return () if self.open else ((Unschedulable("shut"), cluster.nodes.alive[: cluster.nodes.rows].copy()),)
+
+        def wakes_for_node(own: Any, pod: Any, old: Any, new: Any) -> bool:
+            self.asked.append(pod.name)
+            return "open" in new.labels
+
+        return plugin(filter=filter_, wakes_for_node=wakes_for_node, wakes_on=ClusterEvent.NODE_ADDED, **more)
+
+
+@pytest.fixture
+def hints() -> Iterator[Hints]:
+    return Hints()
+
+
+def waiting(hints: Hints, pods: Iterator[Any] | list[Any]) -> Harness:
+    """An engine where all these pods have been rejected."""
+    plugins = {"multiPoint": {"enabled": [{"name": "Own"}]}}
+    harness = Harness(configuration(profile(plugins=plugins), podInitialBackoffSeconds=1), hints.plugin())
+    harness.put(node("n0"), *pods)
+    harness.cycles()
+    assert set(places(harness)) == {Place.UNSCHEDULABLE}
+    harness.after(20.0)
+    return harness
+
+
+def places(harness: Harness) -> dict[Place, int]:
+    return {place: count for place, count in harness.engine.queue.counts().items() if count}
+
+
+def moved(harness: Harness) -> int:
+    return sum(harness.engine.queue.incoming.values())
+
+
+def test_a_wakeup_of_all_is_done_some_at_a_time(hints: Hints) -> None:
+    """Equal pods are asked once; each turn moves a bounded number; those that go meanwhile are gone."""
+    harness = waiting(hints, [pod(f"p{i}", cpu="1m", labels={"app": "web"}) for i in range(MANY)])
+    before = moved(harness)
+    harness.put(node("n1", open="yes"))
+    assert len(hints.asked) == 1
+    assert moved(harness) - before == AT_ONCE
+    assert places(harness) == {Place.ACTIVE: AT_ONCE, Place.UNSCHEDULABLE: MANY - AT_ONCE}
+    last = f"p{MANY - 1}"
+    harness.gone("Pod", f"p{MANY - 2}")
+    harness.put(pod(last, cpu="1m", labels={"app": "other"}))
+    queued = harness.engine.queue.get(last)
+    assert queued is not None
+    assert queued.place is Place.ACTIVE
+    hints.open = True
+    harness.put(*(node(f"more{i}") for i in range(MANY // 100)))
+    while harness.engine.has_work:
+        before = moved(harness)
+        harness.cycle()
+        assert moved(harness) - before <= AT_ONCE + 1
+    assert len(harness.engine.cluster) == MANY - 1
+    assert len(harness.engine.queue) == 0
+
+
+def test_pods_of_higher_priority_are_woken_first(hints: Hints) -> None:
+    """None of lower priority is decided while they are still being woken."""
+    low = [pod(f"low{i}", cpu="1m", labels={"app": "low"}) for i in range(AT_ONCE + 5)]
+    high = [pod(f"high{i}", cpu="1m", labels={"app": "high"}, priority=9) for i in range(AT_ONCE + 5)]
+    harness = waiting(hints, low + high)
+    hints.open = True
+    harness.put(*(node(f"more{i}") for i in range(20)), node("n1", open="yes"))
+    order = [one.pod.priority for one in harness.cycles() if isinstance(one, Bind)]
+    assert order == sorted(order, reverse=True)
+    assert len(order) == len(low + high)
+
+
+def test_backoffs_that_end_together_and_flushes(hints: Hints) -> None:
+    """A Tick moves a bounded number of pods, and the next one is due at once."""
+    harness = waiting(hints, [pod(f"p{i}", cpu="1m", labels={"app": "web"}) for i in range(MANY)])
+    before = moved(harness)
+    harness.after(290.0)
+    assert moved(harness) - before == AT_ONCE
+    due = harness.engine.next_tick()
+    assert due is not None
+    assert due <= harness.now
+    while (due := harness.engine.next_tick()) is not None and due <= harness.now:
+        harness.after(0.0)
+    assert places(harness) == {Place.ACTIVE: MANY}
+
+
+def other(name: str, namespace: str, **more: Any) -> dict[str, Any]:
+    return pod(name, cpu="1m", meta={"namespace": namespace, "uid": name}, **more)
+
+
+def test_a_tenant_with_thousands_of_kinds_of_pods(hints: Hints) -> None:
+    """Its kinds are asked a bounded number of times for each event, others' at once; no kind is left out."""
+    kinds = 3000
+    harness = waiting(hints, [other(f"a{i}", "a") for i in range(kinds)] + [other("b", "b")])
+    harness.put(node("n1"))
+    assert "b" in hints.asked
+    assert len(hints.asked) <= PER_EVENT // 4
+    hints.asked.clear()
+    harness.put(node("n2", open="yes"))
+    assert "b" in hints.asked
+    assert len(hints.asked) <= PER_EVENT // 4
+    queued = harness.engine.queue.get("b")
+    assert queued is not None
+    assert queued.place is Place.ACTIVE
+    hints.open = True
+    bound: list[str] = []
+    while harness.engine.has_work:
+        hints.asked.clear()
+        bound += [one.pod.name for one in harness.cycle() if isinstance(one, Bind)]
+        assert len(hints.asked) <= PER_EVENT // 4
+    assert bound[0] == "b"
+    rejected = [queued for queued in harness.engine.queue if queued.place is Place.UNSCHEDULABLE]
+    assert {queued.attempts for queued in rejected} == {2}, "the nodes are full, and nobody has slept"
+
+
+def test_questions_that_pile_up_are_answered_with_yes(hints: Hints) -> None:
+    """What is kept of them is bounded; rather than forgotten, pods are woken, and wait out their backoff."""
+    harness = waiting(hints, [other(f"a{i}", "a") for i in range(1500)])
+    entries = harness.engine.queue.entries()
+    for i in range(50):
+        harness.put(node(f"n{i}"))
+    assert harness.engine.queue.entries() <= entries + MOST_QUESTIONS + 2
+    while harness.engine.queue.has_chores:
+        harness.after(0.0)
+    assert Place.UNSCHEDULABLE not in places(harness)
+
+
+def test_a_kind_that_is_dear_to_ask_about(hints: Hints) -> None:
+    """Nobody asks it: its pods are woken, at their own cost."""
+    terms = [{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": f"x{i}"}}} for i in range(2000)]
+    spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+    harness = waiting(hints, [other("dear", "a", **spec), other("cheap", "a")])
+    harness.put(node("n1"))
+    assert hints.asked == ["cheap"]
+    assert places(harness) == {Place.ACTIVE: 1, Place.UNSCHEDULABLE: 1}
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_another_configuration_for_many(hints: Hints, stays: bool) -> None:
+    """Pods find their places by it some at a time; none is decided before all have."""
+    harness = waiting(hints, [pod(f"p{i}", cpu="1m", labels={"app": "web"}) for i in range(MANY)])
+    harness.put(*(pod(f"new{i}", cpu="1m") for i in range(5)), *(node(f"more{i}") for i in range(20)))
+    before = moved(harness)
+    config = configuration(profile("berth" if stays else "other"))
+    harness.engine.reconfigure(build(decode(config), registry()), 1.0, 10.0, harness.now)
+    assert moved(harness) - before <= AT_ONCE
+    bound = harness.binds()
+    assert len(bound) == (MANY + 5 if stays else 0)
+    assert len(harness.engine.queue) == 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nobody_sleeps_whatever_the_slices(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Wake-ups, questions, backoffs and attempts in slices of any size, with whatever else happens in between."""
+    random = Random(seed)
+    monkeypatch.setattr(queue_module, "AT_ONCE", random.randint(1, 3))
+    monkeypatch.setattr(shelves, "PER_EVENT", random.choice((1, 10, 40)))
+    monkeypatch.setattr(shelves, "PER_NAMESPACE", random.choice((1, 10, 40)))
+    monkeypatch.setattr(shelves, "MOST_QUESTIONS", random.choice((1, 2, 8)))
+    monkeypatch.setattr(shelves, "DEAR", random.choice((5, 1000)))
+    world = Hasty(random)
+    world.engine.queue._budget = Tiny(random)
+    object.__setattr__(world.engine.queue._budget, "slice", random.choice((1, 6)))
+    for step in [*PRELUDE, *(_step(random) for _ in range(40))]:
+        world.take(step)
+        if not world.engine.queue.has_chores:
+            assert world.sleepers() == []
+    while (due := world.engine.next_tick()) is not None and (due <= world.harness.now or world.engine.has_work):
+        world.harness.after(0.0)
+        world.harness.cycle()
+        if not world.engine.has_work:
+            break
+    assert world.sleepers() == []
+    assert validate(world.cluster) == []
+
+
+def test_churn_leaves_nothing_behind() -> None:
+    """A pod that its owner changes over and over, pods that come and go: what is kept does not grow with that."""
+    harness = Harness()
+    harness.put(node("n1", cpu="1"), pod("big", cpu="2"))
+    said = [one for one in harness.cycles() if isinstance(one, Failed)]
+    assert len(said) == 1
+    for i in range(5000):
+        harness.put(pod("big", cpu="2", labels={"v": str(i)}, priority=i % 3))
+        harness.put(pod(f"p{i}", cpu="2"))
+        if i % 7 == 0:
+            harness.cycles()
+        harness.gone("Pod", f"p{i}")
+    harness.cycles()
+    queue = harness.engine.queue
+    assert len(queue) == 1
+    assert queue.entries() < 5 * 1024
+    assert len(queue._latest) < 100

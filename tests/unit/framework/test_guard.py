@@ -1,0 +1,84 @@
+"""What a plugin raises is its own failure, whatever it is; what the engine raises through it stays the engine's."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scheduler.framework.foreign import Foreign
+from scheduler.framework.guard import Guard
+from scheduler.framework.status import PluginError
+from scheduler.state.effort import SliceOver
+
+
+class Own:
+    """A plugin that does as it is told."""
+
+    name = "Own"
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self._act = act
+
+    def filter(self) -> Any:
+        return self._act()
+
+    def concerns(self, shape: Any) -> bool:
+        return bool(self._act())
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    def act() -> Any:
+        raise error
+
+    return act
+
+
+ENDS = [SystemExit(7), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit(), MemoryError()]
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
+def test_no_exception_of_a_plugin_ends_the_process(error: BaseException) -> None:
+    """It fails the plugin's pod under the plugin's name, and the next question is asked as ever."""
+    guard = Guard()
+    guard.uninterrupted = True
+    own: Any = Foreign(Own(raising(error)))
+    with pytest.raises(PluginError, match=f'running Filter plugin "Own": {type(error).__name__}: '):
+        guard(own, own.filter)
+    with pytest.raises(PluginError, match=f'running Concerns plugin "Own": {type(error).__name__}: '):
+        own.concerns(None)
+    assert guard.running is None
+
+
+def test_a_key_that_somebody_pressed() -> None:
+    """Where no shell hears of signals, as in `berth explain`, Ctrl-C ends the command whatever it is at."""
+    guard = Guard()
+    own = Own(raising(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        guard(own, own.filter)
+
+
+def swallows(charge: Callable[[], None]) -> Any:
+    try:
+        charge()
+    except:  # noqa: E722 (what a careless plugin does)
+        return "as if nothing had happened"
+
+
+def excuses(charge: Callable[[], None]) -> Any:
+    try:
+        charge()
+    except BaseException as error:
+        raise RuntimeError("it was not me") from error
+
+
+@pytest.mark.parametrize("plugin", [swallows, excuses, lambda charge: charge()], ids=["swallows", "excuses", "lets by"])
+def test_the_end_of_a_slice_comes_through(plugin: Callable[[Callable[[], None]], Any]) -> None:
+    """A plugin that catches it has not answered: what it says then may be wrong, and nobody may keep it."""
+    own: Any = Foreign(Own(lambda: plugin(lambda: effort.charge(10))))
+    guard, effort = own.guard, own.guard.effort
+    effort.begin(10)
+    with pytest.raises(SliceOver):
+        guard(own, own.filter)
+    effort.begin(10)
+    assert guard(own, lambda: "the next slice") == "the next slice"
