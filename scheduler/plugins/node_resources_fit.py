@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import RowLocal
 from scheduler.framework.status import Rejections, Unresolvable, Unschedulable
@@ -133,6 +134,29 @@ class NodeResourcesFit(RowLocal):
             if index is None or nodes.allocatable.item(index, row) - nodes.requested.item(index, row) < amount:
                 return False
         return True
+
+    def needs(self, pod: Pod) -> list[int]:
+        """Room for one more pod, and each resource asked for."""
+        return [1, *(amount for _, amount in self._asked(pod.shape))]
+
+    def free(self, pod: Pod, nodes: Nodes, rows: Rows) -> Ints:
+        """What is left of each on some rows."""
+        left = [nodes.allowed_pods[rows] - nodes.pods[rows]]
+        for name, _ in self._asked(pod.shape):
+            index = nodes.resources.get(name)
+            left.append(
+                np.zeros_like(left[0])
+                if index is None
+                else nodes.allocatable[index, rows] - nodes.requested[index, rows]
+            )
+        return np.stack(left)
+
+    def takes(self, pod: Pod, shape: PodShape) -> list[int]:
+        """What a placed pod takes of each."""
+        return [1, *(shape.requests.get(name, 0) for name, _ in self._asked(pod.shape))]
+
+    def _asked(self, shape: PodShape) -> list[tuple[str, int]]:
+        return [(name, amount) for name, amount in shape.requests.items() if amount > 0 and not self._ignores(name)]
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """Score by the configured strategy over the configured resources, cpu and memory with non-zero defaults."""

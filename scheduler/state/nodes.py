@@ -253,6 +253,15 @@ class Nodes:
                     taken[list(rows)] = True
         return taken
 
+    def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
+        """int64[rows]: how many pairs there are of one of these host ports and a pod that holds it, or one like it."""
+        found = np.zeros(self.rows, dtype=np.int64)
+        for ip, protocol, port in ports:
+            for used_ip, rows in self._ports.get((protocol, port), {}).items():
+                if ANY_IP in (ip, used_ip) or ip == used_ip:
+                    found[list(rows)] += list(rows.values())
+        return found
+
     def used_ports(self) -> dict[int, dict[HostPort, int]]:
         """Row → host port → number of pods that use it (for validation and explanations)."""
         found: dict[int, dict[HostPort, int]] = {}
