@@ -329,11 +329,14 @@ class Framework:
                 continue
             reasons = []
             survivors = alive
+            before: Bools | None = None
+            here = alive
             for reason, mask in found:
-                here = mask & alive
+                if mask is not before:  # one array may come with thousands of reasons
+                    before, here = mask, mask & alive
+                    survivors = survivors & ~here
                 if here.any():
                     reasons.append((reason, here))
-                    survivors = survivors & ~here
             if reasons:
                 rejected.append(Rejected(plugin.name, reasons))
                 alive = survivors

@@ -29,18 +29,30 @@ _SCALE = {
     "E": 10**27,
 } | {name: NANO << (10 * power) for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
 _MAX_EXPONENT = 64
+_REMEMBERED_LENGTH = 32
+"""Longer texts are not worth remembering: they may be a megabyte each."""
 
 
 class QuantityError(ValueError):
     """A text that is not a Kubernetes quantity."""
 
 
-@lru_cache(maxsize=8192)
 def parse_nano(text: str | int | float) -> int:
     """Return the quantity as an integer number of nano-units, rounded away from zero.
 
     Raises QuantityError when the text is not a quantity.
     """
+    if isinstance(text, str) and len(text) > _REMEMBERED_LENGTH:
+        return _parse(text)
+    return _remembered(text)
+
+
+@lru_cache(maxsize=8192)
+def _remembered(text: str | int | float) -> int:
+    return _parse(text)
+
+
+def _parse(text: str | int | float) -> int:
     source = text if isinstance(text, str) else repr(text)
     match = _NUMBER.fullmatch(source)
     if match is None or not source or not source.isascii():

@@ -95,12 +95,14 @@ class NodeResourcesFit(RowLocal):
         full = nodes.pods[:rows] >= nodes.allowed_pods[:rows]
         if np.count_nonzero(full):
             found.append((self.full, full))
-        for name, amount in pod.shape.requests.items():
-            if amount <= 0 or self._ignores(name):
-                continue
+        everywhere: Bools | None = None
+        for name, amount in self._asked(pod.shape):
             index = nodes.resources.get(name)
             if index is None:
-                found.append((Unresolvable(f"Insufficient {name}"), np.ones(rows, dtype=np.bool_)))
+                if everywhere is None:
+                    everywhere = np.ones(rows, dtype=np.bool_)
+                # One array for all of them: anybody may ask for thousands of resources that no node has.
+                found.append((Unresolvable(f"Insufficient {name}"), everywhere))
                 continue
             allocatable = nodes.allocatable[index, :rows]
             short = allocatable - nodes.requested[index, :rows] < amount
@@ -179,6 +181,8 @@ class NodeResourcesFit(RowLocal):
         return any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in asked)
 
     def _ignores(self, resource: str) -> bool:
+        if not self._ignored and not self._ignored_groups:
+            return False
         return is_extended(resource) and (
             resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
         )

@@ -72,7 +72,7 @@ def _told(where: str, what: str, has: object, should: object) -> Iterator[str]:
 
 
 def _nodes(kept: Nodes) -> Nodes:
-    made = Nodes()
+    made = Nodes(kept.effort)
     for row, name in enumerate(kept.names):
         made.ensure_row(f"\0{row}" if name is None else name)
     for row, name in enumerate(kept.names):
@@ -90,8 +90,4 @@ def _charge(nodes: Nodes, shape: PodShape, rows: list[int]) -> None:
             nodes.charge(row, shape, 1)
         return
     counts = np.bincount(rows, minlength=len(nodes.pods))
-    for name, amount in shape.requests.items():
-        index = nodes.resource(name)
-        nodes.requested[index] += amount * counts
-    nodes.nonzero += np.outer(shape.nonzero, counts)
-    nodes.pods += counts
+    nodes.add(shape, counts)

@@ -32,9 +32,9 @@ class Cluster:
     """Everything a decision may look at."""
 
     def __init__(self) -> None:
-        self.nodes = Nodes()
         self.effort = Effort()
         """What the attempt at hand costs."""
+        self.nodes = Nodes(self.effort)
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.incidence = Incidence(self.nodes, self.namespaces)
         self.nominations = Nominations()

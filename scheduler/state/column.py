@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.model.selectors import parse_go_int
+
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
@@ -147,6 +149,11 @@ class Column(Generic[Value]):
             return np.zeros(rows, dtype=np.bool_)
         return cast(Bools, self.codes[:rows] == code)
 
+    def numbers(self) -> tuple[Ints, Bools]:
+        """(the values read as integers, by code; which of them are such) of a column of texts."""
+        are = self.answers("is a number", _is_number, np.bool_)
+        return cast(Ints, self.answers("number", _number, np.int64)[: len(self.values)]), are[: len(self.values)]
+
     def _intern(self, value: Value) -> int:
         code = self._code.get(value)
         if code is None:
@@ -177,3 +184,11 @@ class Column(Generic[Value]):
                 memo.answers[code] = ask(value)
         memo.known = count
         return memo.answers
+
+
+def _number(value: object) -> int:
+    return (parse_go_int(str(value)) or 0) if value is not None else 0
+
+
+def _is_number(value: object) -> bool:
+    return value is not None and parse_go_int(str(value)) is not None

@@ -14,7 +14,9 @@ from scheduler.model.shape import ANY_IP, HostPort, PodShape
 from scheduler.model.taints import Taints
 from scheduler.state.column import Bools, Column, Ints, Numbers
 from scheduler.state.derived import Derived
+from scheduler.state.effort import Effort
 from scheduler.state.rowlog import RowLog
+from scheduler.state.weighing import Terms, Weighings
 
 Array = TypeVar("Array", Bools, Ints)
 
@@ -30,17 +32,28 @@ _USUAL = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
 class Nodes:
     """Columns over node rows. Arrays are longer than `rows`; slice them with `[:rows]`."""
 
-    def __init__(self) -> None:
+    def __init__(self, effort: Effort | None = None) -> None:
+        self.effort = Effort() if effort is None else effort
+        """What the attempt at hand costs."""
         self.rows = 0
         self.count = 0
         self.names: list[str | None] = []
         self.objects: list[Node | None] = []
         self.resources: dict[str, int] = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL}
+        """The index in `allocatable` and `requested` of each resource that a node offers, and of these three."""
+        self.unoffered: dict[str, dict[int, int]] = {}
+        """What placed pods ask for of resources that no node offers: anybody may ask for any name."""
+        self._offering: dict[str, int] = {}
+        """Resource → nodes that offer it."""
+        self._free_indices: list[int] = []
         self.log = RowLog()
         self.object_log = RowLog()
         """Of `log`, the rows whose node object changed; the others' pods did."""
         self.largest = 0
         """No node ever had more of any resource."""
+        self.label_changes = 0
+        """Counts nodes that came or went, and changes of their labels."""
+        self.weighings = Weighings()
         self.puts = 0
         """Counts node objects that came, changed or went."""
         self._derived = Derived()
@@ -116,20 +129,67 @@ class Nodes:
                 column.fill((row, node.labels[key]) for row, node in self.live() if key in node.labels)
         return column
 
+    def label_if_any(self, key: str) -> Column[str] | None:
+        """As `label`; None, and no column, for a key that no node has: anybody may ask for any."""
+        return self.label(key) if key in self._keys else None
+
+    def weigh(self, terms: Terms, key: object) -> Ints:
+        """int64[rows]: the sum of the weights of the terms that each row matches; `key` stands for the terms.
+
+        For terms too many to be looked at in one go. Raises SliceOver.
+        """
+        return self.weighings.get(terms, key, self)
+
     def sweep(self) -> None:
         """Forget the columns of keys that no node has and no count goes by: anybody may ask for any key."""
         self._labels = {key: column for key, column in self._labels.items() if column.users or not column.blank}
         self._columns = max(_COLUMNS, 2 * len(self._labels))
 
-    def resource(self, name: str) -> int:
-        """The index of a resource in `allocatable` and `requested`, added if need be."""
+    def _offer(self, name: str) -> int:
+        """The index of a resource that one more node offers, added if need be."""
+        self._offering[name] = self._offering.get(name, 0) + 1
         index = self.resources.get(name)
         if index is None:
-            index = self.resources[name] = len(self.resources)
-            zeros = np.zeros((1, self._capacity), dtype=np.int64)
-            self.allocatable = np.concatenate((self.allocatable, zeros))
-            self.requested = np.concatenate((self.requested, zeros))
+            index = self.resources[name] = self._free_indices.pop() if self._free_indices else len(self.resources)
+            if index == len(self.allocatable):
+                zeros = np.zeros_like(self.allocatable)
+                self.allocatable = np.concatenate((self.allocatable, zeros))
+                self.requested = np.concatenate((self.requested, zeros))
+            for row, amount in self.unoffered.pop(name, {}).items():
+                self.log.touch(row)
+                self.requested[index, row] = amount
         return index
+
+    def _withdraw(self, name: str) -> None:
+        """One node less offers a resource."""
+        self._offering[name] -= 1
+        if self._offering[name]:
+            return
+        del self._offering[name]
+        index = self.resources[name]
+        if index <= EPHEMERAL:
+            return
+        del self.resources[name]
+        self._free_indices.append(index)
+        rows = np.flatnonzero(self.requested[index]).tolist()
+        if rows:
+            self.unoffered[name] = {row: int(self.requested[index, row]) for row in rows}
+            self.requested[index] = 0
+            for row in rows:
+                self.log.touch(row)
+
+    def _request(self, name: str, row: int, amount: int) -> None:
+        """Add what a pod asks for of a resource."""
+        index = self.resources.get(name)
+        if index is not None:
+            self.requested[index, row] += amount
+        elif amount:
+            rows = self.unoffered.setdefault(name, {})
+            rows[row] = rows.get(row, 0) + amount
+            if not rows[row]:
+                del rows[row]
+                if not rows:
+                    del self.unoffered[name]
 
     def derived(
         self,
@@ -159,9 +219,11 @@ class Nodes:
             if node is not None:
                 self.allowed_pods[row] = node.allowed_pods
                 for name, amount in node.allocatable.items():
-                    index = self.resource(name)
+                    index = self._offer(name)
                     self.allocatable[index, row] = amount
                     self.largest = max(self.largest, amount)
+            for name in old.allocatable if old is not None else ():
+                self._withdraw(name)
         self.taints.set(row, None if node is None else node.taints or None)
         self._put_images(row, old, node)
 
@@ -169,6 +231,7 @@ class Nodes:
         """Write the label columns of a row. The caller moves topology counts along."""
         self.log.touch(row)
         self.object_log.touch(row)
+        self.label_changes += 1
         node = self.objects[row]
         old: Mapping[str, str] = {} if node is None else node.labels
         new = {} if labels is None else labels
@@ -202,8 +265,7 @@ class Nodes:
     def suppose(self, row: int, shape: PodShape, sign: int) -> None:
         """As `charge`, for a dry run that ends with the opposite sign: for readers of `log`, nothing happened."""
         for name, amount in shape.requests.items():
-            index = self.resource(name)
-            self.requested[index, row] += sign * amount
+            self._request(name, row, sign * amount)
         self.nonzero[0, row] += sign * shape.nonzero[0]
         self.nonzero[1, row] += sign * shape.nonzero[1]
         self.pods[row] += sign
@@ -220,13 +282,20 @@ class Nodes:
                 for row in rows:
                     self.suppose(row, shape, sign)
                 continue
-            times = sign * np.bincount(rows, minlength=self._capacity)
-            for name, amount in shape.requests.items():
-                index = self.resource(name)
+            self.add(shape, sign * np.bincount(rows, minlength=self._capacity))
+
+    def add(self, shape: PodShape, times: NDArray[np.intp]) -> None:
+        """As `suppose`, for pods of one shape without host ports: `times` says how many on each row."""
+        for name, amount in shape.requests.items():
+            index = self.resources.get(name)
+            if index is not None:
                 self.requested[index] += amount * times
-            self.nonzero[0] += shape.nonzero[0] * times
-            self.nonzero[1] += shape.nonzero[1] * times
-            self.pods += times
+                continue
+            for row in np.flatnonzero(times).tolist():
+                self._request(name, row, amount * int(times[row]))
+        self.nonzero[0] += shape.nonzero[0] * times
+        self.nonzero[1] += shape.nonzero[1] * times
+        self.pods += times
 
     def image(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
         """(rows that hold the image, its size there in bytes), None when no node has it."""

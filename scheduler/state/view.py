@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from scheduler.model.pod import Pod
 from scheduler.model.shape import ANY_IP, HostPort
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools, Column, Numbers, Value
+from scheduler.state.column import Bools, Column, Ints, Numbers, Value
 from scheduler.state.nodes import Nodes
+from scheduler.state.weighing import Terms
 
 
 class _SomeCodes(Column[Value]):
@@ -46,6 +47,15 @@ class SomeNodes(Nodes):
         """The column of one label key."""
         return _SomeCodes(self._nodes.label(key), self._of)
 
+    def label_if_any(self, key: str) -> Column[str] | None:
+        """The same, None for a key that no node has."""
+        column = self._nodes.label_if_any(key)
+        return None if column is None else _SomeCodes(column, self._of)
+
+    def weigh(self, terms: Terms, key: object) -> Ints:
+        """The sums of these rows."""
+        return self._nodes.weigh(terms, key)[self._of]
+
     def live_row(self, name: str) -> int | None:
         """The position of a node among these rows."""
         row = self._nodes.live_row(name)
@@ -77,7 +87,9 @@ class _OtherPods(SomeNodes):
         for sign, moving in ((-1, gone), (1, come)):
             for pod in moving:
                 for name, amount in pod.shape.requests.items():
-                    self.requested[nodes.resource(name), 0] += sign * amount
+                    index = nodes.resources.get(name)
+                    if index is not None:
+                        self.requested[index, 0] += sign * amount
                 self.nonzero[:, 0] += np.multiply(sign, pod.shape.nonzero)
                 self.pods[0] += sign
         self._there = pods
