@@ -29,6 +29,7 @@ _SCALE = {
     "E": 10**27,
 } | {name: NANO << (10 * power) for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
 _MAX_EXPONENT = 64
+_DIGITS = 2 * _MAX_EXPONENT
 _REMEMBERED_LENGTH = 32
 """Longer texts are not worth remembering: they may be a megabyte each."""
 
@@ -61,7 +62,10 @@ def _parse(text: str | int | float) -> int:
         )
     sign, digits, suffix = match.groups()
     whole, _, fraction = digits.partition(".")
-    mantissa = int((whole + fraction)[:256] or "0")
+    # Nobody has 10¹²⁸ of anything, and of digits so small it only counts for rounding whether there is one.
+    whole = whole.lstrip("0")[:_DIGITS]
+    fraction = fraction[:_DIGITS] + ("1" if fraction[_DIGITS:].strip("0") else "")
+    mantissa = int(whole + fraction or "0")
     divisor = 10 ** len(fraction)
     if suffix is not None and suffix not in _SCALE:
         exponent = int(suffix[1:])

@@ -109,7 +109,9 @@ class NodeAffinity(RowLocal):
         shape = pod.shape
         if shape.preferred_error is not None:
             raise PluginError(self.name, shape.preferred_error)
-        terms = self._added_preferences + shape.preferred_node_terms
+        terms = shape.preferred_node_terms
+        if self._added_preferences:
+            terms = self._added_preferences + terms
         if not self._prefers and not shape.has_preferred_node_affinity:
             return None
         if sum(1 + term.size for _, term in terms[:_SMALL]) > _SMALL:

@@ -9,10 +9,11 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NoArgs, RowLocal
 from scheduler.framework.status import Rejections, Unschedulable
 from scheduler.model.pod import Pod
-from scheduler.model.shape import ANY_IP, HostPort, PodShape
+from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.state.nodes import Nodes
+from scheduler.state.ports import conflicts
 
 
 class NodePorts(RowLocal):
@@ -39,7 +40,7 @@ class NodePorts(RowLocal):
 
     def passes_on(self, pod: Pod, nodes: Nodes, row: int) -> bool:
         """As `filter`, for one row."""
-        return not pod.shape.host_ports or not nodes.port_conflicts(pod.shape.host_ports)[row]
+        return not pod.shape.host_ports or not nodes.port_conflicts_on(pod.shape.host_ports, row)
 
     def needs(self, pod: Pod) -> list[int]:
         """No conflict, where there are ports that could conflict."""
@@ -59,17 +60,3 @@ class NodePorts(RowLocal):
     def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod that went and held a port this one wants."""
         return conflicts(pod.shape.host_ports, other.shape.host_ports) > 0
-
-
-def conflicts(mine: tuple[HostPort, ...], theirs: tuple[HostPort, ...]) -> int:
-    """How many pairs of host ports exclude each other."""
-    if not mine or not theirs:
-        return 0
-    wanted: dict[tuple[str, int], list[str]] = {}
-    for ip, protocol, port in mine:
-        wanted.setdefault((protocol, port), []).append(ip)
-    found = 0
-    for ip, protocol, port in theirs:
-        for other in wanted.get((protocol, port), ()):
-            found += ip == other or ANY_IP in (ip, other)
-    return found

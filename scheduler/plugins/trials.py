@@ -61,7 +61,7 @@ class Trials:
         if chosen is None:
             attempt.explain(rows)
         findings.complete, findings.delays = True, 0
-        if not lasting:
+        if not lasting or pod.shape.heavy:
             del self._kept[key]
         return findings, chosen
 

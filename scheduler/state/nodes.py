@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.model.node import Node
-from scheduler.model.shape import ANY_IP, HostPort, PodShape
+from scheduler.model.shape import HostPort, PodShape
 from scheduler.model.taints import Taints
 from scheduler.state.column import Bools, Column, Ints, Numbers
 from scheduler.state.derived import Derived
 from scheduler.state.effort import Effort
+from scheduler.state.ports import HostPorts
 from scheduler.state.rowlog import RowLog
 from scheduler.state.weighing import Terms, Weighings
 
@@ -75,7 +76,7 @@ class Nodes:
         """How many columns there may be before those that nobody needs are looked for."""
         self._images: dict[str, dict[int, int]] = {}
         self._image_arrays: dict[str, tuple[NDArray[np.intp], Ints]] = {}
-        self._ports: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+        self.ports = HostPorts()
 
     def row_of(self, name: str) -> int | None:
         """The row of a name, with or without a node object."""
@@ -269,8 +270,8 @@ class Nodes:
         self.nonzero[0, row] += sign * shape.nonzero[0]
         self.nonzero[1, row] += sign * shape.nonzero[1]
         self.pods[row] += sign
-        for port in shape.host_ports:
-            self._charge_port(row, port, sign)
+        if shape.host_ports:
+            self.ports.charge(row, shape.host_ports, sign)
 
     def suppose_all(self, where: Iterable[tuple[int, PodShape]], sign: int) -> None:
         """As `suppose`, for many pods; quick where many of them have one shape."""
@@ -311,48 +312,16 @@ class Nodes:
         return found
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
-        """Rows on which any of the host ports is taken (HostPortInfo.CheckConflict)."""
-        taken = np.zeros(self.rows, dtype=np.bool_)
-        for ip, protocol, port in ports:
-            by_ip = self._ports.get((protocol, port))
-            if by_ip is None:
-                continue
-            for used_ip, rows in by_ip.items():
-                if ANY_IP in (ip, used_ip) or ip == used_ip:
-                    taken[list(rows)] = True
-        return taken
+        """Rows on which any of the host ports is taken (HostPortInfo.CheckConflict). Raises SliceOver."""
+        return self.ports.users(ports, self.rows, self.effort) > 0
 
     def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
         """int64[rows]: how many pairs there are of one of these host ports and a pod that holds it, or one like it."""
-        found = np.zeros(self.rows, dtype=np.int64)
-        for ip, protocol, port in ports:
-            for used_ip, rows in self._ports.get((protocol, port), {}).items():
-                if ANY_IP in (ip, used_ip) or ip == used_ip:
-                    found[list(rows)] += list(rows.values())
-        return found
+        return self.ports.users(ports, self.rows, self.effort)
 
-    def used_ports(self) -> dict[int, dict[HostPort, int]]:
-        """Row → host port → number of pods that use it (for validation and explanations)."""
-        found: dict[int, dict[HostPort, int]] = {}
-        for (protocol, port), by_ip in self._ports.items():
-            for ip, rows in by_ip.items():
-                for row, users in rows.items():
-                    found.setdefault(row, {})[(ip, protocol, port)] = users
-        return found
-
-    def _charge_port(self, row: int, port: HostPort, sign: int) -> None:
-        ip, protocol, number = port
-        by_ip = self._ports.setdefault((protocol, number), {})
-        rows = by_ip.setdefault(ip, {})
-        users = rows.get(row, 0) + sign
-        if users:
-            rows[row] = users
-            return
-        del rows[row]
-        if not rows:
-            del by_ip[ip]
-        if not by_ip:
-            del self._ports[(protocol, number)]
+    def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
+        """As `port_conflicts`, for one row."""
+        return self.ports.users_on(ports, row)
 
     def _put_images(self, row: int, old: Node | None, node: Node | None) -> None:
         before = old.images if old is not None else ()

@@ -194,8 +194,8 @@ def _ports(cluster: Cluster) -> Iterator[str]:
         for pod in pods:
             if pod.shape.host_ports:
                 should.setdefault(row, Counter()).update(pod.shape.host_ports)
-    yield from _by_key("host ports of row", cluster.nodes.used_ports(), should)
-    for port, by_ip in cluster.nodes._ports.items():
+    yield from _by_key("host ports of row", cluster.nodes.ports.by_row(), should)
+    for port, by_ip in cluster.nodes.ports._rows.items():
         if not by_ip or not all(by_ip.values()):
             yield f"host port {port}: an empty entry is kept"
 

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.model.pod import Pod
-from scheduler.model.shape import ANY_IP, HostPort
+from scheduler.model.shape import HostPort
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Column, Ints, Numbers, Value
 from scheduler.state.nodes import Nodes
+from scheduler.state.ports import conflicts
 from scheduler.state.weighing import Terms
 
 
@@ -73,6 +74,10 @@ class SomeNodes(Nodes):
         """Numbers that follow from each row alone, of these rows."""
         return self._nodes.derived(question, of_all, of_row)[..., self._of]
 
+    def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
+        """As `port_conflicts`, for one of these rows."""
+        return bool(self.port_conflicts(ports)[row])
+
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
         """Which of these rows have any of the host ports taken."""
         conflicts: Bools = self._nodes.port_conflicts(ports)[self._of]
@@ -96,12 +101,7 @@ class _OtherPods(SomeNodes):
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
         """Whether the pods that are there have any of the host ports."""
-        taken = {port for pod in self._there for port in pod.shape.host_ports}
-        conflict = any(
-            mine[1:] == theirs[1:] and (mine[0] == theirs[0] or ANY_IP in (mine[0], theirs[0]))
-            for mine in ports
-            for theirs in taken
-        )
+        conflict = any(conflicts(ports, pod.shape.host_ports) for pod in self._there)
         return np.array([conflict])
 
 
