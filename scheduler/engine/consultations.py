@@ -96,7 +96,9 @@ class Consultations:
         self, queued: QueuedPod, extenders: tuple[Extender, ...], decision: Decision, result: PostFilterResult
     ) -> AskExtenders:
         """Let extenders choose among the nodes where preemption would help."""
-        return self._ask(Consultation(queued, VictimsQuestion(queued.pod, extenders, result.candidates), decision))
+        return self._ask(
+            Consultation(queued, VictimsQuestion(queued.pod, extenders, dict(result.candidates)), decision)
+        )
 
     def heed(
         self, consultation: Consultation, verdict: Verdict | VictimsVerdict

@@ -81,9 +81,11 @@ class Decision:
         if self.left_out is not None:
             mask |= self.left_out
         for rejected in self.rejected:
+            before: Bools | None = None
             for reason, where in rejected.reasons:
-                if reason.unresolvable:
+                if reason.unresolvable and where is not before:  # one array may come with thousands of reasons
                     mask |= where
+                    before = where
         return mask
 
 
@@ -112,8 +114,11 @@ def reason_counts(decision: Decision) -> dict[str, int]:
         if left_out:
             counts[narrowed_text(decision)] = left_out
     for rejected in decision.rejected:
+        before: Bools | None = None
+        count = 0
         for reason, where in rejected.reasons:
-            count = int(np.count_nonzero(where))
+            if where is not before:
+                before, count = where, int(np.count_nonzero(where))
             if count and reason.text:
                 counts[reason.text] = counts.get(reason.text, 0) + count
     return counts

@@ -170,6 +170,8 @@ class Memos:
     def _of_kind(self, shape: PodShape, rows: int) -> Memo:
         """The memo of a shape's kind; kept from the second time on that the kind is seen."""
         ask = self.ask
+        if shape.heavy:
+            return self._passing(shape)
         bits = 0
         for i, plugin in enumerate(self._choosy):
             if plugin.concerns(shape):
@@ -199,6 +201,14 @@ class Memos:
                 self._by_shape.clear()
             self._know(shape, memo)
         return memo
+
+    def _passing(self, shape: PodShape) -> Memo:
+        """A memo that is not kept, for a shape that takes too much room itself."""
+        bits = sum(1 << i for i, plugin in enumerate(self._choosy) if plugin.concerns(shape))
+        concerned = self._concerned_by(bits)
+        ground = Ground(self._blind, self._stretching, self.ask)
+        usage = Usage(self._seeing, self._adding, self.ask)
+        return Memo((None, None, bits), ground, usage, concerned.pre_filters, concerned.filters, concerned.scorers)
 
     def _know(self, shape: PodShape, memo: Memo) -> None:
         if len(self._by_shape) >= _KNOWN_SHAPES:

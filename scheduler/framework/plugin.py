@@ -5,16 +5,17 @@ At `permit`, `pre_bind`, `bind` and `post_bind` a plugin may be a coroutine func
 gets `held` alone, since the cluster moves on while it waits, and answers what the plain method would.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from scheduler.framework.decision import Decision, Rejected
+from scheduler.framework.decision import Decision, Rejected, Rows
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.permit import Hold
 from scheduler.framework.reservation import Binding, Held, Wait
+from scheduler.framework.spare import Spare
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -107,6 +108,9 @@ class Filters(Protocol):
     def by_shape(self, pod: Pod) -> bool:
         """Whether, unless it reads other rows, the verdict on a node follows from the pod's shape and that node."""
 
+    def spare(self, pod: Pod, cluster: Cluster) -> Spare:
+        """What is left on each node of all that filters count: whom to preempt is found by sums, wholly or in part."""
+
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
@@ -143,6 +147,8 @@ class RowLocal:
     """Of the pod, only its shape counts: verdicts may be kept per shape and repaired for the rows that change."""
     else_by_shape = False
     """As `by_shape` while `reads_other_rows` is false and the pod names no node."""
+    else_silent = False
+    """Under the same conditions, it rejects nothing."""
     scores_by_shape = False
     """The same of its scores."""
     ignores_usage = False
@@ -205,6 +211,24 @@ class ByRow(Protocol):
 
     def score_on(self, pod: Pod, nodes: Nodes, row: int) -> int:
         """What `score` gives the row, where it takes part."""
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """Rejects a node for having too little of what pods take, and for nothing else.
+
+    For plugins with `by_shape`: whom to preempt is then found by sums. A pod passes a row where each number of `free`
+    is at least that of `needs`, and a placed pod that leaves adds to `free` what it `takes`.
+    """
+
+    def needs(self, pod: Pod) -> Sequence[int]:
+        """What the pod needs of each thing that counts for it."""
+
+    def free(self, pod: Pod, nodes: Nodes, rows: Rows) -> Ints:
+        """int64[needs, rows]: what some rows have left of each."""
+
+    def takes(self, pod: Pod, shape: PodShape) -> Sequence[int]:
+        """What a placed pod of a shape takes of each."""
 
 
 @runtime_checkable

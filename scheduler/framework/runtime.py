@@ -20,6 +20,7 @@ from scheduler.framework.plugin import Plugin, PostFilterResult
 from scheduler.framework.quick import SUCCESS, Reached, decide_by
 from scheduler.framework.reservation import Reservation, way
 from scheduler.framework.sampling import ALL_NODES, Rotation, nodes_to_find, sample
+from scheduler.framework.spare import Spare, spare
 from scheduler.framework.status import Reason, Reject, Rejections
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
@@ -282,6 +283,10 @@ class Framework:
             for plugin in self._filters
         )
 
+    def spare(self, pod: Pod, cluster: Cluster) -> Spare:
+        """What is left on each node of all that filters count: whom to preempt is found by sums, wholly or in part."""
+        return spare(self._filters, pod, cluster, self.guard)
+
     def post_filter_result(self, pod: Pod, cluster: Cluster, decision: Decision) -> PostFilterResult:
         """What the PostFilter plugins make of a pod that found no node: the first that offers a node wins."""
         texts = []
@@ -328,11 +333,14 @@ class Framework:
                 continue
             reasons = []
             survivors = alive
+            before: Bools | None = None
+            here = alive
             for reason, mask in found:
-                here = mask & alive
+                if mask is not before:  # one array may come with thousands of reasons
+                    before, here = mask, mask & alive
+                    survivors = survivors & ~here
                 if here.any():
                     reasons.append((reason, here))
-                    survivors = survivors & ~here
             if reasons:
                 rejected.append(Rejected(plugin.name, reasons))
                 alive = survivors

@@ -46,6 +46,10 @@ _amounts_decoder = msgspec.json.Decoder(wire.Amounts)
 _images_decoder = msgspec.json.Decoder(list[wire.ContainerImage])
 
 
+_REMEMBERED_BYTES = 8192
+"""Longer lists are not worth remembering: a kubelet may write a megabyte."""
+
+
 def _bounded(size: int) -> int:
     """An image's size, kept where sums of sizes can't leave int64."""
     return max(0, min(size, BOUND))
@@ -67,7 +71,8 @@ def parse_node(node: wire.Node, interner: Interner) -> Node:
     taints = wire.present(node.spec.taints)
     amounts = wire.present(node.status.allocatable)
     images = wire.present(node.status.images)
-    allocatable, allowed_pods, problems = _allocatable(amounts)
+    read = _allocatable if len(amounts) <= _REMEMBERED_BYTES else _allocatable.__wrapped__
+    allocatable, allowed_pods, problems = read(amounts)
     return Node(
         name=meta.name,
         uid=meta.uid,

@@ -4,8 +4,8 @@ The shape holds everything that decides where a pod may go. Equal bytes on the w
 *same* shape object, so a thousand replicas cost one parse, and caches can be keyed by identity.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Hashable, Mapping
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -13,10 +13,14 @@ from msgspec import Struct
 from scheduler.model import wire
 from scheduler.model.annotated import AnnotationError, Mode, affinity_of, carries
 from scheduler.model.promise import annotation_text
-from scheduler.model.shape import PodShape, inline_disks, parse_shape, resize_infeasible
+from scheduler.model.shape import HEAVY, PodShape, inline_disks, parse_shape, resize_infeasible
 
 NO_LABELS: Mapping[str, str] = {}
 NO_MODES: Mapping[str, Mode] = {}
+_SMALL_BYTES = 24 << 20
+"""50,000 pods of which no two are alike come from some 20 MB."""
+_BIG_BYTES = 4 << 20
+"""Three or four of the biggest legal pods."""
 
 
 class Pod(Struct, gc=False, weakref=False):
@@ -55,6 +59,46 @@ class Pod(Struct, gc=False, weakref=False):
         return f"{self.namespace}/{self.name}"
 
 
+Key = TypeVar("Key", bound=Hashable)
+Thing = TypeVar("Thing")
+
+
+class Known(Generic[Key, Thing]):
+    """Key → what was parsed from it. Past a bound, on their number or on the bytes they came from, it starts afresh.
+
+    Big ones have a bound of their own: one tenant's must not push out everybody else's.
+    """
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._small: dict[Key, Thing] = {}
+        self._big: dict[Key, Thing] = {}
+        self._small_bytes = self._big_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._small) + len(self._big)
+
+    def get(self, key: Key) -> Thing | None:
+        """What is known of a key."""
+        found = self._small.get(key)
+        return self._big.get(key) if found is None and self._big else found
+
+    def put(self, key: Key, thing: Thing, weight: int) -> None:
+        """Remember a thing that came from so many bytes."""
+        if weight > HEAVY:
+            if self._big_bytes + weight > _BIG_BYTES:
+                self._big.clear()
+                self._big_bytes = 0
+            self._big[key] = thing
+            self._big_bytes += weight
+            return
+        if len(self._small) >= self._bound or self._small_bytes + weight > _SMALL_BYTES:
+            self._small.clear()
+            self._small_bytes = 0
+        self._small[key] = thing
+        self._small_bytes += weight
+
+
 class Interner:
     """Equal bytes → the same parsed object. Bounded: past the bound it starts afresh.
 
@@ -64,10 +108,9 @@ class Interner:
 
     def __init__(self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = 50_000) -> None:
         self._annotated = annotated
-        self._bound = bound
-        self._shapes: dict[tuple[Any, ...], PodShape] = {}
-        self._labels: dict[bytes, Mapping[str, str]] = {}
-        self._affinities: dict[tuple[bytes, bytes, str, Mode], tuple[bytes, str | None]] = {}
+        self._shapes: Known[tuple[Any, ...], PodShape] = Known(bound)
+        self._labels: Known[bytes, Mapping[str, str]] = Known(bound)
+        self._affinities: Known[tuple[bytes, bytes, str, Mode], tuple[bytes, str | None]] = Known(bound)
 
     def labels(self, raw: msgspec.Raw) -> Mapping[str, str]:
         """The label (or annotation) map of these bytes, shared."""
@@ -76,9 +119,8 @@ class Interner:
             return NO_LABELS
         found = self._labels.get(text)
         if found is None:
-            if len(self._labels) >= self._bound:
-                self._labels.clear()
-            found = self._labels[text] = _labels_decoder.decode(text)
+            found = _labels_decoder.decode(text)
+            self._labels.put(text, found, len(text))
         return found
 
     def shape(self, pod: wire.Pod, promise: str | None = None) -> PodShape:
@@ -108,10 +150,10 @@ class Interner:
         )
         found = self._shapes.get(key)
         if found is None:
-            if len(self._shapes) >= self._bound:
-                self._shapes.clear()
-            found = self._shapes[key] = parse_shape(pod, affinity, promise)
+            found = parse_shape(pod, affinity, promise)
             found.annotation_problem = problem
+            found.weight = _weight(key)
+            self._shapes.put(key, found, found.weight)
         return found
 
     def _affinity(self, pod: wire.Pod, own: bytes) -> tuple[bytes, str | None]:
@@ -122,13 +164,11 @@ class Interner:
         asked = (bytes(pod.metadata.annotations), own, pod.metadata.namespace, usual)
         found = self._affinities.get(asked)
         if found is None:
-            if len(self._affinities) >= self._bound:
-                self._affinities.clear()
             try:
                 found = affinity_of(*asked), None
             except AnnotationError as error:
                 found = own, str(error)
-            self._affinities[asked] = found
+            self._affinities.put(asked, found, _weight(asked))
         return found
 
 
@@ -139,6 +179,13 @@ _MIRROR = "kubernetes.io/config.mirror"
 def _is_mirror(annotations: bytes) -> bool:
     """Whether a pod's annotations mark it as a mirror pod; they are decoded only where they may."""
     return b"config.mirror" in annotations and _MIRROR in _labels_decoder.decode(annotations)
+
+
+def _weight(key: Any) -> int:
+    """The bytes and characters in a key."""
+    if isinstance(key, bytes | str):
+        return len(key)
+    return sum(map(_weight, key)) if isinstance(key, tuple) else 0
 
 
 def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None]:

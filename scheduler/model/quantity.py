@@ -29,18 +29,31 @@ _SCALE = {
     "E": 10**27,
 } | {name: NANO << (10 * power) for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
 _MAX_EXPONENT = 64
+_DIGITS = 2 * _MAX_EXPONENT
+_REMEMBERED_LENGTH = 32
+"""Longer texts are not worth remembering: they may be a megabyte each."""
 
 
 class QuantityError(ValueError):
     """A text that is not a Kubernetes quantity."""
 
 
-@lru_cache(maxsize=8192)
 def parse_nano(text: str | int | float) -> int:
     """Return the quantity as an integer number of nano-units, rounded away from zero.
 
     Raises QuantityError when the text is not a quantity.
     """
+    if isinstance(text, str) and len(text) > _REMEMBERED_LENGTH:
+        return _parse(text)
+    return _remembered(text)
+
+
+@lru_cache(maxsize=8192)
+def _remembered(text: str | int | float) -> int:
+    return _parse(text)
+
+
+def _parse(text: str | int | float) -> int:
     source = text if isinstance(text, str) else repr(text)
     match = _NUMBER.fullmatch(source)
     if match is None or not source or not source.isascii():
@@ -49,7 +62,10 @@ def parse_nano(text: str | int | float) -> int:
         )
     sign, digits, suffix = match.groups()
     whole, _, fraction = digits.partition(".")
-    mantissa = int((whole + fraction)[:256] or "0")
+    # Nobody has 10¹²⁸ of anything, and of digits so small it only counts for rounding whether there is one.
+    whole = whole.lstrip("0")[:_DIGITS]
+    fraction = fraction[:_DIGITS] + ("1" if fraction[_DIGITS:].strip("0") else "")
+    mantissa = int(whole + fraction or "0")
     divisor = 10 ** len(fraction)
     if suffix is not None and suffix not in _SCALE:
         exponent = int(suffix[1:])

@@ -105,11 +105,9 @@ def _aggregate(pod: PodResources, pick: Callable[[ContainerRequests], Nano], mis
         if container.sidecar:
             _add(total, asked)
             _add(sidecars, asked)
-            _raise(peak, sidecars)
-        else:
-            running = dict(asked)
-            _add(running, sidecars)
-            _raise(peak, running)
+            asked = dict.fromkeys(asked, 0)
+        # What it does not ask for is as high as it was when a sidecar last asked for it.
+        _raise(peak, {name: amount + sidecars.get(name, 0) for name, amount in asked.items()})
     _raise(total, peak)
     return total
 

@@ -8,7 +8,7 @@ and an empty one everything, an empty node selector term selects no node.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from scheduler.model import wire
@@ -19,6 +19,7 @@ Labels = Mapping[str, str]
 _GO_INT = re.compile(r"[+-]?[0-9]+")
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_VALUE = re.compile(rf"(?:{_NAME.pattern})?")
 _DNS = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -108,7 +109,7 @@ def parse_requirement(key: str, operator: str, values: Sequence[str], path: str)
             raise SelectorError(
                 f"{path}.operator: Unsupported value: {operator[:40]!r}: want In, NotIn, Exists, DoesNotExist, Gt or Lt"
             )
-    for i, value in enumerate(values):
+    for i, value in () if all(map(_VALUE.fullmatch, values)) else enumerate(values):
         if not is_label_value(value):
             raise SelectorError(f"{path}.values[{i}]: Invalid value: {value[:80]!r}: not a legal label value")
     if operator in ("Gt", "Lt"):
@@ -193,6 +194,11 @@ class FieldRequirement:
     operator: str
     name: str
 
+    @property
+    def names_node(self) -> bool:
+        """Whether the field is a node's name."""
+        return self.key == "metadata.name"
+
     def accepts(self, node_name: str) -> bool:
         """Whether a node of this name meets the requirement; other fields read as empty."""
         value = node_name if self.key == "metadata.name" else ""
@@ -211,6 +217,15 @@ class NodeSelectorTerm:
     error: str | None = None
     names: frozenset[str] | None = None
     """Intersection of `metadata.name In` values, None when the term has none (what PreFilter narrows by)."""
+    size: int = field(default=0, compare=False, repr=False)
+    """How many requirements and values it has."""
+    _hash: int | None = field(default=None, init=False, compare=False, repr=False)
+
+    def __hash__(self) -> int:
+        # A tenant's term may be a megabyte long, and is looked up many times.
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash((self.labels, self.fields, self.error, self.names)))
+        return self._hash or 0
 
     def __str__(self) -> str:
         return " and ".join([*map(str, self.labels), *map(str, self.fields)]) or "no node"
@@ -239,7 +254,8 @@ def parse_node_selector_term(term: wire.NodeSelectorTerm | None, path: str) -> N
             fields.append(FieldRequirement(r.key, r.operator, values[0]))
         if r.key == "metadata.name" and r.operator == "In":
             names = frozenset(values) if names is None else names & frozenset(values)
-    return NodeSelectorTerm(tuple(labels), tuple(fields), "; ".join(errors) or None, names)
+    size = sum(1 + len(r.values) for r in labels) + len(fields)
+    return NodeSelectorTerm(tuple(labels), tuple(fields), "; ".join(errors) or None, names, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +265,14 @@ class NodeSelector:
     terms: tuple[NodeSelectorTerm, ...]
     names: frozenset[str] | None = None
     """Node names that PreFilter narrows the search to; None: all nodes; empty: terms conflict."""
+    size: int = field(default=0, compare=False, repr=False)
+    """How many terms, requirements and values it has."""
+    _hash: int | None = field(default=None, init=False, compare=False, repr=False)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash((self.terms, self.names)))
+        return self._hash or 0
 
     def __str__(self) -> str:
         return " or ".join(f"({term})" if len(self.terms) > 1 else str(term) for term in self.terms) or "no node"
@@ -258,13 +282,8 @@ def parse_node_selector(selector: wire.NodeSelector, path: str) -> NodeSelector:
     """Parse core/v1 NodeSelector leniently, as GetRequiredNodeAffinity does."""
     raw = selector.node_selector_terms or ()
     parsed = [parse_node_selector_term(term, f"{path}.nodeSelectorTerms[{i}]") for i, term in enumerate(raw)]
-    names: frozenset[str] | None = frozenset()
-    for term in parsed:
-        if term.names is None:
-            names = None
-            break
-        names = (names or frozenset()) | term.names
-    if not raw:
-        names = None
+    names: frozenset[str] | None = None
+    if raw and all(term.names is not None for term in parsed):
+        names = frozenset(name for term in parsed for name in term.names or ())
     usable = tuple(term for term in parsed if term.error is None and (term.labels or term.fields))
-    return NodeSelector(usable, names)
+    return NodeSelector(usable, names, sum(1 + term.size for term in usable))

@@ -7,6 +7,7 @@ import msgspec
 
 from scheduler.model import wire
 from scheduler.model.affinity import AffinityTerm, WeightedTerm, parse_affinity_term
+from scheduler.model.once import Once
 from scheduler.model.promise import Promise, parse_promise
 from scheduler.model.resources import (
     ContainerRequests,
@@ -35,6 +36,8 @@ HostPort = tuple[str, str, int]
 
 _MAX_WEIGHT = 1 << 31
 ANY_IP = "0.0.0.0"
+HEAVY = 1 << 16
+"""Ordinary shapes are parsed from some hundred bytes, and a tenant's may be from more than a million."""
 
 
 class PodShape:
@@ -64,6 +67,7 @@ class PodShape:
         "unsupported",
         "volumes",
         "warnings",
+        "weight",
     )
 
     namespace: str
@@ -100,6 +104,13 @@ class PodShape:
     """Claims and disks."""
     promise: Promise | None
     """What the pod asks of its node for as long as it runs; None: it says nothing."""
+    weight: int
+    """The bytes that it was parsed from: what keeping it costs is some ten times that."""
+
+    @property
+    def heavy(self) -> bool:
+        """Whether it is too big to be kept for pods to come."""
+        return self.weight > HEAVY
 
 
 _labels_decoder = msgspec.json.Decoder(dict[str, str])
@@ -190,7 +201,7 @@ def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
             for port in _ports_decoder.decode(text)
             if port.host_port > 0
         )
-    return tuple(found)
+    return Once(found)
 
 
 def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None) -> PodShape:
@@ -203,6 +214,7 @@ def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None) -> P
     spec = pod.spec
     shape = PodShape()
     shape.namespace = pod.metadata.namespace
+    shape.weight = 0
     warnings: list[str] = []
     resources = _pod_resources(pod, warnings)
     nano = pod_requests(resources, with_status=True)
@@ -252,10 +264,8 @@ def _unsupported(spec: wire.PodSpec) -> tuple[str, ...]:
 
 def _tolerations(raw: msgspec.Raw) -> Tolerations:
     text = wire.present(raw)
-    if not text:
-        return ()
-    decoded = _tolerations_decoder.decode(text)
-    return tuple(Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in decoded)
+    decoded = _tolerations_decoder.decode(text) if text else ()
+    return Tolerations(Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in decoded)
 
 
 def _parse_affinity(shape: PodShape, text: bytes) -> None:
@@ -305,7 +315,7 @@ def parse_preferred_node_terms(
             error = error or parsed.error
         else:
             found.append((_weight(term.weight), parsed))
-    return tuple(found), error
+    return Once(found), error
 
 
 def _weight(weight: int) -> int:

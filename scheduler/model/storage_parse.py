@@ -115,7 +115,14 @@ def _translated(spec: storage_wire.VolumeSpec, labels: Mapping[str, str]) -> Tra
 
 def _affinity(required: wire.NodeSelector | None) -> NodeSelector | None:
     """The selector, one object for all volumes that share it."""
-    return None if required is None else _selector(msgspec.json.encode(required))
+    if required is None:
+        return None
+    text = msgspec.json.encode(required)
+    return _selector(text) if len(text) <= _REMEMBERED_BYTES else _selector.__wrapped__(text)
+
+
+_REMEMBERED_BYTES = 4096
+"""Longer selectors are not worth remembering: whoever may write a volume may write a megabyte."""
 
 
 @lru_cache(maxsize=16_384)

@@ -1,10 +1,17 @@
 """Taints and tolerations (core/v1 `toleration.go`, ToleratesTaint; comparison operators are off by default in 1.37)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+from scheduler.model.once import Once
 
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
+_EQUAL = ("", "Equal")
+_FEW = 8
+"""More tolerations than this are looked up, not gone through."""
 HARD = frozenset((NO_SCHEDULE, NO_EXECUTE))
 
 
@@ -40,23 +47,46 @@ class Toleration:
         return self.operator == "Exists"
 
 
-Tolerations = tuple[Toleration, ...]
+class Tolerations(Once[Toleration]):
+    """The tolerations of a pod; however many there are, what they cover is looked up."""
+
+    @cached_property
+    def _covered(self) -> frozenset[tuple[str, str, str | None]]:
+        """(effect, key, value), empty where any does, the value None where it does not matter."""
+        return frozenset(
+            (t.effect, t.key, t.value if t.operator in _EQUAL else None)
+            for t in self
+            if t.operator in _EQUAL or t.operator == "Exists"
+        )
+
+    def tolerate(self, taint: Taint) -> bool:
+        """Whether any of them covers the taint."""
+        covered = self._covered
+        return any(
+            (effect, key, value) in covered
+            for effect in (taint.effect, "")
+            for key in (taint.key, "")
+            for value in (taint.value, None)
+        )
+
+
 Taints = tuple[Taint, ...]
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 
 
-def tolerates(tolerations: Tolerations, taint: Taint) -> bool:
+def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
     """Whether any of the tolerations covers the taint."""
+    if isinstance(tolerations, Tolerations) and len(tolerations) > _FEW:
+        return tolerations.tolerate(taint)
     return any(toleration.tolerates(taint) for toleration in tolerations)
 
 
-def untolerated(tolerations: Tolerations, taints: Taints) -> Taint | None:
+def untolerated(tolerations: Sequence[Toleration], taints: Taints) -> Taint | None:
     """The first NoSchedule or NoExecute taint that is not tolerated."""
     return next((taint for taint in taints if taint.effect in HARD and not tolerates(tolerations, taint)), None)
 
 
-def intolerable_preferences(tolerations: Tolerations, taints: Taints) -> int:
+def intolerable_preferences(tolerations: Sequence[Toleration], taints: Taints) -> int:
     """How many PreferNoSchedule taints are not tolerated."""
-    soft = tuple(t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
-    return sum(taint.effect == PREFER_NO_SCHEDULE and not tolerates(soft, taint) for taint in taints)
+    return sum(taint.effect == PREFER_NO_SCHEDULE and not tolerates(tolerations, taint) for taint in taints)

@@ -1,4 +1,4 @@
-"""Upstream: plugins/defaultpreemption and framework/preemption. The dry run is in victims.py."""
+"""Upstream: plugins/defaultpreemption and framework/preemption. Where it helps is found in trials.py."""
 
 import numpy as np
 from msgspec import Struct
@@ -6,7 +6,8 @@ from msgspec import Struct
 from scheduler.framework.decision import Decision
 from scheduler.framework.plugin import Filters, PostFilterResult
 from scheduler.model.pod import Pod
-from scheduler.plugins.victims import DryRun, Trials, dry_run, pick
+from scheduler.plugins.findings import Findings
+from scheduler.plugins.trials import Trials
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
@@ -27,7 +28,7 @@ class DefaultPreemption:
 
     def __init__(self, args: DefaultPreemptionArgs) -> None:
         self._args = args
-        self._trials = Trials()
+        self.trials = Trials()
 
     @staticmethod
     def check(args: DefaultPreemptionArgs, path: str) -> list[str]:
@@ -55,19 +56,14 @@ class DefaultPreemption:
         if refusal:
             return PostFilterResult(f"preemption: {refusal}")
         rows = nodes.alive[: nodes.rows] & ~hopeless
-        found = self._trials.candidates(pod, cluster, filters, rows)
-        if not found:
-            tried = dry_run(pod, cluster, filters, rows, self._at_most(int(np.count_nonzero(rows))))
-            found = tried.candidates
-            if not found:
-                text = f"preemption: {_no_candidates(decision.nodes, tried)}"
-                in_the_way = frozenset(rejected.plugin for rejected in tried.rejected)
-                return PostFilterResult(text, node="", in_the_way=in_the_way)
-        chosen = pick(found, nodes.names)
-        node = nodes.names[chosen.row] or ""
-        text = f"found a potential placement for pod on node {node}, preempting {len(chosen.victims)} victims"
-        candidates = {nodes.names[c.row] or "": (tuple(c.victims), c.violations) for c in found}
-        return PostFilterResult(f"preemption: {text}", node, tuple(chosen.victims), candidates)
+        findings, chosen = self.trials.find(pod, cluster, filters, rows, self._at_most(int(np.count_nonzero(rows))))
+        if chosen is None:
+            text, in_the_way = _no_candidates(decision.nodes, findings, rows)
+            return PostFilterResult(f"preemption: {text}", node="", in_the_way=in_the_way)
+        node, victims = nodes.names[chosen] or "", findings.victims(chosen)
+        text = f"found a potential placement for pod on node {node}, preempting {len(victims)} victims"
+        offers = findings.offers(findings.helpful(rows), nodes.names)
+        return PostFilterResult(f"preemption: {text}", node, victims, offers)
 
     def _at_most(self, nodes: int) -> int:
         share = nodes * self._args.min_candidate_nodes_percentage // 100
@@ -86,19 +82,17 @@ class DefaultPreemption:
         return ""
 
 
-def _no_candidates(nodes: int, tried: DryRun) -> str:
-    """A FitError over what trying gave: reasons that stay on an emptied node, nobody to preempt, not helpful."""
-    counts: dict[str, int] = {}
-    failed: set[int] = set()
-    for rejected in tried.rejected:
-        for reason, where in rejected.reasons:
-            rows = np.flatnonzero(where)
-            if len(rows):
-                counts[reason.text] = counts.get(reason.text, 0) + len(rows)
-                failed.update(map(int, rows))
-    if tried.without_victims:
-        counts["No preemption victims found for incoming pod"] = tried.without_victims
-    rest = nodes - len(failed) - tried.without_victims
+def _no_candidates(nodes: int, findings: Findings, rows: Bools) -> tuple[str, frozenset[str]]:
+    """A FitError over what trying gave: reasons that stay on an emptied node, nobody to preempt, not helpful.
+
+    And the plugins behind those reasons.
+    """
+    counts, plugins, failed = findings.counts(rows)
+    without_victims = findings.without_victims(rows)
+    if without_victims:
+        counts["No preemption victims found for incoming pod"] = without_victims
+    rest = nodes - failed - without_victims
     if rest:
         counts["Preemption is not helpful for scheduling"] = rest
-    return f"0/{nodes} nodes are available: {', '.join(sorted(f'{n} {text}' for text, n in counts.items()))}."
+    text = ", ".join(sorted(f"{n} {text}" for text, n in counts.items()))
+    return f"0/{nodes} nodes are available: {text}.", plugins

@@ -1,5 +1,6 @@
 """Upstream: plugins/imagelocality."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -25,18 +26,16 @@ class ImageLocality:
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int:
         """Sum size × spread of the images a node has, clamped between 23 MiB and 1000 MiB a container, as 0..100."""
         nodes, shape = cluster.nodes, pod.shape
-        sums = None
-        for name in shape.images:
-            image = nodes.image(name)
-            if image is None:
-                continue
-            if sums is None:
-                sums = np.zeros(nodes.rows, dtype=np.int64)
-            rows, sizes = image
-            spread = float(len(rows)) / float(nodes.count)
-            sums[rows] += (sizes.astype(np.float64) * spread).astype(np.int64)
-        if sums is None:
+        found = [(image, times) for name, times in Counter(shape.images).items() if (image := nodes.image(name))]
+        if not found:
             return 0
+        # All images at once: a pod may name thousands.
+        numbers = np.array([len(rows) for (rows, _), _ in found])
+        spread = np.repeat(numbers / float(nodes.count), numbers)
+        sizes = np.concatenate([sizes for (_, sizes), _ in found]).astype(np.float64)
+        scaled = (sizes * spread).astype(np.int64) * np.repeat([times for _, times in found], numbers)
+        sums = np.zeros(nodes.rows, dtype=np.int64)
+        np.add.at(sums, np.concatenate([rows for (rows, _), _ in found]), scaled)
         highest = _MAX_CONTAINER_THRESHOLD * shape.image_count
         clamped = np.clip(sums[feasible], _MIN_THRESHOLD, highest)
         scores: Ints = MAX_SCORE * (clamped - _MIN_THRESHOLD) // (highest - _MIN_THRESHOLD)

@@ -30,6 +30,7 @@ class InterPodAffinity:
 
     name = "InterPodAffinity"
     else_by_shape = True
+    else_silent = True
     Args = InterPodAffinityArgs
     wakes_on = (
         ClusterEvent.NODE_ADDED

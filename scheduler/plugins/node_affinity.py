@@ -1,6 +1,7 @@
 """Upstream: plugins/nodeaffinity and component-helpers scheduling/corev1/nodeaffinity."""
 
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from scheduler.model import wire
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import (
-    FieldRequirement,
     NodeSelector,
     NodeSelectorTerm,
     Requirement,
@@ -26,6 +26,10 @@ from scheduler.plugins.normalize import default_normalize
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.nodes import Nodes
+from scheduler.state.weighing import accepted_by_code, named
+
+_SMALL = 64
+"""Selectors with more terms, requirements and values than this are looked at in slices."""
 
 
 class NodeAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -105,9 +109,13 @@ class NodeAffinity(RowLocal):
         shape = pod.shape
         if shape.preferred_error is not None:
             raise PluginError(self.name, shape.preferred_error)
-        terms = self._added_preferences + shape.preferred_node_terms
+        terms = shape.preferred_node_terms
+        if self._added_preferences:
+            terms = self._added_preferences + terms
         if not self._prefers and not shape.has_preferred_node_affinity:
             return None
+        if sum(1 + term.size for _, term in terms[:_SMALL]) > _SMALL:
+            return at(cluster.nodes.weigh(terms, terms), feasible).copy()
         total = np.zeros(len(feasible), dtype=np.int64)
         for weight, term in terms:
             total += weight * at(_matches_term(term, cluster.nodes), feasible)
@@ -151,6 +159,10 @@ def node_matches(selector: NodeSelector, node: Node) -> bool:
 
 def matches(selector: NodeSelector, nodes: Nodes, *, by_name: bool = True) -> Bools:
     """bool[rows] of the nodes that match any term. Not `by_name`: whatever a term says of names is passed over."""
+    if selector.size > _SMALL:
+        terms = selector.terms if by_name else [replace(term, fields=()) for term in selector.terms]
+        weighed: Bools = nodes.weigh([(1, term) for term in terms], (selector, by_name)) > 0
+        return weighed
     matched = np.zeros(nodes.rows, dtype=np.bool_)
     for term in selector.terms:
         matched |= _matches_term(term, nodes, by_name=by_name)
@@ -159,31 +171,23 @@ def matches(selector: NodeSelector, nodes: Nodes, *, by_name: bool = True) -> Bo
 
 def _matches_term(term: NodeSelectorTerm, nodes: Nodes, *, by_name: bool = True) -> Bools:
     matched = matches_all(term.labels, nodes)
-    for requirement in term.fields if by_name else ():
-        matched = matched & _named(requirement, nodes)
-    return matched
+    return matched & named(term, nodes) if term.fields and by_name else matched
 
 
 def matches_all(requirements: Iterable[Requirement], nodes: Nodes) -> Bools:
     """bool[rows] of the nodes whose labels meet every requirement."""
     matched = np.ones(nodes.rows, dtype=np.bool_)
     for requirement in requirements:
-        if requirement.operator == "In" and len(requirement.values) == 1:
+        column = nodes.topology(requirement.key)
+        if column is None:
+            if not requirement.accepts(None):
+                return np.zeros(nodes.rows, dtype=np.bool_)
+        elif requirement.operator == "In" and len(requirement.values) == 1:
             # One value is found quicker than an answer is kept: volumes on local disks name a host each.
             (value,) = requirement.values
-            matched &= nodes.label(requirement.key).holds(nodes.rows, value)
-            continue
-        matched &= nodes.label(requirement.key).where(nodes.rows, requirement, requirement.accepts)
-    return matched
-
-
-def _named(requirement: FieldRequirement, nodes: Nodes) -> Bools:
-    """A field other than metadata.name reads as empty, so it is the same for every node."""
-    if requirement.key != "metadata.name":
-        return np.full(nodes.rows, requirement.accepts(""), dtype=np.bool_)
-    wanted = requirement.operator == "In"
-    matched = np.full(nodes.rows, not wanted, dtype=np.bool_)
-    row = nodes.live_row(requirement.name)
-    if row is not None:
-        matched[row] = wanted
+            matched &= column.holds(nodes.rows, value)
+        elif len(requirement.values) > _SMALL:
+            matched &= accepted_by_code(column, (requirement,))[0].take(column.codes[: nodes.rows])
+        else:
+            matched &= column.where(nodes.rows, requirement, requirement.accepts)
     return matched

@@ -14,6 +14,7 @@ class NodeName(RowLocal):
 
     name = "NodeName"
     else_by_shape = True
+    else_silent = True
     Args = NoArgs
     wakes_on = ClusterEvent.NODE_ADDED
     mismatch = Unresolvable("node(s) didn't match the requested node name")

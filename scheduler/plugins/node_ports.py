@@ -2,13 +2,18 @@
 
 from collections.abc import Hashable
 
+import numpy as np
+
+from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NoArgs, RowLocal
 from scheduler.framework.status import Rejections, Unschedulable
 from scheduler.model.pod import Pod
-from scheduler.model.shape import ANY_IP, HostPort, PodShape
+from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
+from scheduler.state.column import Ints
 from scheduler.state.nodes import Nodes
+from scheduler.state.ports import conflicts
 
 
 class NodePorts(RowLocal):
@@ -35,12 +40,23 @@ class NodePorts(RowLocal):
 
     def passes_on(self, pod: Pod, nodes: Nodes, row: int) -> bool:
         """As `filter`, for one row."""
-        return not pod.shape.host_ports or not nodes.port_conflicts(pod.shape.host_ports)[row]
+        return not pod.shape.host_ports or not nodes.port_conflicts_on(pod.shape.host_ports, row)
+
+    def needs(self, pod: Pod) -> list[int]:
+        """No conflict, where there are ports that could conflict."""
+        return [0] if pod.shape.host_ports else []
+
+    def free(self, pod: Pod, nodes: Nodes, rows: Rows) -> Ints:
+        """Minus the number of conflicts on some rows."""
+        if not pod.shape.host_ports:
+            return np.zeros((0, len(rows)), dtype=np.int64)
+        conflicts: Ints = nodes.port_users(pod.shape.host_ports)[rows]
+        return -conflicts[np.newaxis]
+
+    def takes(self, pod: Pod, shape: PodShape) -> list[int]:
+        """The conflicts that a placed pod is."""
+        return [conflicts(pod.shape.host_ports, shape.host_ports)] if pod.shape.host_ports else []
 
     def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod that went and held a port this one wants."""
-        return any(_conflict(mine, theirs) for mine in pod.shape.host_ports for theirs in other.shape.host_ports)
-
-
-def _conflict(one: HostPort, other: HostPort) -> bool:
-    return one[1:] == other[1:] and (one[0] == other[0] or ANY_IP in (one[0], other[0]))
+        return conflicts(pod.shape.host_ports, other.shape.host_ports) > 0

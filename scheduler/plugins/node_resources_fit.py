@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import RowLocal
 from scheduler.framework.status import Rejections, Unresolvable, Unschedulable
@@ -94,12 +95,14 @@ class NodeResourcesFit(RowLocal):
         full = nodes.pods[:rows] >= nodes.allowed_pods[:rows]
         if np.count_nonzero(full):
             found.append((self.full, full))
-        for name, amount in pod.shape.requests.items():
-            if amount <= 0 or self._ignores(name):
-                continue
+        everywhere: Bools | None = None
+        for name, amount in self._asked(pod.shape):
             index = nodes.resources.get(name)
             if index is None:
-                found.append((Unresolvable(f"Insufficient {name}"), np.ones(rows, dtype=np.bool_)))
+                if everywhere is None:
+                    everywhere = np.ones(rows, dtype=np.bool_)
+                # One array for all of them: anybody may ask for thousands of resources that no node has.
+                found.append((Unresolvable(f"Insufficient {name}"), everywhere))
                 continue
             allocatable = nodes.allocatable[index, :rows]
             short = allocatable - nodes.requested[index, :rows] < amount
@@ -134,6 +137,29 @@ class NodeResourcesFit(RowLocal):
                 return False
         return True
 
+    def needs(self, pod: Pod) -> list[int]:
+        """Room for one more pod, and each resource asked for."""
+        return [1, *(amount for _, amount in self._asked(pod.shape))]
+
+    def free(self, pod: Pod, nodes: Nodes, rows: Rows) -> Ints:
+        """What is left of each on some rows."""
+        left = [nodes.allowed_pods[rows] - nodes.pods[rows]]
+        for name, _ in self._asked(pod.shape):
+            index = nodes.resources.get(name)
+            left.append(
+                np.zeros_like(left[0])
+                if index is None
+                else nodes.allocatable[index, rows] - nodes.requested[index, rows]
+            )
+        return np.stack(left)
+
+    def takes(self, pod: Pod, shape: PodShape) -> list[int]:
+        """What a placed pod takes of each."""
+        return [1, *(shape.requests.get(name, 0) for name, _ in self._asked(pod.shape))]
+
+    def _asked(self, shape: PodShape) -> list[tuple[str, int]]:
+        return [(name, amount) for name, amount in shape.requests.items() if amount > 0 and not self._ignores(name)]
+
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """Score by the configured strategy over the configured resources, cpu and memory with non-zero defaults."""
         if self._least and doubles_hold(cluster.nodes):
@@ -155,6 +181,8 @@ class NodeResourcesFit(RowLocal):
         return any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in asked)
 
     def _ignores(self, resource: str) -> bool:
+        if not self._ignored and not self._ignored_groups:
+            return False
         return is_extended(resource) and (
             resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
         )

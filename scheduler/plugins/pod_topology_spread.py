@@ -44,6 +44,7 @@ class PodTopologySpread:
 
     name = "PodTopologySpread"
     else_by_shape = True
+    else_silent = True
     Args = PodTopologySpreadArgs
     wakes_on = (
         ClusterEvent.NODE_ADDED

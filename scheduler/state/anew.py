@@ -42,7 +42,7 @@ class Twin:
         self._version = cluster.nodes.log.version
         self._left = dict.fromkeys(range(cluster.nodes.rows))
         """Rows that are not as in the original, in order."""
-        self._nodes = Nodes()
+        self._nodes = Nodes(cluster.effort)
         self._incidence = Incidence(self._nodes, cluster.namespaces, cluster.effort)
         self._counted: dict[int, list[Pod]] = {}
         """Row → the pods that were counted there."""
@@ -138,8 +138,4 @@ def _charge(nodes: Nodes, shape: PodShape, rows: list[int]) -> None:
             nodes.charge(row, shape, 1)
         return
     counts = np.bincount(rows, minlength=len(nodes.pods))
-    for name, amount in shape.requests.items():
-        index = nodes.resource(name)
-        nodes.requested[index] += amount * counts
-    nodes.nonzero += np.outer(shape.nonzero, counts)
-    nodes.pods += counts
+    nodes.add(shape, counts)

@@ -15,6 +15,7 @@ from scheduler.state.effort import Effort
 from scheduler.state.incidence import Incidence
 from scheduler.state.nodes import Nodes
 from scheduler.state.nominations import Nominations
+from scheduler.state.rowlog import ChangeLog
 from scheduler.state.services import Services
 from scheduler.state.storage import Storage
 
@@ -32,9 +33,9 @@ class Cluster:
     """Everything a decision may look at."""
 
     def __init__(self) -> None:
-        self.nodes = Nodes()
         self.effort = Effort()
         """What the attempt at hand costs."""
+        self.nodes = Nodes(self.effort)
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.incidence = Incidence(self.nodes, self.namespaces, self.effort)
         self.nominations = Nominations()
@@ -45,8 +46,8 @@ class Cluster:
         """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it took away)."""
         self.selecting_changes = 0
         """Counts objects of `selecting` that came, changed or went."""
-        self.budget_changes = 0
-        """Counts PodDisruptionBudgets that came, changed or went."""
+        self.budget_log: ChangeLog[tuple[str, str]] = ChangeLog()
+        """(namespace, name) of PodDisruptionBudgets that came, changed or went."""
         self._placed: dict[str, Placement] = {}
         self._on_row: dict[int, dict[str, Placement]] = {}
 
@@ -213,7 +214,8 @@ class Cluster:
     def put_selecting(self, selecting: Selecting) -> None:
         """Add or update a Service, ReplicaSet, StatefulSet, ReplicationController or PodDisruptionBudget."""
         self.selecting_changes += 1
-        self.budget_changes += selecting.kind == "PodDisruptionBudget"
+        if selecting.kind == "PodDisruptionBudget":
+            self.budget_log.touch((selecting.namespace, selecting.name))
         by_namespace = self.selecting.setdefault(selecting.kind, {})
         by_namespace.setdefault(selecting.namespace, {})[selecting.name] = selecting
         if selecting.kind == "Service":
@@ -222,7 +224,8 @@ class Cluster:
     def drop_selecting(self, kind: str, namespace: str, name: str) -> None:
         """Remove such an object."""
         self.selecting_changes += 1
-        self.budget_changes += kind == "PodDisruptionBudget"
+        if kind == "PodDisruptionBudget":
+            self.budget_log.touch((namespace, name))
         self.selecting.get(kind, {}).get(namespace, {}).pop(name, None)
         if kind == "Service":
             self.services.drop(namespace, name)
@@ -261,13 +264,17 @@ class Cluster:
             self.supposed[pod.uid] = (pod, row, net)
         end = self.effort.pause()
         try:
-            self._count(pod, row, sign)
+            self.nodes.suppose(row, pod.shape, sign)
+            self._count_elsewhere(pod, row, sign)
             self.storage.suppose(pod, sign)
         finally:
             self.effort.resume(end)
 
     def _count(self, pod: Pod, row: int, sign: int) -> None:
         self.nodes.charge(row, pod.shape, sign)
+        self._count_elsewhere(pod, row, sign)
+
+    def _count_elsewhere(self, pod: Pod, row: int, sign: int) -> None:
         self.storage.charge(pod, row, sign)
         if sign > 0:
             self.incidence.add(pod, row)

@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.model.selectors import parse_go_int
+
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
@@ -27,6 +29,10 @@ def at(values: Some, rows: NDArray[np.intp]) -> Some:
 
 ABSENT = -1
 _MEMOS = 4096
+_KEPT_BYTES = 8 << 20
+"""What the answers of one column may take."""
+_LONG = 8
+"""Questions with a long part (a pod's thousands of tolerations), of which so many are remembered."""
 
 
 _nothing: dict[int, Codes] = {}
@@ -63,6 +69,9 @@ class Column(Generic[Value]):
         self._rows_with: list[int] = []
         self._free: list[int] = []
         self._memos: dict[Hashable, _Memo] = {}
+        self._long: dict[Hashable, None] = {}
+        """Of `_memos`, the questions that take much room themselves."""
+        self._kept_bytes = 0
         self._epoch = 0
         self._in_order = 0
         """Rows whose code is their own number."""
@@ -145,6 +154,11 @@ class Column(Generic[Value]):
             return np.zeros(rows, dtype=np.bool_)
         return cast(Bools, self.codes[:rows] == code)
 
+    def numbers(self) -> tuple[Ints, Bools]:
+        """(the values read as integers, by code; which of them are such) of a column of texts."""
+        are = self.answers("is a number", _is_number, np.bool_)
+        return cast(Ints, self.answers("number", _number, np.int64)[: len(self.values)]), are[: len(self.values)]
+
     def _intern(self, value: Value) -> int:
         code = self._code.get(value)
         if code is None:
@@ -165,9 +179,9 @@ class Column(Generic[Value]):
         memo = self._memos.get(question)
         count = len(self.values)
         if memo is None or memo.epoch != self._epoch or count >= len(memo.answers):
-            if len(self._memos) >= _MEMOS:
-                self._memos.clear()
-            memo = _Memo(np.zeros(2 * count + 2, dtype=dtype), self._epoch)
+            answers = np.zeros(2 * count + 2, dtype=dtype)
+            self._make_room(question, answers.nbytes)
+            memo = _Memo(answers, self._epoch)
             memo.answers[-1] = ask(None)
             self._memos[question] = memo
         for code in range(memo.known, count):
@@ -176,3 +190,33 @@ class Column(Generic[Value]):
                 memo.answers[code] = ask(value)
         memo.known = count
         return memo.answers
+
+    def _make_room(self, question: Hashable, size: int) -> None:
+        """Forget the oldest answers: anybody may ask, and a question may be a megabyte long itself."""
+        old = self._memos.pop(question, None)
+        self._kept_bytes += size - (0 if old is None else old.answers.nbytes)
+        if _is_long(question):
+            self._long.pop(question, None)
+            while len(self._long) >= _LONG:
+                self._forget(next(iter(self._long)))
+            self._long[question] = None
+        while self._memos and (len(self._memos) >= _MEMOS or self._kept_bytes > _KEPT_BYTES):
+            self._forget(next(iter(self._memos)))
+
+    def _forget(self, question: Hashable) -> None:
+        self._long.pop(question, None)
+        memo = self._memos.pop(question, None)
+        if memo is not None:
+            self._kept_bytes -= memo.answers.nbytes
+
+
+def _is_long(question: Hashable) -> bool:
+    return isinstance(question, tuple) and any(isinstance(part, tuple) and len(part) > 64 for part in question)
+
+
+def _number(value: object) -> int:
+    return (parse_go_int(str(value)) or 0) if value is not None else 0
+
+
+def _is_number(value: object) -> bool:
+    return value is not None and parse_go_int(str(value)) is not None

@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.model.node import Node
-from scheduler.model.shape import ANY_IP, HostPort, PodShape
+from scheduler.model.shape import HostPort, PodShape
 from scheduler.model.taints import Taints
 from scheduler.state.column import Bools, Column, Ints, Numbers
 from scheduler.state.derived import Derived
+from scheduler.state.effort import Effort
+from scheduler.state.ports import HostPorts
 from scheduler.state.rowlog import RowLog
+from scheduler.state.weighing import Terms, Weighings
 
 Array = TypeVar("Array", Bools, Ints)
 
@@ -30,17 +33,28 @@ _USUAL = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
 class Nodes:
     """Columns over node rows. Arrays are longer than `rows`; slice them with `[:rows]`."""
 
-    def __init__(self) -> None:
+    def __init__(self, effort: Effort | None = None) -> None:
+        self.effort = Effort() if effort is None else effort
+        """What the attempt at hand costs."""
         self.rows = 0
         self.count = 0
         self.names: list[str | None] = []
         self.objects: list[Node | None] = []
         self.resources: dict[str, int] = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL}
+        """The index in `allocatable` and `requested` of each resource that a node offers, and of these three."""
+        self.unoffered: dict[str, dict[int, int]] = {}
+        """What placed pods ask for of resources that no node offers: anybody may ask for any name."""
+        self._offering: dict[str, int] = {}
+        """Resource → nodes that offer it."""
+        self._free_indices: list[int] = []
         self.log = RowLog()
         self.object_log = RowLog()
         """Of `log`, the rows whose node object changed; the others' pods did."""
         self.largest = 0
         """No node ever had more of any resource."""
+        self.label_changes = 0
+        """Counts nodes that came or went, and changes of their labels."""
+        self.weighings = Weighings()
         self.puts = 0
         """Counts node objects that came, changed or went."""
         self._derived = Derived()
@@ -64,7 +78,7 @@ class Nodes:
         """How many columns there may be before those that nobody needs are looked for."""
         self._images: dict[str, dict[int, int]] = {}
         self._image_arrays: dict[str, tuple[NDArray[np.intp], Ints]] = {}
-        self._ports: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+        self.ports = HostPorts()
 
     def row_of(self, name: str) -> int | None:
         """The row of a name, with or without a node object."""
@@ -131,20 +145,63 @@ class Nodes:
         """The column of a label key; None when no node has it, until `key_changes` says that it may."""
         return self.label(key) if key in self._keys else None
 
+    def weigh(self, terms: Terms, key: object) -> Ints:
+        """int64[rows]: the sum of the weights of the terms that each row matches; `key` stands for the terms.
+
+        For terms too many to be looked at in one go. Raises SliceOver.
+        """
+        return self.weighings.get(terms, key, self)
+
     def sweep(self) -> None:
         """Forget the columns of keys that no node has: anybody may ask for any key."""
         self._labels = {key: column for key, column in self._labels.items() if key in _USUAL or not column.blank}
         self._columns = max(_COLUMNS, 2 * len(self._labels))
 
-    def resource(self, name: str) -> int:
-        """The index of a resource in `allocatable` and `requested`, added if need be."""
+    def _offer(self, name: str) -> int:
+        """The index of a resource that one more node offers, added if need be."""
+        self._offering[name] = self._offering.get(name, 0) + 1
         index = self.resources.get(name)
         if index is None:
-            index = self.resources[name] = len(self.resources)
-            zeros = np.zeros((1, self._capacity), dtype=np.int64)
-            self.allocatable = np.concatenate((self.allocatable, zeros))
-            self.requested = np.concatenate((self.requested, zeros))
+            index = self.resources[name] = self._free_indices.pop() if self._free_indices else len(self.resources)
+            if index == len(self.allocatable):
+                zeros = np.zeros_like(self.allocatable)
+                self.allocatable = np.concatenate((self.allocatable, zeros))
+                self.requested = np.concatenate((self.requested, zeros))
+            for row, amount in self.unoffered.pop(name, {}).items():
+                self.log.touch(row)
+                self.requested[index, row] = amount
         return index
+
+    def _withdraw(self, name: str) -> None:
+        """One node less offers a resource."""
+        self._offering[name] -= 1
+        if self._offering[name]:
+            return
+        del self._offering[name]
+        index = self.resources[name]
+        if index <= EPHEMERAL:
+            return
+        del self.resources[name]
+        self._free_indices.append(index)
+        rows = np.flatnonzero(self.requested[index]).tolist()
+        if rows:
+            self.unoffered[name] = {row: int(self.requested[index, row]) for row in rows}
+            self.requested[index] = 0
+            for row in rows:
+                self.log.touch(row)
+
+    def _request(self, name: str, row: int, amount: int) -> None:
+        """Add what a pod asks for of a resource."""
+        index = self.resources.get(name)
+        if index is not None:
+            self.requested[index, row] += amount
+        elif amount:
+            rows = self.unoffered.setdefault(name, {})
+            rows[row] = rows.get(row, 0) + amount
+            if not rows[row]:
+                del rows[row]
+                if not rows:
+                    del self.unoffered[name]
 
     def derived(
         self,
@@ -174,9 +231,11 @@ class Nodes:
             if node is not None:
                 self.allowed_pods[row] = node.allowed_pods
                 for name, amount in node.allocatable.items():
-                    index = self.resource(name)
+                    index = self._offer(name)
                     self.allocatable[index, row] = amount
                     self.largest = max(self.largest, amount)
+            for name in old.allocatable if old is not None else ():
+                self._withdraw(name)
         self.taints.set(row, None if node is None else node.taints or None)
         self._put_images(row, old, node)
 
@@ -184,6 +243,7 @@ class Nodes:
         """Write the label columns of a row. The caller tells those who add up by them."""
         self.log.touch(row)
         self.object_log.touch(row)
+        self.label_changes += 1
         node = self.objects[row]
         old: Mapping[str, str] = {} if node is None else node.labels
         new = {} if labels is None else labels
@@ -220,13 +280,12 @@ class Nodes:
     def suppose(self, row: int, shape: PodShape, sign: int) -> None:
         """As `charge`, for a dry run that ends with the opposite sign: for readers of `log`, nothing happened."""
         for name, amount in shape.requests.items():
-            index = self.resource(name)
-            self.requested[index, row] += sign * amount
+            self._request(name, row, sign * amount)
         self.nonzero[0, row] += sign * shape.nonzero[0]
         self.nonzero[1, row] += sign * shape.nonzero[1]
         self.pods[row] += sign
-        for port in shape.host_ports:
-            self._charge_port(row, port, sign)
+        if shape.host_ports:
+            self.ports.charge(row, shape.host_ports, sign)
 
     def suppose_all(self, where: Iterable[tuple[int, PodShape]], sign: int) -> None:
         """As `suppose`, for many pods; quick where many of them have one shape."""
@@ -238,13 +297,20 @@ class Nodes:
                 for row in rows:
                     self.suppose(row, shape, sign)
                 continue
-            times = sign * np.bincount(rows, minlength=self._capacity)
-            for name, amount in shape.requests.items():
-                index = self.resource(name)
+            self.add(shape, sign * np.bincount(rows, minlength=self._capacity))
+
+    def add(self, shape: PodShape, times: NDArray[np.intp]) -> None:
+        """As `suppose`, for pods of one shape without host ports: `times` says how many on each row."""
+        for name, amount in shape.requests.items():
+            index = self.resources.get(name)
+            if index is not None:
                 self.requested[index] += amount * times
-            self.nonzero[0] += shape.nonzero[0] * times
-            self.nonzero[1] += shape.nonzero[1] * times
-            self.pods += times
+                continue
+            for row in np.flatnonzero(times).tolist():
+                self._request(name, row, amount * int(times[row]))
+        self.nonzero[0] += shape.nonzero[0] * times
+        self.nonzero[1] += shape.nonzero[1] * times
+        self.pods += times
 
     def image(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
         """(rows that hold the image, its size there in bytes), None when no node has it."""
@@ -260,39 +326,16 @@ class Nodes:
         return found
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
-        """Rows on which any of the host ports is taken (HostPortInfo.CheckConflict)."""
-        taken = np.zeros(self.rows, dtype=np.bool_)
-        for ip, protocol, port in ports:
-            by_ip = self._ports.get((protocol, port))
-            if by_ip is None:
-                continue
-            for used_ip, rows in by_ip.items():
-                if ANY_IP in (ip, used_ip) or ip == used_ip:
-                    taken[list(rows)] = True
-        return taken
+        """Rows on which any of the host ports is taken (HostPortInfo.CheckConflict). Raises SliceOver."""
+        return self.ports.users(ports, self.rows, self.effort) > 0
 
-    def used_ports(self) -> dict[int, dict[HostPort, int]]:
-        """Row → host port → number of pods that use it (for validation and explanations)."""
-        found: dict[int, dict[HostPort, int]] = {}
-        for (protocol, port), by_ip in self._ports.items():
-            for ip, rows in by_ip.items():
-                for row, users in rows.items():
-                    found.setdefault(row, {})[(ip, protocol, port)] = users
-        return found
+    def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
+        """int64[rows]: how many pairs there are of one of these host ports and a pod that holds it, or one like it."""
+        return self.ports.users(ports, self.rows, self.effort)
 
-    def _charge_port(self, row: int, port: HostPort, sign: int) -> None:
-        ip, protocol, number = port
-        by_ip = self._ports.setdefault((protocol, number), {})
-        rows = by_ip.setdefault(ip, {})
-        users = rows.get(row, 0) + sign
-        if users:
-            rows[row] = users
-            return
-        del rows[row]
-        if not rows:
-            del by_ip[ip]
-        if not by_ip:
-            del self._ports[(protocol, number)]
+    def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
+        """As `port_conflicts`, for one row."""
+        return self.ports.users_on(ports, row)
 
     def _put_images(self, row: int, old: Node | None, node: Node | None) -> None:
         before = old.images if old is not None else ()

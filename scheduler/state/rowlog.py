@@ -1,30 +1,39 @@
-"""Which rows changed, in order. A reader remembers the version it has seen and asks what came since."""
+"""What changed, in order: rows mostly. A reader remembers the version it has seen and asks what came since."""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
 _KEPT = 65_536
 
+Entry = TypeVar("Entry", bound=Hashable)
 
-class RowLog:
-    """An append-only list of row numbers that forgets its beginning."""
+
+class ChangeLog(Generic[Entry]):
+    """An append-only list of what changed that forgets its beginning."""
 
     def __init__(self, start: int = 0) -> None:
         """`start`: the first version; whoever has seen less is told that it is too long ago."""
-        self._rows: list[int] = []
+        self._changed: list[Entry] = []
         self._base = start
 
     @property
     def version(self) -> int:
         """Counts every change ever."""
-        return self._base + len(self._rows)
+        return self._base + len(self._changed)
 
-    def touch(self, row: int) -> None:
-        """A row changed."""
-        self._rows.append(row)
-        if len(self._rows) > 2 * _KEPT:
-            del self._rows[:_KEPT]
+    def touch(self, entry: Entry) -> None:
+        """Something changed."""
+        self._changed.append(entry)
+        if len(self._changed) > 2 * _KEPT:
+            del self._changed[:_KEPT]
             self._base += _KEPT
 
-    def since(self, version: int) -> set[int] | None:
-        """The rows that changed after a version; None when that is too long ago to know."""
+    def since(self, version: int) -> set[Entry] | None:
+        """What changed after a version; None when that is too long ago to know."""
         if version < self._base:
             return None
-        return set(self._rows[version - self._base :])
+        return set(self._changed[version - self._base :])
+
+
+RowLog = ChangeLog[int]
+"""The rows that changed."""

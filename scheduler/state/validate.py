@@ -75,9 +75,15 @@ def _rows(cluster: Cluster) -> Iterator[str]:
     arrays = ("alive", "unschedulable", "pods", "allowed_pods", "allocatable", "requested", "nonzero")
     for array in arrays:
         yield from _differ("rows", f"capacity of {array}", getattr(nodes, array).shape[-1], nodes._capacity)
+    indices = sorted([*nodes.resources.values(), *nodes._free_indices])
+    yield from _differ("rows", "indices of resources", indices, [*range(len(indices))])
     for array in ("allocatable", "requested"):
-        yield from _differ("rows", f"resources of {array}", len(getattr(nodes, array)), len(nodes.resources))
-    yield from _differ("rows", "indices of resources", sorted(nodes.resources.values()), [*range(len(nodes.resources))])
+        values = getattr(nodes, array)
+        if len(values) < len(indices):
+            yield f"rows: {array} has {len(values)} resources, should have {len(indices)} at least"
+        used = set(nodes.resources.values())
+        others = [index for index in range(len(values)) if index not in used]
+        yield from _differ("rows", f"{array} of nothing", bool(values[others].any()), False)
     first = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL}
     yield from _differ("rows", "first resources", {name: nodes.resources.get(name) for name in first}, first)
 
@@ -113,8 +119,8 @@ def _nodes(cluster: Cluster) -> Iterator[str]:
         for name, index in nodes.resources.items():
             should = node.allocatable.get(name, 0) if node else 0
             yield from _differ(where, f"allocatable {name}", int(nodes.allocatable[index, row]), should)
-    for name in {name for node in alive.values() for name in node.allocatable} - set(nodes.resources):
-        yield f"nodes: resource {name} has no index"
+    offered = {name for node in alive.values() for name in node.allocatable} | {"cpu", "memory", "ephemeral-storage"}
+    yield from _differ("nodes", "resources with an index", set(nodes.resources), offered)
 
 
 def _charges(cluster: Cluster) -> Iterator[str]:
@@ -128,8 +134,9 @@ def _charges(cluster: Cluster) -> Iterator[str]:
             asked.update(pod.shape.requests)
         for name, index in nodes.resources.items():
             yield from _differ(where, f"requested {name}", int(nodes.requested[index, row]), asked[name])
-        for name in set(asked) - set(nodes.resources):
-            yield f"{where}: requested {name} has no index"
+        unoffered = {name: amount for name, amount in asked.items() if amount and name not in nodes.resources}
+        has = {name: rows[row] for name, rows in nodes.unoffered.items() if row in rows}
+        yield from _differ(where, "requested of what no node offers", has, unoffered)
         for index, name in enumerate(("cpu", "memory")):
             should = sum(pod.shape.nonzero[index] for pod in pods)
             yield from _differ(where, f"nonzero {name}", int(nodes.nonzero[index, row]), should)
@@ -183,8 +190,8 @@ def _ports(cluster: Cluster) -> Iterator[str]:
         for pod in pods:
             if pod.shape.host_ports:
                 should.setdefault(row, Counter()).update(pod.shape.host_ports)
-    yield from _by_key("host ports of row", cluster.nodes.used_ports(), should)
-    for port, by_ip in cluster.nodes._ports.items():
+    yield from _by_key("host ports of row", cluster.nodes.ports.by_row(), should)
+    for port, by_ip in cluster.nodes.ports._rows.items():
         if not by_ip or not all(by_ip.values()):
             yield f"host port {port}: an empty entry is kept"
 

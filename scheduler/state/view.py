@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.model.pod import Pod
-from scheduler.model.shape import ANY_IP, HostPort
+from scheduler.model.shape import HostPort
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools, Column, Numbers, Value
+from scheduler.state.column import Bools, Column, Ints, Numbers, Value
 from scheduler.state.nodes import Nodes
+from scheduler.state.ports import conflicts
+from scheduler.state.weighing import Terms
 
 
 class _SomeCodes(Column[Value]):
@@ -46,6 +48,15 @@ class SomeNodes(Nodes):
         """The column of one label key."""
         return _SomeCodes(self._nodes.label(key), self._of)
 
+    def topology(self, key: str) -> Column[str] | None:
+        """The same, None for a key that no node has."""
+        column = self._nodes.topology(key)
+        return None if column is None else _SomeCodes(column, self._of)
+
+    def weigh(self, terms: Terms, key: object) -> Ints:
+        """The sums of these rows."""
+        return self._nodes.weigh(terms, key)[self._of]
+
     def live_row(self, name: str) -> int | None:
         """The position of a node among these rows."""
         row = self._nodes.live_row(name)
@@ -63,6 +74,10 @@ class SomeNodes(Nodes):
         """Numbers that follow from each row alone, of these rows."""
         return self._nodes.derived(question, of_all, of_row)[..., self._of]
 
+    def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
+        """As `port_conflicts`, for one of these rows."""
+        return bool(self.port_conflicts(ports)[row])
+
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
         """Which of these rows have any of the host ports taken."""
         conflicts: Bools = self._nodes.port_conflicts(ports)[self._of]
@@ -77,19 +92,16 @@ class _OtherPods(SomeNodes):
         for sign, moving in ((-1, gone), (1, come)):
             for pod in moving:
                 for name, amount in pod.shape.requests.items():
-                    self.requested[nodes.resource(name), 0] += sign * amount
+                    index = nodes.resources.get(name)
+                    if index is not None:
+                        self.requested[index, 0] += sign * amount
                 self.nonzero[:, 0] += np.multiply(sign, pod.shape.nonzero)
                 self.pods[0] += sign
         self._there = pods
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
         """Whether the pods that are there have any of the host ports."""
-        taken = {port for pod in self._there for port in pod.shape.host_ports}
-        conflict = any(
-            mine[1:] == theirs[1:] and (mine[0] == theirs[0] or ANY_IP in (mine[0], theirs[0]))
-            for mine in ports
-            for theirs in taken
-        )
+        conflict = any(conflicts(ports, pod.shape.host_ports) for pod in self._there)
         return np.array([conflict])
 
 

@@ -92,9 +92,14 @@ def totals(cluster: Cluster, resources: Sequence[str]) -> Mapping[str, int]:
 def _rooms(cluster: Cluster, resources: Sequence[str], rows: Ints) -> tuple[Ints, Ints]:
     """(allocatable, free), both int[resources, rows]."""
     nodes = cluster.nodes
-    indices = [nodes.resource(name) for name in resources]
-    total = nodes.allocatable[indices][:, rows]
-    return total, total - nodes.requested[indices][:, rows]
+    total = np.zeros((len(resources), len(rows)), dtype=np.int64)
+    free = total.copy()
+    for i, name in enumerate(resources):
+        index = nodes.resources.get(name)
+        if index is not None:
+            total[i] = nodes.allocatable[index, rows]
+            free[i] = total[i] - nodes.requested[index, rows]
+    return total, free
 
 
 def _named(names: Sequence[str], values: Iterable[float]) -> dict[str, float]:

@@ -69,3 +69,18 @@ def test_kinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(len(memos._memos), len(memos._usages), len(memos._grounds)) <= 3
     assert len(memos._seen) <= 7
     assert len(memos._by_shape) <= 2
+
+
+def test_shapes_that_are_big_themselves_are_not_kept() -> None:
+    """A tenant's pods of 100 KB each, asked about again and again: no memo holds them, and decisions are the same."""
+    made = framework()
+    there = cluster(*(node(f"n{i}", taints=[f"k{i}=v:NoSchedule"]) for i in range(3)))
+    for i in range(5):
+        document = pod(f"p{i}", uid=f"p{i}")
+        others = [{"key": f"other-{i}-{j}", "operator": "Exists"} for j in range(3000)]
+        document["spec"]["tolerations"] = [{"key": f"k{i % 3}", "operator": "Exists"}, *others]
+        big = a_pod(document)
+        for _ in range(4):
+            assert made.decide_quickly(big, there).best().tolist() == [i % 3]
+    memos = made._memos
+    assert (len(memos._memos), len(memos._grounds), len(memos._by_shape)) == (0, 0, 0)

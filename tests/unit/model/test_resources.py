@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.model import wire
+from scheduler.model import resources, wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.resources import is_extended, is_pod_level, is_scalar
 from scheduler.model.shape import PodShape
@@ -203,3 +203,32 @@ def test_an_absurd_amount_of_a_node_is_marked_and_bounded() -> None:
         "status.allocatable[cpu]",
         "status.allocatable[memory]",
     ]
+
+
+def test_thousands_of_init_containers_cost_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with a resource of its own: every one is looked at a few times, not together with all before it."""
+    compared = []
+    plain = resources._raise
+    monkeypatch.setattr(resources, "_raise", lambda into, other: (compared.append(len(other)), plain(into, other)))
+    names = [f"example.com/r{i}" for i in range(2000)]
+    init = [container(name=f"c{i}", others={name: "1"}, sidecar=i % 2 == 0) for i, name in enumerate(names)]
+    found = shape(pod("p", init=init))
+    assert found.requests == dict.fromkeys(names, 1)
+    assert sum(compared) < 40 * len(names)
+
+
+@pytest.mark.parametrize(
+    ("init", "requests"),
+    [
+        ([("s", "a", 2), ("i", "a", 3), ("s", "a", 1)], {"a": 5}),
+        ([("i", "a", 3), ("s", "a", 2), ("i", "b", 1)], {"a": 3, "b": 1}),
+        ([("s", "a", 2), ("s", "b", 2), ("i", "b", 4)], {"a": 2, "b": 6}),
+    ],
+)
+def test_init_containers_beside_sidecars(init: list[tuple[str, str, int]], requests: dict[str, int]) -> None:
+    """An init container runs beside the sidecars before it, of other resources too."""
+    made = [
+        container(name=f"c{i}", others={f"example.com/{what}": str(amount)}, sidecar=kind == "s")
+        for i, (kind, what, amount) in enumerate(init)
+    ]
+    assert shape(pod("p", init=made)).requests == {f"example.com/{what}": n for what, n in requests.items()}

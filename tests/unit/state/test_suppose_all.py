@@ -30,8 +30,8 @@ def test_pods_of_one_shape_count_together(of: dict[str, object], count: int) -> 
     assert (together.requested == apart.requested).all()
     assert (together.nonzero == apart.nonzero).all()
     assert (together.pods == apart.pods).all()
-    assert together.used_ports() == apart.used_ports()
+    assert together.ports.by_row() == apart.ports.by_row()
     together.suppose_all(where, -1)
     assert (together.requested[: len(before)] == before).all()
     assert not np.any(together.pods)
-    assert together.used_ports() == {}
+    assert together.ports.by_row() == {}

@@ -1,0 +1,250 @@
+"""Which victims would overdraw a PodDisruptionBudget (upstream: framework/preemption, FilterVictimsWithPDBViolation).
+
+Anybody may write thousands of budgets with selectors that match nearly everything, and change them all the time. So a
+budget is matched with a set of labels once and not for each pod, only those that may match are looked at, a change
+costs what changed, and all of it is charged to the attempt.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.model.namespaced import Selecting
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from scheduler.state.effort import Effort
+
+_KIND = "PodDisruptionBudget"
+_FEW = 24
+"""In a namespace with up to so many budgets, plain integers are quicker than arrays."""
+_REMEMBERED = 1 << 22
+"""So many pairs of label sets and budgets are remembered of one namespace."""
+_TOGETHER = 512
+"""So many requirements are looked at between two charges."""
+_NEVER_OVERDRAWN = 1 << 60
+"""What a budget that went allows."""
+
+
+class _Match:
+    """The budgets that match one set of labels, as far as they were looked at."""
+
+    __slots__ = ("found", "labels", "maybe", "numbers", "upto")
+
+    def __init__(self, labels: Mapping[str, str], maybe: list[int], upto: int) -> None:
+        self.labels = labels
+        """Kept, so that its identity stays what it is."""
+        self.maybe = maybe
+        """Budgets still to look at, the next one last."""
+        self.upto = upto
+        """Budgets from this number on are not among them yet."""
+        self.found: list[int] = []
+        self.numbers: NDArray[np.intp] | None = None
+        """`found` as an array, once it is wanted."""
+
+
+class _Namespace:
+    """The budgets of one namespace, each with a number, by what of its labels a pod must have to be matched."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.budgets: list[Selecting] = []
+        self.allowed: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
+        self.disrupting: set[int] = set()
+        """Those that have accounted for somebody's eviction already."""
+        self.looked = 0
+        """How often a budget was held against a set of labels."""
+        self._coming = list(names)
+        self._coming.reverse()
+        self._number: dict[str, int] = {}
+        self._by_label: dict[tuple[str, str], list[int]] = {}
+        self._by_key: dict[str, list[int]] = {}
+        self._others: list[int] = []
+        self._matches: dict[int, _Match] = {}
+        self._remembered = 0
+
+    def read(self, budgets: Mapping[str, Selecting], effort: Effort) -> None:
+        """Read those that were named at first; goes on where it was interrupted."""
+        while self._coming:
+            steps = 0
+            while self._coming and steps < _TOGETHER:
+                budget = budgets.get(self._coming.pop())
+                steps += 1 if budget is None else self.put(budget)
+            effort.charge(steps)
+
+    @property
+    def worn(self) -> bool:
+        """Whether most numbers stand for budgets that went: better read anew."""
+        return len(self.budgets) > 2 * len(self._number) + _FEW
+
+    def put(self, budget: Selecting) -> int:
+        """Add or update one; returns the steps that it took."""
+        number = self._number.get(budget.name)
+        if number is not None and self.budgets[number].selector == budget.selector:
+            self._write(number, budget)
+            return 1
+        self.drop(budget.name)
+        selector = budget.selector
+        if selector.nothing or selector.is_everything:
+            return 1
+        number = self._number[budget.name] = len(self.budgets)
+        self.budgets.append(budget)
+        if number == len(self.allowed):
+            self.allowed = np.concatenate((self.allowed, np.zeros_like(self.allowed)))
+        self._write(number, budget)
+        named = [r for r in selector.requirements if r.operator == "In"]
+        if named:
+            fewest = min(named, key=lambda r: len(r.values))
+            for value in fewest.values:
+                self._by_label.setdefault((fewest.key, value), []).append(number)
+            return 2 + len(fewest.values)
+        key = next((r.key for r in selector.requirements if r.operator == "Exists"), None)
+        (self._others if key is None else self._by_key.setdefault(key, [])).append(number)
+        return 2
+
+    def drop(self, name: str) -> None:
+        """Remove one, if it is there. Its number stays, and is drawn on in vain."""
+        number = self._number.pop(name, None)
+        if number is not None:
+            self.allowed[number] = _NEVER_OVERDRAWN
+            self.disrupting.discard(number)
+
+    def _write(self, number: int, budget: Selecting) -> None:
+        self.budgets[number] = budget
+        self.allowed[number] = budget.allowed
+        (self.disrupting.add if budget.disrupted else self.disrupting.discard)(number)
+
+    def matching(self, labels: Mapping[str, str], effort: Effort) -> _Match:
+        """The budgets that match a set of labels, in their order."""
+        match = self._matches.get(id(labels))
+        if match is None or match.labels is not labels:
+            maybe = list(self._others)
+            for pair in labels.items():
+                maybe += self._by_label.get(pair, ())
+                maybe += self._by_key.get(pair[0], ())
+            maybe.sort(reverse=True)
+            if self._remembered + len(maybe) > _REMEMBERED:
+                self._matches.clear()
+                self._remembered = 0
+            self._remembered += len(maybe) + 1
+            match = self._matches[id(labels)] = _Match(labels, maybe, len(self.budgets))
+        if match.upto < len(self.budgets):
+            match.maybe[:0] = range(len(self.budgets) - 1, match.upto - 1, -1)
+            match.upto = len(self.budgets)
+        while match.maybe:
+            self._look(match, effort)
+        return match
+
+    def _look(self, match: _Match, effort: Effort) -> None:
+        labels, budgets, maybe = match.labels, self.budgets, match.maybe
+        match.numbers = None
+        steps = 0
+        while maybe and steps < _TOGETHER:
+            selector = budgets[maybe[-1]].selector
+            if selector.matches(labels):
+                match.found.append(maybe[-1])
+            maybe.pop()
+            steps += 1 + len(selector.requirements)
+            self.looked += 1
+        effort.charge(steps // 2)
+
+
+class Budgets:
+    """The budgets of one cluster, and what is left of them while victims are counted."""
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._namespaces: dict[str, _Namespace] = {}
+        self._cluster: Cluster | None = None
+        self.any = False
+        """Whether there are any."""
+        self.steps = 0
+        """What counting took so far, besides what was charged."""
+
+    @property
+    def looked(self) -> int:
+        """How often a budget was held against a set of labels, by what is known now."""
+        return sum(namespace.looked for namespace in self._namespaces.values())
+
+    def renew(self, cluster: Cluster) -> None:
+        """Be right for the cluster as it is."""
+        log = cluster.budget_log
+        if self._version == log.version and self._cluster is cluster:
+            return
+        changed = log.since(self._version) if self._cluster is cluster else None
+        self._cluster, self._version = cluster, log.version
+        written = cluster.selecting.get(_KIND, {})
+        self.any = any(written.values())
+        if changed is None:
+            self._namespaces.clear()
+            return
+        for where, name in changed:
+            namespace = self._namespaces.get(where)
+            if namespace is None:
+                continue
+            budget = written.get(where, {}).get(name)
+            if namespace.worn:
+                del self._namespaces[where]
+            elif budget is None:
+                namespace.drop(name)
+            else:
+                namespace.put(budget)
+
+    def overdrawing(self, pods: Sequence[Pod], cluster: Cluster) -> list[bool] | None:
+        """For each victim, the most important first, whether its eviction would overdraw one; None: nobody's would."""
+        budgets = cluster.selecting.get(_KIND, {})
+        effort = cluster.effort
+        drawn: dict[str, dict[int, int]] = {}
+        left: dict[str, NDArray[np.int64]] = {}
+        flags: list[bool] | None = None
+        for i, pod in enumerate(pods):
+            written = budgets.get(pod.namespace)
+            if not written or not pod.labels:
+                continue
+            namespace = self._namespaces.get(pod.namespace)
+            if namespace is None:
+                namespace = self._namespaces[pod.namespace] = _Namespace(written)
+            namespace.read(written, effort)
+            match = namespace.matching(pod.labels, effort)
+            if not match.found:
+                continue
+            if len(namespace.budgets) <= _FEW:
+                over = _draw(pod, namespace, match.found, drawn.setdefault(pod.namespace, {}))
+                self.steps += 1
+            else:
+                if pod.namespace not in left:
+                    left[pod.namespace] = namespace.allowed.copy()
+                over = _draw_many(pod, namespace, match, left[pod.namespace])
+                self.steps += 8 + len(match.found) // 100
+            if over:
+                flags = flags or [False] * len(pods)
+                flags[i] = True
+        return flags
+
+
+def _draw(pod: Pod, namespace: _Namespace, matching: list[int], drawn: dict[int, int]) -> bool:
+    """Draw on a pod's budgets until one is overdrawn; `drawn`: how often that was done, by budget."""
+    for number in matching:
+        if number in namespace.disrupting and pod.name in namespace.budgets[number].disrupted:
+            continue
+        times = drawn[number] = drawn.get(number, 0) + 1
+        if times > namespace.allowed.item(number):
+            return True
+    return False
+
+
+def _draw_many(pod: Pod, namespace: _Namespace, match: _Match, left: NDArray[np.int64]) -> bool:
+    """As `_draw`, for a namespace of many budgets; `left`: what they still allow."""
+    if match.numbers is None:
+        match.numbers = np.array(match.found, dtype=np.intp)
+    found = match.numbers
+    passed_over = [number for number in namespace.disrupting if pod.name in namespace.budgets[number].disrupted]
+    if passed_over:
+        found = found[~np.isin(found, passed_over)]
+    after = left[found] - 1
+    over = np.flatnonzero(after < 0)
+    if len(over):
+        last = int(over[0]) + 1
+        left[found[:last]] = after[:last]
+        return True
+    left[found] = after
+    return False

@@ -1,0 +1,186 @@
+"""What trying preemption gave on each node, for one pod or for all of one shape and priority. Filled by trials.py."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.framework.decision import Rejected, Rows
+from scheduler.model.pod import Pod
+from scheduler.plugins.importance import started
+from scheduler.plugins.victims import PRIORITY_OFFSET
+from scheduler.state.cluster import Placement
+from scheduler.state.column import Bools
+from scheduler.state.nodes import Nodes
+
+TODO, WITHOUT_VICTIMS, SPARED, FAILS, HELPS = range(5)
+"""Not tried; nobody there has a lower priority; nobody need go; it does not fit an emptied node; preemption helps."""
+
+
+class Findings:
+    """By row: what became of it and, where preemption helps, the victims and what they cost."""
+
+    def __init__(self, pod: Pod, nodes: Nodes) -> None:
+        self.pod = pod
+        self.nodes = nodes
+        self.version = nodes.log.version
+        self.budgets = 0
+        """The version of the log of disruption budgets."""
+        self.ahead: dict[int, tuple[str, ...]] = {}
+        """Row → UIDs of the nominated pods that were yielded to."""
+        self.complete = False
+        """The last attempt came to an end."""
+        self.delays = 0
+        """How often rows were to be tried again because of budgets, since an attempt came to an end."""
+        size = nodes.rows
+        self.states: NDArray[np.int8] = np.zeros(size, dtype=np.int8)
+        self.unsure: Bools = np.zeros(size, dtype=np.bool_)
+        """Rows that may look different by now: the one that is chosen has to be tried again."""
+        self._costs: NDArray[np.int64] = np.zeros((4, size), dtype=np.int64)
+        """Violations of budgets, highest priority, sum of priorities, number of victims."""
+        self._starts: list[str] = [""] * size
+        """When the first of the most important victims started."""
+        self._victims: dict[int, list[Placement]] = {}
+        self._explained: Bools = np.zeros(size, dtype=np.bool_)
+        self._reasons: dict[tuple[str, str], Bools] = {}
+        """(plugin, text) → rows where it is why the pod does not fit an emptied node."""
+
+    def grow(self, rows: int) -> None:
+        """Have room for so many rows."""
+        more = rows - len(self.states)
+        if more <= 0:
+            return
+        self.states = np.concatenate((self.states, np.zeros(more, dtype=np.int8)))
+        self.unsure = _longer(self.unsure, more)
+        self._explained = _longer(self._explained, more)
+        self._costs = np.concatenate((self._costs, np.zeros((4, more), dtype=np.int64)), axis=1)
+        self._starts += [""] * more
+        self._reasons = {reason: _longer(where, more) for reason, where in self._reasons.items()}
+
+    def again(self, rows: Iterable[int]) -> None:
+        """These rows have to be tried again."""
+        where = list(rows)
+        if not where:
+            return
+        for row in where:
+            self._victims.pop(row, None)
+        self.states[where] = TODO
+        self.unsure[where] = False
+        if self._explained[where].any():
+            self._explained[where] = False
+            for mask in self._reasons.values():
+                mask[where] = False
+
+    def note(self, rows: Sequence[int] | Rows, state: int) -> None:
+        """What became of some rows, where preemption does not help."""
+        self.states[rows] = state
+
+    def helps(self, row: int, victims: list[Placement], violations: int) -> None:
+        """Preemption helps on a row, if these pods leave, the most important first."""
+        self.states[row] = HELPS
+        self._victims[row] = victims
+        first = victims[0].pod
+        total = sum(victim.pod.priority + PRIORITY_OFFSET for victim in victims)
+        self._costs[:, row] = violations, first.priority, total, len(victims)
+        self._starts[row] = started(first)
+
+    def help(self, rows: Rows, victims: list[Placement], first: Rows, violations: NDArray[np.int64]) -> None:
+        """As `helps`, for many rows: `victims` are those of all rows, `first` is where those of each row begin."""
+        self.states[rows] = HELPS
+        priorities = np.array([victim.pod.priority for victim in victims], dtype=np.int64)
+        numbers = np.diff(first, append=len(victims))
+        totals = np.add.reduceat(priorities + PRIORITY_OFFSET, first)
+        self._costs[:, rows] = violations, priorities[first], totals, numbers
+        begins = first.tolist()
+        for row, begin, end in zip(rows.tolist(), begins, [*begins[1:], len(victims)], strict=True):
+            self._victims[row] = victims[begin:end]
+            self._starts[row] = victims[begin].pod.started or "~"
+
+    def explain(self, rows: Sequence[int] | Rows, rejected: Iterable[Rejected]) -> None:
+        """Why the pod does not fit these rows however empty they are."""
+        self._explained[rows] = True
+        for one in rejected:
+            for reason, where in one.reasons:
+                key = (one.plugin, reason.text)
+                mask = self._reasons.get(key)
+                if mask is None:
+                    mask = self._reasons[key] = np.zeros(len(self.states), dtype=np.bool_)
+                mask[rows] |= where[rows]
+
+    def unexplained(self, among: Bools) -> Rows:
+        """Rows that the pod does not fit, nobody knows why."""
+        return np.flatnonzero((self.states == FAILS) & ~self._explained & among)
+
+    def helpful(self, among: Bools) -> Rows:
+        """The rows where preemption helps."""
+        return np.flatnonzero((self.states == HELPS) & among)
+
+    def victims(self, row: int) -> tuple[Pod, ...]:
+        """Who has to leave a row."""
+        return tuple(placement.pod for placement in self._victims[row])
+
+    def placements(self, row: int) -> list[Placement]:
+        """As `victims`, and where they are."""
+        return self._victims[row]
+
+    def pick(self, rows: Rows, names: list[str | None]) -> int:
+        """As `victims.pick`, among rows where preemption helps."""
+        for costs in self._costs:
+            there = costs[rows]
+            rows = rows[there == there.min()]
+        left = rows.tolist()
+        latest = max([self._starts[row] for row in left])
+        chosen: int = min([(names[row] or "", row) for row in left if self._starts[row] == latest])[1]
+        return chosen
+
+    def offers(self, rows: Rows, names: list[str | None]) -> "Offers":
+        """All nodes where preemption helps, as extenders are asked about them."""
+        return Offers(rows, list(names), dict(self._victims), self._costs[0].copy())
+
+    def counts(self, among: Bools) -> tuple[dict[str, int], frozenset[str], int]:
+        """Reason → rows that the pod does not fit for it, however empty; the plugins behind them; all rows counted."""
+        counts: dict[str, int] = {}
+        plugins = set()
+        rows = np.zeros(len(among), dtype=np.bool_)
+        for (plugin, text), mask in self._reasons.items():
+            where = mask & among
+            if where.any():
+                counts[text] = counts.get(text, 0) + int(np.count_nonzero(where))
+                plugins.add(plugin)
+                rows |= where
+        return counts, frozenset(plugins), int(np.count_nonzero(rows))
+
+    def without_victims(self, among: Bools) -> int:
+        """On how many rows nobody has a lower priority."""
+        return int(np.count_nonzero((self.states == WITHOUT_VICTIMS) & among))
+
+
+class Offers(Mapping[str, tuple[tuple[Pod, ...], int]]):
+    """Node → (victims, how many of them overdraw a disruption budget); put together when it is read."""
+
+    def __init__(
+        self, rows: Rows, names: list[str | None], victims: dict[int, list[Placement]], violations: NDArray[np.int64]
+    ) -> None:
+        self._rows = rows
+        self._names = names
+        self._victims = victims
+        self._violations = violations
+
+    @cached_property
+    def _where(self) -> dict[str, int]:
+        return {self._names[row] or "": row for row in self._rows.tolist()}
+
+    def __getitem__(self, node: str) -> tuple[tuple[Pod, ...], int]:
+        row = self._where[node]
+        return tuple(placement.pod for placement in self._victims[row]), int(self._violations[row])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._where)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def _longer(mask: Bools, more: int) -> Bools:
+    return np.concatenate((mask, np.zeros(more, dtype=np.bool_)))

@@ -1,0 +1,119 @@
+"""What is remembered of parsed objects: bounded by bytes, since one tenant's pod may be a megabyte."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model import pod as pods
+from scheduler.model import quantity
+from scheduler.model.kinds import Decoder
+from scheduler.model.node import _allocatable
+from scheduler.model.pod import Known
+from scheduler.model.shape import HEAVY
+from scheduler.model.taints import Taint, Toleration, Tolerations, intolerable_preferences, tolerates, untolerated
+from scheduler.model.wire import encode
+from scheduler.state.column import Column
+from tests.builders import node, pod
+
+
+def _big(i: int) -> Any:
+    made = pod(f"p{i}", uid=f"p{i}")
+    made["spec"]["tolerations"] = [{"key": f"k{i}-{j}", "operator": "Exists"} for j in range(3000)]
+    return made
+
+
+def test_big_shapes_do_not_pile_up() -> None:
+    """A hundred pods of 100 KB each, no two alike: a few shapes are remembered, and the small one still is."""
+    decoder = Decoder()
+    small = decoder.pod(encode(pod("small", cpu="1")))
+    sizes = 0
+    for i in range(100):
+        sizes += len(encode(_big(i)))
+        big = decoder.pod(encode(_big(i)))
+        assert big.shape.heavy
+        assert decoder.pod(encode(_big(i))).shape is big.shape
+    assert sizes > 2 * pods._BIG_BYTES
+    assert decoder.interner._shapes._big_bytes <= pods._BIG_BYTES
+    assert len(decoder.interner._shapes) < 60
+    assert decoder.pod(encode(pod("other", cpu="1"))).shape is small.shape
+    assert not small.shape.heavy
+
+
+def test_big_label_maps_do_not_pile_up() -> None:
+    """The same of labels."""
+    decoder = Decoder()
+    for i in range(100):
+        made = pod(f"p{i}", uid=f"p{i}", labels={f"k{i}-{j}": "x" * 40 for j in range(2000)})
+        decoder.pod(encode(made))
+    assert len(decoder.interner._labels) < 60
+
+
+def test_small_things_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many that are just not big."""
+    monkeypatch.setattr(pods, "_SMALL_BYTES", 10 * HEAVY)
+    known: Known[int, str] = Known(50_000)
+    for i in range(100):
+        known.put(i, "thing", HEAVY)
+        assert known.get(i) == "thing"
+        assert len(known) <= 10
+
+
+def test_long_texts_are_not_remembered() -> None:
+    """Quantities and lists of resources that are long are parsed each time."""
+    before = quantity._remembered.cache_info().currsize
+    for i in range(20):
+        assert quantity.parse_nano(f"{i}" + "." + "0" * 10_000) == i * quantity.NANO
+        assert quantity.parse_nano("0" * 10_000 + f"{i}.5") == i * quantity.NANO + quantity.NANO // 2
+        assert quantity.parse_nano(f"{i}." + "0" * 10_000 + "1") == i * quantity.NANO + 1
+    assert quantity._remembered.cache_info().currsize == before
+    assert quantity.is_absurd(quantity.parse_nano("9" * 10_000 + "e-64"))
+    known = _allocatable.cache_info().currsize
+    made = node("n", cpu="4", pods="10")
+    made["status"]["allocatable"] |= {f"example.com/r{i}": "1" for i in range(1000)}
+    assert Decoder().node(encode(made)).allocatable["example.com/r999"] == 1
+    assert _allocatable.cache_info().currsize == known
+
+
+def test_answers_about_a_column_are_bounded_by_bytes() -> None:
+    """Thousands of questions to a column of thousands of values, some of them long themselves."""
+    column: Column[str] = Column(5000)
+    for row in range(5000):
+        column.set(row, f"v{row}")
+    for i in range(2000):
+        assert column.map(5000, ("soft", i), lambda value: len(value or "")).sum() > 5000
+    assert sum(memo.answers.nbytes for memo in column._memos.values()) == column._kept_bytes <= 8 << 20
+    for i in range(50):
+        column.where(5000, ("hard", (i,) * 1000), lambda value: value is None)
+    assert sum(isinstance(question[1], tuple) for question in column._memos) <= 8  # type: ignore[index]
+    column.set(0, "another")
+    assert column.where(5000, ("hard", (49,) * 1000), lambda value: value == "another")[0]
+
+
+names = st.sampled_from(("", "a", "b"))
+effects = st.sampled_from(("", "NoSchedule", "PreferNoSchedule", "NoExecute"))
+some_taints = st.lists(st.builds(Taint, names, names, effects), max_size=4).map(tuple)
+of_a_pod = st.lists(
+    st.builds(Toleration, names, st.sampled_from(("", "Equal", "Exists", "Lt")), names, effects), max_size=5
+)
+
+
+@given(of_a_pod, some_taints)
+def test_many_tolerations_cover_what_each_of_them_covers(own: list[Toleration], on_node: tuple[Taint, ...]) -> None:
+    """Looked up among thousands, or gone through."""
+    others = [Toleration(f"other{i}", "Exists") for i in range(20)]
+    many, few = Tolerations([*others, *own]), tuple(own)
+    for taint in on_node:
+        assert tolerates(many, taint) == tolerates(few, taint)
+    assert untolerated(many, on_node) == untolerated(few, on_node)
+    assert intolerable_preferences(many, on_node) == intolerable_preferences(few, on_node)
+
+
+def test_no_toleration_is_gone_through_for_each_taint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of tolerations, thousands of taints: a look-up for each taint."""
+    asked = []
+    monkeypatch.setattr(Toleration, "tolerates", lambda self, taint: asked.append(taint))
+    many = Tolerations(Toleration(f"k{i}", "Exists") for i in range(2000))
+    assert all(tolerates(many, Taint(f"k{i}", "", "NoSchedule")) for i in range(2000))
+    assert asked == []

@@ -1,0 +1,194 @@
+"""Node selectors of any size: matched as the small ones are, in slices, and without leaving anything behind."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.model.selectors import FieldRequirement, NodeSelectorTerm, Requirement
+from scheduler.plugins import node_affinity
+from scheduler.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
+from scheduler.state import weighing
+from scheduler.state.cluster import Cluster
+from scheduler.state.effort import SliceOver
+from scheduler.state.view import some_rows
+from tests.builders import REQUIRED, Object, node, pod
+from tests.unit.plugins.small import a_node, a_pod
+
+VALUES = ("1", "7", "007", "x", "")
+keys = st.sampled_from(("gen", "area", "nobody-has-it"))
+values = st.sampled_from(VALUES)
+sets = st.frozensets(values, min_size=1, max_size=3)
+requirements = st.one_of(
+    st.builds(Requirement, keys, st.sampled_from(("In", "NotIn")), sets),
+    st.builds(Requirement, keys, st.sampled_from(("Exists", "DoesNotExist"))),
+    st.builds(Requirement, keys, st.sampled_from(("Gt", "Lt")), st.just(frozenset()), st.integers(-1, 8)),
+)
+fields = st.builds(
+    FieldRequirement,
+    st.sampled_from(("metadata.name", "metadata.name", "metadata.namespace")),
+    st.sampled_from(("In", "NotIn")),
+    st.sampled_from(("n0", "n1", "n4", "gone", "")),
+)
+terms = st.builds(
+    NodeSelectorTerm,
+    st.lists(requirements, max_size=4).map(tuple),
+    st.lists(fields, max_size=2).map(tuple),
+)
+weighted = st.lists(st.tuples(st.integers(-5, 100), terms), min_size=1, max_size=12).map(tuple)
+labels = st.dictionaries(st.sampled_from(("gen", "area")), values)
+
+
+def _matches(term: NodeSelectorTerm, name: str, has: dict[str, str]) -> bool:
+    return all(r.accepts(has.get(r.key)) for r in term.labels) and all(f.accepts(name) for f in term.fields)
+
+
+def _cluster(of: list[dict[str, str]]) -> Cluster:
+    cluster = Cluster()
+    for i, has in enumerate(of):
+        cluster.put_node(a_node(node(f"n{i}", labels=has)))
+    return cluster
+
+
+def _patient(cluster: Cluster, ask: Any) -> Any:
+    """The answer, asked for again after each slice of a few steps; (answer, slices)."""
+    for slices in range(10_000):
+        cluster.effort.begin(1)
+        try:
+            return ask(), slices
+        except SliceOver:
+            continue
+        finally:
+            cluster.effort.end()
+    raise AssertionError("no end")
+
+
+@pytest.fixture
+def term_by_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice may end after any term."""
+    monkeypatch.setattr(weighing, "_TOGETHER", 1)
+
+
+@settings(max_examples=80, deadline=None)
+@given(weighted, st.lists(labels, min_size=5, max_size=7), st.lists(labels, min_size=5, max_size=5))
+@pytest.mark.usefixtures("term_by_term")
+def test_sums_are_those_of_each_node_alone(of: Any, nodes: list[dict[str, str]], then: list[dict[str, str]]) -> None:
+    """In slices and after labels changed, for all rows and for some."""
+    cluster = _cluster(nodes)
+    for has in (nodes, then):
+        for i, changed in enumerate(has):
+            cluster.put_node(a_node(node(f"n{i}", labels=changed)))
+        now = [*has, *nodes[len(has) :]]
+        sums, slices = _patient(cluster, lambda: cluster.nodes.weigh(of, of))
+        assert slices in (0, len(of))
+        wanted = [sum(weight for weight, term in of if _matches(term, f"n{i}", has)) for i, has in enumerate(now)]
+        assert sums.tolist() == wanted
+        some = some_rows(cluster, np.array([1, 3]))
+        assert some.nodes.weigh(of, of).tolist() == [wanted[1], wanted[3]]
+
+
+def _needing(terms: list[Object], preferred: list[Object] | None = None) -> Object:
+    made = pod("p")
+    affinity: Object = {REQUIRED: {"nodeSelectorTerms": terms}} if terms else {}
+    if preferred:
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+    made["spec"]["affinity"] = {"nodeAffinity": affinity}
+    return made
+
+
+def _in(key: str, *values: str, operator: str = "In") -> Object:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def test_a_number_is_read_once_for_each_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of Gt terms on a label: a comparison of arrays each, and no scalar predicate for node after node."""
+    cluster = _cluster([{"gen": str(i)} for i in range(50)])
+    asked = []
+    monkeypatch.setattr(Requirement, "accepts", lambda self, value: asked.append(value))
+    made = a_pod(_needing([_in("gen", str(1000 + i), operator="Gt") for i in range(2000)] + [_in("gen", "7")]))
+    fits = ~NodeAffinity(NodeAffinityArgs()).filter(made, cluster)[0][1]
+    assert [name for name, fit in zip(cluster.nodes.names, fits, strict=True) if fit] == ["n7"]
+    assert asked == []
+
+
+def test_the_next_slice_goes_on() -> None:
+    """However often the attempt is interrupted, a term is added up once; and once more after a label changed."""
+    cluster, plugin = _cluster([{"gen": str(i)} for i in range(5)]), NodeAffinity(NodeAffinityArgs())
+    made = a_pod(_needing([_in("gen", f"x{i}", f"y{i}", f"{i % 9}") for i in range(3000)]))
+    _, slices = _patient(cluster, lambda: plugin.filter(made, cluster))
+    assert slices > 3
+    assert cluster.nodes.weighings.added == 3000
+    plugin.filter(made, cluster)
+    assert cluster.nodes.weighings.added == 3000
+    cluster.put_node(a_node(node("n0", labels={"gen": "8"})))
+    plugin.filter(made, cluster)
+    assert cluster.nodes.weighings.added == 6000
+
+
+def test_big_selectors_leave_nothing_behind() -> None:
+    """Keys that no node has make no column, answers for their values are not kept, and few sums are."""
+    cluster, plugin = _cluster([{"gen": str(i)} for i in range(5)]), NodeAffinity(NodeAffinityArgs())
+    columns, memos = len(cluster.nodes._labels), len(cluster.nodes.label("gen")._memos)
+    for i in range(30):
+        keys = [_in(f"k{i}-{j}", "x") for j in range(100)]
+        values = [_in("gen", f"{i}-{j}") for j in range(100)]
+        preferred = [{"weight": 1, "preference": _in("gen", f"{i}-{j}", operator="NotIn")} for j in range(100)]
+        made = a_pod(_needing(keys + values, preferred))
+        assert plugin.filter(made, cluster)[0][1].all()
+        scores = plugin.score(made, cluster, np.arange(5))
+        assert scores is not None
+        assert scores.tolist() == [100] * 5
+        few = a_pod(_needing([_in(f"other-{i}", "x")]))
+        assert plugin.filter(few, cluster)[0][1].all()
+    assert len(cluster.nodes._labels) == columns + 1
+    assert len(cluster.nodes.label("gen")._memos) == memos
+    assert len(cluster.nodes.weighings._kept) <= 8
+
+
+def test_selectors_that_take_turns_come_to_their_end() -> None:
+    """More big selectors than are kept, a slice each in turn."""
+    cluster, plugin = _cluster([{"gen": "1"}]), NodeAffinity(NodeAffinityArgs())
+    waiting = [a_pod(_needing([_in("gen", f"{i}-{j}") for j in range(900)])) for i in range(20)]
+    for _ in range(200):
+        left = []
+        for made in waiting:
+            cluster.effort.begin(1)
+            try:
+                plugin.filter(made, cluster)
+            except SliceOver:
+                left.append(made)
+            finally:
+                cluster.effort.end()
+        waiting = left
+    assert waiting == []
+
+
+@pytest.mark.parametrize("size", [1, 200], ids=["small", "big"])
+def test_names_are_passed_over_where_asked(size: int) -> None:
+    """Not by name: what a term says of names does not count, however many terms there are."""
+    cluster = _cluster([{"gen": "1"}, {"gen": "2"}])
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}], **_in("gen", "1")}
+    made = a_pod(_needing([term] * size))
+    required = made.shape.required_node_affinity
+    assert required is not None
+    assert node_affinity.matches(required, cluster.nodes).tolist() == [False, False]
+    assert node_affinity.matches(required, cluster.nodes, by_name=False).tolist() == [True, False]
+
+
+def test_names_of_thousands_of_terms_are_gathered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsing unites the names of all terms at once, not each with all before it."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [f"n{i}"]}]} for i in range(3000)]
+    united = []
+
+    class Counted(frozenset[str]):
+        def __or__(self, other: Any) -> Any:
+            united.append(len(self) + len(other))
+            return frozenset(self) | other
+
+    monkeypatch.setattr("scheduler.model.selectors.frozenset", Counted, raising=False)
+    required = a_pod(_needing(terms)).shape.required_node_affinity
+    assert required is not None
+    assert required.names == {f"n{i}" for i in range(3000)}
+    assert sum(united) < 10 * 3000
