@@ -192,21 +192,22 @@ class Serving:
 
     # -- what `https` asks ---------------------------------------------------------------------------------------
 
-    def stalled(self) -> str | None:
-        """Why the main loop does not count as alive."""
-        return self._heartbeat.stalled()
+    def held(self) -> str | None:
+        """Why the main loop gets nothing done for the moment."""
+        return self._heartbeat.held()
 
     def live(self) -> Checks:
-        """Those of /livez and /healthz."""
-        return {"event-loop": self.stalled, **self._endpoints.live}
+        """Those of /livez and /healthz: a loop that is held may go on, and is no reason for a new process."""
+        return {"event-loop": self._heartbeat.dead, **self._endpoints.live}
 
     def ready(self) -> Checks:
         """Those of /readyz."""
-        return {"event-loop": self.stalled, **self._endpoints.ready}
+        return {"event-loop": self.held, **self._endpoints.ready}
 
     def notes(self) -> Mapping[str, str]:
-        """As in Endpoints."""
-        return self._endpoints.notes()
+        """As in Endpoints, and a loop that is held."""
+        held = self.held()
+        return {**self._endpoints.notes(), **({} if held is None else {"event-loop": held})}
 
     async def authorize(self, authorization: str | None, path: str, certificate: bytes | None) -> tuple[int, str]:
         """As in Endpoints."""
