@@ -15,7 +15,8 @@ import pytest
 from scheduler.telemetry import heartbeat
 from scheduler.telemetry.certificate import Certificate, CertificateError, self_signed
 from scheduler.telemetry.health import Checks, answer
-from scheduler.telemetry.serving import Address, Endpoints, Serving, ServingError
+from scheduler.telemetry.listening import ServingError
+from scheduler.telemetry.serving import Address, Endpoints, Serving
 from tests.certificates import Authority, showing
 
 
