@@ -74,10 +74,9 @@ class _Heard(logging.Handler):
 
         error = record.exc_info[1] if record.exc_info else None
         peer = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
-        if isinstance(error, LineTooLong):
-            self._complaints.tell("too-long", peer, _said(error))
-        elif isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
-            self._complaints.tell("malformed", peer, _said(error))
+        if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
+            error.__traceback__ = None  # it would keep in memory what the client has sent
+            self._complaints.tell("too-long" if isinstance(error, LineTooLong) else "malformed", peer, _said(error))
         elif isinstance(error, ConnectionError):
             pass  # the client went away
         elif record.levelno >= logging.WARNING:

@@ -64,7 +64,7 @@ class Connection:
         self.since = now
         self.until = until
         self.kept = False
-        self.end: Callable[[], object] = _nothing
+        self.end: Callable[[], object] = nothing
 
 
 class Connections:
@@ -149,5 +149,5 @@ def descriptors() -> int:
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft
 
 
-def _nothing() -> None:
-    """Before there is anything to end."""
+def nothing() -> None:
+    """Ends what there is not: before there is something, and afterwards."""

@@ -14,13 +14,14 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import structlog
 from aiohttp import web
 
 from scheduler.telemetry.complaints import REFUSED, Complaints, Reason
-from scheduler.telemetry.connections import Connection, Connections, Limits, Stage, descriptors, peer_of
+from scheduler.telemetry.connections import Connection, Connections, Limits, Stage, descriptors, nothing, peer_of
 from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
 
 ACCEPT_AGAIN_SECONDS = 1.0
@@ -66,27 +67,37 @@ class Port:
             **given,
         )
         self._handler = handle
+        self._context: Context = lambda: None
         self._clock = clock
         self._of: dict[object, _Watched] = {}
         """By aiohttp's protocol, which a request knows."""
         self._listening: list[socket.socket] = []
-        self._running: list[asyncio.Task[None]] = []
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._handshakes: dict[asyncio.Task[None], Connection] = {}
         self._spare = _Spare(SPARE_DESCRIPTORS)
 
     def start(self, listening: Sequence[socket.socket], context: Context) -> None:
         """Take connections from these sockets until `stop`, each with the context of its moment; None: without TLS."""
         self._listening = list(listening)
-        self._running = [asyncio.create_task(self._accept(one, context)) for one in listening]
-        self._running.append(asyncio.create_task(self._look()))
+        self._context = context
+        for one in listening:
+            one.setblocking(False)
+            self._accepting(one)
+        self._looking = asyncio.create_task(self._look())
 
     async def stop(self, seconds: float) -> None:
         """Accept nothing more; requests under way have so many seconds to end."""
-        for task in (*self._running, *self._handshakes):
-            task.cancel()
-        await asyncio.gather(*self._running, *self._handshakes, return_exceptions=True)
+        self._stopped = True
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         for listening in self._listening:
+            asyncio.get_running_loop().remove_reader(listening)
             listening.close()
+        for held in self._handshakes.values():
+            held.end()
+        await asyncio.gather(*self._handshakes, return_exceptions=True)
         self._spare.close()
         self.server.pre_shutdown()
         await self.server.shutdown(seconds)
@@ -98,54 +109,63 @@ class Port:
 
     # -- accepting -----------------------------------------------------------------------------------------------
 
-    async def _accept(self, listening: socket.socket, context: Context) -> None:
-        loop = asyncio.get_running_loop()
-        listening.setblocking(False)
-        while True:
-            try:
-                connection, address = await loop.sock_accept(listening)
-            except ConnectionAbortedError:
-                continue  # the client went away before its turn
-            except OSError as error:
-                await self._without(error)
-                continue
-            held, gone = self.connections.enter(peer_of(address), self._clock())
-            if gone is not None:
-                self._cut(gone, "crowded")
-            task = asyncio.create_task(self._welcome(connection, held, context()))
-            held.end = task.cancel
-            self._handshakes.add(task)
-            task.add_done_callback(self._handshakes.discard)
-            await asyncio.sleep(0)  # others have their turn, however many wait to be accepted
+    def _accepting(self, listening: socket.socket) -> None:
+        """Be called when somebody connects there."""
+        if not self._stopped:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
-    async def _without(self, error: OSError) -> None:
-        """There is no descriptor for a connection, mostly: give a spare one, and close a connection to have it back."""
+    def _accept(self, listening: socket.socket) -> None:
+        """Take one connection: others have their turn before the next, however many wait."""
+        try:
+            connection, address = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # the client went away before its turn
+        except OSError as error:
+            if (seconds := self._without(error)) > 0:
+                asyncio.get_running_loop().remove_reader(listening)
+                asyncio.get_running_loop().call_later(seconds, self._accepting, listening)
+            return
+        connection.setblocking(False)
+        held, gone = self.connections.enter(peer_of(address), self._clock())
+        if gone is not None:
+            self._cut(gone, "crowded")
+        held.end = partial(_hang_up, connection)
+        task = asyncio.create_task(self._welcome(connection, held))
+        self._handshakes[task] = held
+        task.add_done_callback(self._handshakes.pop)
+
+    def _without(self, error: OSError) -> float:
+        """There is no descriptor for a connection, mostly: give a spare one, and close a connection to have it back.
+
+        Seconds until it is worth another try.
+        """
         if error.errno not in NO_DESCRIPTOR:
             log.error("can't accept connections", port=self.name, error=str(error))
-            await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
-            return
+            return ACCEPT_AGAIN_SECONDS
         self.complaints.tell("no-descriptor", "", error)
         gone = self.connections.first_to_go()
         if gone is not None:
             self.connections.leave(gone)
             self._cut(gone, "crowded")
         if self._spare.give():
-            return
-        await asyncio.sleep(ACCEPT_AGAIN_SECONDS if gone is None else GIVEN_BACK_SECONDS)
+            return 0.0
+        return ACCEPT_AGAIN_SECONDS if gone is None else GIVEN_BACK_SECONDS
 
-    async def _welcome(self, connection: socket.socket, held: Connection, context: ssl.SSLContext | None) -> None:
-        watched = _Watched(self, held)
+    async def _welcome(self, connection: socket.socket, held: Connection) -> None:
+        watched, context = _Watched(self, held), self._context()
         more: dict[str, Any] = {} if context is None else {"ssl_shutdown_timeout": TLS_CLOSE_SECONDS}
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: watched, connection, ssl=context, **more)
-        except ssl.SSLError as error:
-            self.complaints.tell("tls", held.peer, error.reason or error)
-        except OSError:
-            pass  # the client went away
+        except OSError as error:
+            # Cut off, or the client went away, or it does not speak TLS. The traceback would keep all of it in memory.
+            error.__traceback__ = None
+            if isinstance(error, ssl.SSLError):
+                self.complaints.tell("tls", held.peer, error.reason or error)
         except Exception as error:  # one connection's trouble is not the port's
             log.error("a connection broke, a bug", port=self.name, error=type(error).__name__, exc_info=True)
         finally:
             if watched.lost:
+                held.end = nothing
                 self.connections.leave(held)
 
     async def _look(self) -> None:
@@ -207,6 +227,12 @@ class Port:
         """It is closed."""
         self._of.pop(watched.inner, None)
         self.connections.leave(watched.held)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """End a handshake, begun or not: cancelled, asyncio might never close it."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Watched(asyncio.Protocol):
@@ -274,6 +300,10 @@ class _Watched(asyncio.Protocol):
             self._port.complaints.tell("tls", self.held.peer, error.reason or error)
         self._port.went(self)
         self.inner.connection_lost(error)
+        for message, _ in self.inner._messages:
+            # Errors in what came after an error, which nobody will be told: their tracebacks hold what was sent.
+            if (unsaid := getattr(message, "exc", None)) is not None:
+                unsaid.__traceback__ = None
 
 
 class _Spare:

@@ -138,7 +138,10 @@ class Serving:
 
     def _served(self, main: asyncio.AbstractEventLoop) -> None:
         try:
-            asyncio.run(self._serve(main))
+            # As the main loop is: of uvloop's connections nothing is left, of asyncio's a kilobyte each until the
+            # garbage collector looks at what is old, which `collector` allows it once a day.
+            with asyncio.Runner(loop_factory=type(main)) as runner:
+                runner.run(self._serve(main))
         except Exception:
             log.exception("serving ended, a bug")
 
