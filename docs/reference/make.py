@@ -8,7 +8,7 @@ from pathlib import Path
 from scheduler.controller import families
 from scheduler.controller.eviction import vitals as evictor
 from scheduler.policy.operator import vitals as operator
-from scheduler.telemetry import heartbeat, process
+from scheduler.telemetry import complaints, heartbeat, port, process
 from scheduler.telemetry.instruments import Family
 
 PAGE = Path(__file__).parents[1] / "metrics.md"
@@ -36,7 +36,7 @@ def page() -> str:
         *_section("Berth's own", [family for family in own if family not in theirs]),
         *_section("The operator's", operator.FAMILIES),
         *_section("The evictor's", evictor.FAMILIES),
-        *_section("Every process'", (heartbeat.LAG, *process.FAMILIES)),
+        *_section("Every process'", (heartbeat.LAG, port.CONNECTIONS, complaints.REFUSED, *process.FAMILIES)),
         "\nThose of the admission server are in [admission](admission.md).\n",
     ]
     return "".join(parts)

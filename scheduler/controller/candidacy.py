@@ -4,15 +4,17 @@ import structlog
 
 from scheduler.framework.config import SchedulerConfiguration
 from scheduler.framework.durations import seconds
+from scheduler.kube.candidate import Candidate
 from scheduler.kube.client import Client
-from scheduler.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Elector, own_identity
+from scheduler.kube.lease import DURATION, RENEW_DEADLINE, RETRY, own_identity
 from scheduler.kube.schedulers import SCHEDULERS
+from scheduler.telemetry.ending import end_at_once
 
 log = structlog.get_logger("lease")
 
 
-def candidate(client: Client, config: SchedulerConfiguration) -> Elector | None:
-    """An elector whose term fences the client's writes; None when there is no election."""
+def candidate(client: Client, config: SchedulerConfiguration) -> Candidate | None:
+    """A candidate whose term fences the client's writes; None when there is no election."""
     wanted = config.leader_election
     if not wanted.leader_elect:
         return None
@@ -21,8 +23,8 @@ def candidate(client: Client, config: SchedulerConfiguration) -> Elector | None:
     def problem(said: str) -> None:
         log.error("lease not reached", namespace=namespace, lease=wanted.resource_name, error=said[:300])
 
-    elector = Elector(
-        client,
+    elector = Candidate(
+        client.connection,
         namespace,
         wanted.resource_name,
         own_identity(),
@@ -31,6 +33,7 @@ def candidate(client: Client, config: SchedulerConfiguration) -> Elector | None:
         retry=seconds(wanted.retry_period) or RETRY,
         annotations=lease_annotations(config),
         on_problem=problem,
+        on_dead=end_at_once,
     )
     client.fence = elector.left
     return elector

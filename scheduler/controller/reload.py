@@ -95,7 +95,7 @@ class Reloader:
         if changes:
             self._scheduler.reconfigure(config, frameworks)
             if self._elector is not None:
-                self._elector.annotations.update(lease_annotations(config))
+                self._elector.annotations = lease_annotations(config)
         log.info("configuration reloaded", changes=changes[:50])
 
     def notes(self) -> dict[str, str]:

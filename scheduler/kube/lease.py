@@ -8,6 +8,7 @@ often, and at the moment when a lease ends: so one takes over within 17 s of a c
 
 `Term` is what decides, without a clock or a network; `Elector` reads, writes and sleeps. Long work asks `leading`
 before each act: it looks at the clock, so that a process that was stopped for a while does nothing as ex-leader.
+Next stage: `candidate` runs an Elector beside the event loop that works, so that a busy loop does not lose the Lease.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -28,6 +29,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import LEASE
 from scheduler.kube.resources import LEASES
+from scheduler.kube.signs import Signs
 from scheduler.kube.writes import micro_time
 
 DURATION = 15.0
@@ -36,12 +38,31 @@ RETRY = 2.0
 JITTER = 1.2  # after an error candidates wait up to this much more, so that they do not come as one
 LOOK = 0.5  # of the retry period: how long a candidate waits between looks, and up to half of that more
 RELEASE_SECONDS = 3.0
+DEAD_DEADLINES = 3.0
+"""A loop that gave no sign for so many renew deadlines is dead: 30 s by default. The longest turn ever seen took 25 s,
+and whoever needs another replica to take over sooner sets shorter times for the Lease anyway."""
 
 Record = dict[str, Any]
+Found = TypeVar("Found")
 
 
 class LeaseLostError(Exception):
     """We led, and no longer do; the text says why."""
+
+
+class LoopDeadError(LeaseLostError):
+    """The Lease is not renewed any more, for whoever would act as its holder gives no sign of life."""
+
+
+class There(Protocol):
+    """Has a coroutine run where the client belongs; what it returns is to be awaited."""
+
+    def __call__(self, work: Coroutine[Any, Any, Found]) -> Awaitable[Found]: ...
+
+
+def here(work: Coroutine[Any, Any, Found]) -> Awaitable[Found]:
+    """On the loop that we are on."""
+    return work
 
 
 def monotonic() -> float:
@@ -50,7 +71,10 @@ def monotonic() -> float:
 
 
 class Term:
-    """Who leads, as far as one candidate can know; give it the time, it keeps none."""
+    """Who leads, as far as one candidate can know; give it the time, it keeps none.
+
+    One thread tells it what happened; `left` may be asked by any, for it reads one number, which is put there whole.
+    """
 
     def __init__(self, identity: str, *, duration: float = DURATION, renew_deadline: float = RENEW_DEADLINE) -> None:
         if not identity or not 0 < renew_deadline < duration:
@@ -96,7 +120,8 @@ class Term:
 
     def left(self, now: float) -> float:
         """Seconds until we must stop acting as leader; 0 when we are not."""
-        return 0.0 if self._led_from is None else max(self._led_from + self.renew_deadline - now, 0.0)
+        led_from = self._led_from  # read once: another thread may put None there meanwhile
+        return 0.0 if led_from is None else max(led_from + self.renew_deadline - now, 0.0)
 
     def spec(self, record: Record | None, moment: str) -> Record:
         """The spec to write to take the Lease, or to renew it."""
@@ -118,7 +143,8 @@ class Elector:
 
     `on_problem` hears, once each, of reads and writes that failed; `last_error` keeps the latest until one succeeds.
     `annotations` are put on the Lease with each write of ours, others stay (`scheduler.kube.schedulers` reads one);
-    change them at any time.
+    put other ones in their place at any time. `signs` counts signs of life of whoever acts as the holder: without them
+    a Lease is neither taken nor, after some time, renewed.
     """
 
     def __init__(
@@ -133,13 +159,15 @@ class Elector:
         retry: float = RETRY,
         annotations: Mapping[str, str] | None = None,
         on_problem: Callable[[str], None] | None = None,
+        signs: Callable[[], int] | None = None,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.term = Term(identity, duration=duration, renew_deadline=renew_deadline)
         self.last_error: ApiError | Unreachable | None = None
-        self.annotations = dict(annotations or {})
+        self.annotations: Mapping[str, str] = dict(annotations or {})
+        self.dead_after = DEAD_DEADLINES * renew_deadline
         self._client = client
         self._name = name
         self._namespace = namespace
@@ -149,6 +177,8 @@ class Elector:
         self._clock = clock
         self._sleep = sleep
         self._record: Record | None = None
+        self._signs = None if signs is None else Signs(signs)
+        self._there: There = here
 
     @property
     def leading(self) -> bool:
@@ -164,19 +194,21 @@ class Elector:
 
         Raises LeaseLostError, after `work` was cancelled, when we stop leading before it is done.
         """
-        await self.acquire()
-        working = asyncio.ensure_future(work())
-        keeping = asyncio.ensure_future(self.keep())
         try:
-            await asyncio.wait((working, keeping), return_when=asyncio.FIRST_COMPLETED)
-            if keeping.done():
+            await self._there(self.acquire())
+            keeping = asyncio.ensure_future(self._there(self.keep()))  # before the work may hold this loop
+            working = asyncio.ensure_future(work())
+            try:
+                await asyncio.wait((working, keeping), return_when=asyncio.FIRST_COMPLETED)
+                if keeping.done():
+                    await _cancel(working)
+                    keeping.result()
+                working.result()
+            finally:
                 await _cancel(working)
-                keeping.result()
-            working.result()
+                await _cancel(keeping)
         finally:
-            await _cancel(working)
-            await _cancel(keeping)
-            await self.release()
+            await self._there(self.release())
 
     async def acquire(self) -> None:
         """Return once we lead."""
@@ -197,10 +229,15 @@ class Elector:
         while True:
             left = self.term.left(self._clock())
             await self._sleep(min(self._retry, left))
-            left = self.term.left(self._clock())
+            now = self._clock()
+            left = self.term.left(now)
             if left <= 0:
                 self.term.lost()
                 raise LeaseLostError(f"not renewed for {self.term.renew_deadline:g} s: {self.last_error}")
+            # In this order: who was stopped as a whole has lost the Lease, and its loop is not dead for that.
+            if (silent := self._silent(now)) >= self.dead_after:
+                self.term.lost()
+                raise LoopDeadError(f"the event loop has not turned for {silent:.0f} s")
             try:
                 async with asyncio.timeout(left):
                     await self._try(self._renew)
@@ -221,6 +258,9 @@ class Elector:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self._write("PUT", record)
 
+    def _silent(self, now: float) -> float:
+        return 0.0 if self._signs is None else self._signs.silent(now)
+
     # -- one try -------------------------------------------------------------------------------------------------
 
     async def _try(self, step: Callable[[], Awaitable[bool]]) -> bool:
@@ -237,13 +277,15 @@ class Elector:
     async def _acquire(self) -> bool:
         record = await self._read()
         now = self._clock()
+        # Who is busy would hold it without acting: another candidate may be free. One retry is several signs long.
+        alive = self._silent(now) < self._retry
         if record is None:
             self._record = None
             head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
             meta = {"name": self._name, "namespace": self._namespace}
-            return await self._claim("POST", {**head, "metadata": meta}, now)
+            return alive and await self._claim("POST", {**head, "metadata": meta}, now)
         self.term.observe(record, now)
-        return self.term.vacant(now) and await self._claim("PUT", record, now)
+        return alive and self.term.vacant(now) and await self._claim("PUT", record, now)
 
     async def _claim(self, verb: str, record: Record, now: float) -> bool:
         spec = self.term.spec(record if verb == "PUT" else None, micro_time())
@@ -286,10 +328,11 @@ class Elector:
         self.term.renewed(now)
 
     def _annotated(self, record: Record) -> Record:
-        if not self.annotations:
+        ours = self.annotations
+        if not ours:
             return record
         meta = record["metadata"]
-        return {**record, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), **self.annotations}}}
+        return {**record, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), **ours}}}
 
     async def _read(self) -> Record | None:
         path = LEASES.path(self._namespace, self._name)

@@ -9,8 +9,13 @@ from collections.abc import Callable
 from scheduler.telemetry.instruments import Family, Histogram, exponential
 
 INTERVAL = 0.25
-STALLED_SECONDS = 4.0
-"""Nothing of ours holds the loop for more than some hundredths of a second; a garbage collection may for tenths."""
+HELD_SECONDS = 4.0
+"""Nothing of ours holds the loop for more than some hundredths of a second. From then on it is not ready: it gets
+nothing done, and yet may go on at any moment."""
+DEAD_SECONDS = 30.0
+"""From then on it does not count as alive. A new process would begin with the same work, so it must be certain that
+this one gets nowhere: three of the leader's renew deadlines, as `kube.lease` has it, and longer than any turn that was
+ever seen (25 s)."""
 
 LAG = Family(
     "berth_event_loop_lag_seconds",
@@ -37,9 +42,16 @@ class Heartbeat:
             await asyncio.sleep(INTERVAL)
             self.lag.observe(max(self._clock() - planned, 0.0))
 
-    def stalled(self) -> str | None:
-        """Why the loop does not count as alive, None while it does."""
+    def held(self) -> str | None:
+        """Why nothing gets done for the moment; None while it does."""
+        return self._silent(HELD_SECONDS)
+
+    def dead(self) -> str | None:
+        """Why a new process would do better; None while there is hope."""
+        return self._silent(DEAD_SECONDS)
+
+    def _silent(self, longer: float) -> str | None:
         if self._last is None:
             return None
         silent = self._clock() - self._last
-        return f"the event loop has not turned for {silent:.1f} s" if silent > STALLED_SECONDS else None
+        return f"the event loop has not turned for {silent:.1f} s" if silent > longer else None

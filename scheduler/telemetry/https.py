@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
-import structlog
 from aiohttp import web
 
+from scheduler.telemetry.connections import Limits
 from scheduler.telemetry.exposition import CONTENT_TYPE, page
 from scheduler.telemetry.health import Checks, answer
 from scheduler.telemetry.instruments import Reading
+from scheduler.telemetry.port import READ_BYTES, Port
 
 PATIENCE = 10.0
 """Seconds that the main loop, and the API server behind it, get for an answer."""
-KEEPALIVE_SECONDS = 75.0
 FINISH_SECONDS = 1.0
-ACCEPT_AGAIN_SECONDS = 1.0
+LIMITS = Limits(most=128, of_peer=64, kept=16, ask=10.0, idle=75.0, answer=4 * PATIENCE)
+MOST, MOST_OF_PEER = 32, 8
+"""Requests that wait for the main loop or the API server at once; probes do not."""
 Found = TypeVar("Found")
-
-log = structlog.get_logger("serving")
 
 
 class Source(Protocol):
@@ -33,7 +33,7 @@ class Source(Protocol):
     def live(self) -> Checks: ...
     def ready(self) -> Checks: ...
     def notes(self) -> Mapping[str, str]: ...
-    def stalled(self) -> str | None: ...
+    def held(self) -> str | None: ...
     async def authorize(self, authorization: str | None, path: str, certificate: bytes | None) -> tuple[int, str]: ...
     async def readings(self) -> list[Reading]: ...
     async def pages(self) -> bytes: ...
@@ -41,58 +41,41 @@ class Source(Protocol):
 
 
 async def serve(
-    listening: socket.socket,
+    listening: Sequence[socket.socket],
     contexts: AsyncIterator[ssl.SSLContext],
     source: Source,
     main: asyncio.AbstractEventLoop,
-    listens: Callable[[], None],
+    listens: Callable[[Port], None],
 ) -> None:
-    """Answer on this socket with each context in turn until there is none; calls `listens` when it does.
+    """Answer on these sockets with each context in turn until there is none; calls `listens` when it does.
 
     With another context others are trusted, so connections that were made before are closed.
     """
     pages = _Pages(source, main)
-    accepting: asyncio.Task[None] | None = None
-    async for context in contexts:
-        pages.context = context
-        if accepting is None:
-            accepting = asyncio.create_task(pages.accept(listening))
-            listens()
-        for connection in pages.server.connections:
-            connection.force_close()
-    if accepting is not None:
-        accepting.cancel()
-        await asyncio.gather(accepting, return_exceptions=True)
-    listening.close()
-    pages.server.pre_shutdown()
-    await pages.server.shutdown(FINISH_SECONDS)
+    try:
+        async for context in contexts:
+            pages.context = context
+            if pages.listens:
+                pages.port.cut_off()
+                continue
+            pages.port.start(listening, lambda: pages.context)
+            pages.listens = True
+            listens(pages.port)
+    finally:
+        await pages.port.stop(FINISH_SECONDS)
+        for one in listening:
+            one.close()
 
 
 class _Pages:
     def __init__(self, source: Source, main: asyncio.AbstractEventLoop) -> None:
         self.context: ssl.SSLContext | None = None
-        self.server = web.Server(self.handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
+        self.listens = False
+        self.port = Port("serving", self.handle, LIMITS, read_bufsize=READ_BYTES, lingering_time=0.0)
         self._source = source
         self._main = main
-
-    async def accept(self, listening: socket.socket) -> None:
-        """Take connections until cancelled, each with the context of its moment, which asyncio's own server can't."""
-        loop = asyncio.get_running_loop()
-        listening.setblocking(False)
-        async with asyncio.TaskGroup() as handshakes:
-            while True:
-                try:
-                    connection, _ = await loop.sock_accept(listening)
-                except OSError as error:  # too many files are open, mostly
-                    log.error("can't accept connections", error=str(error))
-                    await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
-                    continue
-                handshakes.create_task(self._welcome(connection))
-
-    async def _welcome(self, connection: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):  # a handshake that failed is the client's to tell
-            await loop.connect_accepted_socket(self.server, connection, ssl=self.context)
+        self._asking: Counter[str] = Counter()
+        """Requests of each peer that wait for the main loop or the API server."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request, whatever it is."""
@@ -101,13 +84,19 @@ class _Pages:
             return _text(405, "method not allowed")
         match path:
             case "/livez" | "/healthz":
-                return _text(*answer(path, source.live(), verbose=verbose))
+                return _text(*answer(path, source.live(), verbose=verbose, notes=source.notes()))
             case "/readyz":
                 return _text(*answer(path, source.ready(), verbose=verbose, notes=source.notes()))
+        peer = self.port.peer(request)
+        if self._asking[peer] >= MOST_OF_PEER or self._asking.total() >= MOST:
+            return self.port.busy(peer, 429)
+        self._asking[peer] += 1
         try:
             return await self._guarded(path, request.headers.get("Authorization"), self._certificate(request))
         except TimeoutError:
-            return _text(503, source.stalled() or f"no answer within {PATIENCE:g} s")
+            return _text(503, source.held() or f"no answer within {PATIENCE:g} s")
+        finally:
+            self._asking -= Counter((peer,))
 
     def _certificate(self, request: web.BaseRequest) -> bytes | None:
         """The client's, in DER form, as far as TLS has verified it against those who are trusted now."""

@@ -16,7 +16,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -25,17 +25,15 @@ from scheduler.telemetry.certificate import Certificate, CertificateError
 from scheduler.telemetry.health import Checks
 from scheduler.telemetry.heartbeat import Heartbeat
 from scheduler.telemetry.instruments import Instrument, Reading, read
+from scheduler.telemetry.listening import listen
+
+if TYPE_CHECKING:
+    from scheduler.telemetry.port import Port
 
 CERTIFICATE_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
-BACKLOG = 128
 
 log = structlog.get_logger("serving")
-
-
-class ServingError(Exception):
-    """We can't listen where we should: one line that names address and reason."""
-
 
 Authorities = Callable[[Callable[[bytes], None], Callable[[str], None]], Awaitable[None]]
 
@@ -66,6 +64,8 @@ class Endpoints:
     pages: Callable[[], bytes] = bytes
     """Further metrics, in Prometheus' text format already."""
     configuration: Callable[[], Any] = dict
+    ports: Callable[[], list[Port]] = list
+    """Others that this process listens on."""
 
 
 @asynccontextmanager
@@ -90,7 +90,8 @@ class Serving:
         self._heartbeat = Heartbeat()
         self._certificate = address.certificate
         self._endpoints = endpoints
-        self._listening: socket.socket | None = None
+        self._listening: list[socket.socket] = []
+        self._port: Port | None = None
         self._bundle: bytes | None = None
         """What the cluster says of CAs, for the serving thread."""
         self._look: Callable[[], object] | None = None
@@ -99,23 +100,13 @@ class Serving:
 
     def listen(self) -> None:
         """Take the address; `port` tells what it is. Raises ServingError."""
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((self._host, self.port))
-            listening.listen(BACKLOG)
-        except OSError as error:
-            listening.close()
-            why = (error.strerror or str(error)).lower()
-            raise ServingError(f"{self._host or '*'}:{self.port}: can't listen there: {why}") from None
-        self.port = int(listening.getsockname()[1])
-        self._listening = listening
+        self._listening = listen(self._host, self.port)
+        self.port = int(self._listening[0].getsockname()[1])
 
     def shut(self) -> None:
         """Give the address back without having served."""
-        if self._listening is not None:
-            self._listening.close()
+        for listening in self._listening:
+            listening.close()
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -147,7 +138,10 @@ class Serving:
 
     def _served(self, main: asyncio.AbstractEventLoop) -> None:
         try:
-            asyncio.run(self._serve(main))
+            # As the main loop is: of uvloop's connections nothing is left, of asyncio's a kilobyte each until the
+            # garbage collector looks at what is old, which `collector` allows it once a day.
+            with asyncio.Runner(loop_factory=type(main)) as runner:
+                runner.run(self._serve(main))
         except Exception:
             log.exception("serving ended, a bug")
 
@@ -155,14 +149,14 @@ class Serving:
         """On the serving thread."""
         from scheduler.telemetry.https import serve
 
-        assert self._listening is not None
         loop, news = asyncio.get_running_loop(), asyncio.Event()
         self._look = lambda: loop.call_soon_threadsafe(news.set)
         if self._closing:
-            self._listening.close()
+            self.shut()
             return
 
-        def listens() -> None:
+        def listens(port: Port) -> None:
+            self._port = port
             log.info("serving", host=self._host or "*", port=self.port)
 
         await serve(self._listening, self._contexts(news), self, main, listens)
@@ -192,21 +186,22 @@ class Serving:
 
     # -- what `https` asks ---------------------------------------------------------------------------------------
 
-    def stalled(self) -> str | None:
-        """Why the main loop does not count as alive."""
-        return self._heartbeat.stalled()
+    def held(self) -> str | None:
+        """Why the main loop gets nothing done for the moment."""
+        return self._heartbeat.held()
 
     def live(self) -> Checks:
-        """Those of /livez and /healthz."""
-        return {"event-loop": self.stalled, **self._endpoints.live}
+        """Those of /livez and /healthz: a loop that is held may go on, and is no reason for a new process."""
+        return {"event-loop": self._heartbeat.dead, **self._endpoints.live}
 
     def ready(self) -> Checks:
         """Those of /readyz."""
-        return {"event-loop": self.stalled, **self._endpoints.ready}
+        return {"event-loop": self.held, **self._endpoints.ready}
 
     def notes(self) -> Mapping[str, str]:
-        """As in Endpoints."""
-        return self._endpoints.notes()
+        """As in Endpoints, and a loop that is held."""
+        held = self.held()
+        return {**self._endpoints.notes(), **({} if held is None else {"event-loop": held})}
 
     async def authorize(self, authorization: str | None, path: str, certificate: bytes | None) -> tuple[int, str]:
         """As in Endpoints."""
@@ -214,7 +209,11 @@ class Serving:
 
     async def readings(self) -> list[Reading]:
         """Every metric there is, now."""
-        return read([*self._endpoints.instruments(), self._heartbeat.lag, *process.instruments()])
+        from scheduler.telemetry.port import instruments
+
+        ports = [*([] if self._port is None else [self._port]), *self._endpoints.ports()]
+        own = [self._heartbeat.lag, *instruments(ports), *process.instruments()]
+        return read([*self._endpoints.instruments(), *own])
 
     async def pages(self) -> bytes:
         """As in Endpoints."""

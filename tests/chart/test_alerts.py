@@ -38,8 +38,11 @@ STALE = "berth_watch_staleness_seconds"
 ATTEMPTS = "scheduler_schedule_attempts_total"
 RELOADED = "berth_config_last_reload_successful"
 DIFFERS = "berth_cache_differences"
+REFUSED = "berth_port_refused_total"
 REVIEWS = "berth_admission_reviews_total"
 POLICIES = "berth_admission_policies_staleness_seconds"
+FLOOD, FLOODED = f'port="serving", pod="a", {HERE}', {"port": "serving", "pod": "a", "reason": "crowded"}
+HANDSHAKES = f'port="webhook", reason="tls", pod="a", {HERE}'
 NODES = f'pod="a", kind="Node", {HERE}'
 OURS, OPERATORS, OTHERS = (
     f'name="berth", pod="a", {HERE}',
@@ -66,6 +69,11 @@ CASES = [
     Case("equal", "BerthCacheDiffers", [(DIFFERS, f'pod="a", {HERE}', "0x10")], 8, []),
     Case("stalls", "BerthLoopStalls", lag(slow_a_minute=10), 20, [{"pod": "a"}]),
     Case("a hiccup", "BerthLoopStalls", lag(slow_a_minute=1), 20, []),
+    Case("crowded", "BerthPortCrowded", [(REFUSED, f'{FLOOD}, reason="crowded"', "0+600x20")], 15, [FLOODED]),
+    Case("scanned", "BerthPortCrowded", [(REFUSED, f'{FLOOD}, reason="malformed"', "0+600x20")], 15, []),
+    Case("one too many", "BerthPortCrowded", [(REFUSED, f'{FLOOD}, reason="crowded"', "0+6x20")], 15, []),
+    Case("not trusted", "BerthWebhookHandshakesFail", [(REFUSED, HANDSHAKES, "0+60x20")], 19, [{"pod": "a"}]),
+    Case("another port's", "BerthWebhookHandshakesFail", [(REFUSED, f'{FLOOD}, reason="tls"', "0+60x20")], 19, []),
     Case("reviews fail", "BerthAdmissionFails", [(REVIEWS, f'outcome="failed", {HERE}', "0+1x20")], 15, [{}]),
     Case("reviews deny", "BerthAdmissionFails", [(REVIEWS, f'outcome="denied", {HERE}', "0+9x20")], 15, []),
     Case("policies stale", "BerthPoliciesStale", [(POLICIES, f'pod="a", {HERE}', "0+60x20")], 9, [{"pod": "a"}]),

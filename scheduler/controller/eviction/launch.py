@@ -10,12 +10,14 @@ from scheduler.controller.eviction.vitals import Post, served
 from scheduler.controller.eviction.watcher import Watcher
 from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.runtime import Framework
+from scheduler.kube.candidate import Candidate
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.evictions import Regarding
 from scheduler.kube.lease import Elector, LeaseLostError, own_identity
 from scheduler.kube.resources import LEASES
+from scheduler.telemetry.ending import end_at_once
 from scheduler.telemetry.serving import Address
 
 log = structlog.get_logger("evictor")
@@ -62,12 +64,13 @@ async def lead(
     """Be a candidate, do the leader's work while elected, for ever."""
     identity = own_identity()
     while True:
-        elector = Elector(
-            client,
+        elector = Candidate(
+            client.connection,
             namespace,
             post.lease,
             identity,
             on_problem=lambda said: log.error("lease not reached", lease=post.lease, error=said[:300]),
+            on_dead=end_at_once,
         )
         post.elector = elector
 

@@ -16,9 +16,10 @@ from datetime import timedelta
 
 import structlog
 
+from scheduler.kube.candidate import Candidate
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
-from scheduler.kube.lease import Elector, LeaseLostError, own_identity
+from scheduler.kube.lease import LeaseLostError, own_identity
 from scheduler.kube.schedulers import LiveSchedulers, Schedulers
 from scheduler.policy.admission.cache import PolicyCache
 from scheduler.policy.admission.counting import Counting
@@ -32,6 +33,7 @@ from scheduler.policy.admission.server import AdmissionServer
 from scheduler.policy.admission.settings import Settings
 from scheduler.policy.admission.tally import Key
 from scheduler.policy.admission.tls import ServingTls
+from scheduler.telemetry.ending import end_at_once
 
 QPS, BURST = 200.0, 400
 """For lookups of owners, mostly; all else is a few requests a minute."""
@@ -94,12 +96,13 @@ class Replica:
         )
         identity = own_identity()
         self.counting = Counting(client, self._reviewer.tallies, identity, settings.count_seconds, self._exists)
-        self.elector = Elector(
-            client,
+        self.elector = Candidate(
+            client.connection,
             settings.namespace,
             settings.lease,
             identity,
             on_problem=lambda said: log.error("lease not reached", lease=settings.lease, error=said[:300]),
+            on_dead=end_at_once,
         )
         self.registration = Registration(client, settings, self.certificates, lambda: self.elector.leading)
         self.server = AdmissionServer(self._reviewer, self._metrics(), tls, lambda: self.cache.unready)

@@ -17,6 +17,9 @@ from scheduler.policy.admission.metrics import Metrics
 from scheduler.policy.admission.reviewer import Reviewer
 from scheduler.policy.admission.tls import ServingTls
 from scheduler.policy.options import Pass
+from scheduler.telemetry.connections import Limits
+from scheduler.telemetry.listening import listen
+from scheduler.telemetry.port import Port
 
 BODY_LIMIT = 8 << 20
 """An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""
@@ -24,8 +27,11 @@ BIG_BYTES = 256 << 10
 MOST_BIG = 8
 """Reviews over BIG_BYTES that are held at once; the others wait for their turn with their body unread."""
 READ_SECONDS = 10.0
-KEEPALIVE_SECONDS = 120.0
-"""Longer than the 90 s after which API servers drop idle connections: so it is never we who do, under their feet."""
+LIMITS = Limits(most=512, of_peer=448, kept=16, ask=10.0, idle=120.0, answer=60.0)
+"""An API server opens a connection for each review under way, some hundreds at most, and keeps 25 idle ones for 90 s:
+`idle` is longer, so that it is never we who close them, under its feet. It may reach us by the address of a proxy that
+others use too, so one peer may have nearly all; the rest is for probes, and for the other API servers."""
+BACKLOG = 1024
 FINISH_SECONDS = 15.0
 PASSES: dict[str, Pass] = {"/mutate": "mutate", "/validate": "validate"}
 
@@ -45,25 +51,24 @@ class AdmissionServer:
         self._tls = tls
         self._unready = unready
         self._big = asyncio.Semaphore(MOST_BIG)
-        self._runner: web.ServerRunner | None = None
+        self._listens: Port | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Listen; port 0 lets the system choose (`port` tells)."""
-        server = web.Server(
+        """Listen; port 0 lets the system choose (`port` tells). Raises ServingError."""
+        listening = listen(host, port, BACKLOG)
+        self._listens = Port(
+            "webhook",
             self.handle,
+            LIMITS,
             request_factory=_request,
-            access_log=None,
-            keepalive_timeout=KEEPALIVE_SECONDS,
             auto_decompress=False,  # nobody packs reviews, but a few packed bytes could unpack to gigabytes
-            max_headers=64,
         )
-        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=FINISH_SECONDS)
-        await self._runner.setup()
-        site = web.TCPSite(
-            self._runner, host or None, port, ssl_context=self._tls.context, backlog=1024, reuse_address=True
-        )
-        await site.start()
-        self.port = int(self._runner.addresses[0][1])
+        self._listens.start(listening, lambda: self._tls.context)
+        self.port = int(listening[0].getsockname()[1])
+
+    def ports(self) -> list[Port]:
+        """What it listens on."""
+        return [] if self._listens is None else [self._listens]
 
     async def drain(self, seconds: float) -> None:
         """Fail readiness, go on answering for a while (each answer ends its connection), then finish and stop."""
@@ -73,9 +78,9 @@ class AdmissionServer:
 
     async def stop(self) -> None:
         """Accept nothing more, finish what is under way."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        listens, self._listens = self._listens, None
+        if listens is not None:
+            await listens.stop(FINISH_SECONDS)
 
     def page(self) -> bytes:
         """What was counted, as Prometheus reads it."""

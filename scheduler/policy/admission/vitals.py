@@ -23,7 +23,13 @@ def serving(address: Address | None) -> Served:
             "policies": lambda: replica.cache.unready,
             "shutdown": lambda: "shutting down" if replica.server.draining else None,
         }
-        what = Endpoints(reviews.authorize, reviews.authorities, ready=checks, pages=replica.server.page)
+        what = Endpoints(
+            reviews.authorize,
+            reviews.authorities,
+            ready=checks,
+            pages=replica.server.page,
+            ports=replica.server.ports,
+        )
         async with beside(address, what):
             yield
 

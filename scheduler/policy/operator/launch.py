@@ -13,9 +13,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import structlog
 
+from scheduler.kube.candidate import Candidate
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
-from scheduler.kube.lease import Elector, LeaseLostError, own_identity
+from scheduler.kube.lease import LeaseLostError, own_identity
 from scheduler.kube.schedulers import LiveSchedulers, Schedulers
 from scheduler.kube.writes import micro_time
 from scheduler.policy.objects import JsonObject
@@ -26,6 +27,7 @@ from scheduler.policy.operator.reconciler import Reconciler
 from scheduler.policy.operator.settings import Settings
 from scheduler.policy.operator.watch import Watch
 from scheduler.policy.spec import Policies
+from scheduler.telemetry.ending import end_at_once
 
 Served = Callable[[Client, "Operator"], AbstractAsyncContextManager[object]]
 
@@ -72,12 +74,13 @@ class Operator:
         self._settings = settings
         self._ending = asyncio.Event()
         identity = own_identity()
-        self.elector = Elector(
-            client,
+        self.elector = Candidate(
+            client.connection,
             settings.namespace,
             settings.lease,
             identity,
             on_problem=lambda said: log.error("lease not reached", lease=settings.lease, error=said[:300]),
+            on_dead=end_at_once,
         )
         self.audit = Audit(slow, map(resource, settings.audit_kinds), settings.namespace, settings.exempt)
         self.schedulers = Schedulers(

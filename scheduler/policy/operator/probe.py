@@ -7,6 +7,12 @@ from collections.abc import Callable
 from aiohttp import web
 
 from scheduler.policy.operator.pulse import Pulse
+from scheduler.telemetry.connections import Limits
+from scheduler.telemetry.listening import listen
+from scheduler.telemetry.port import READ_BYTES, Port
+
+LIMITS = Limits(most=64, of_peer=32, kept=16, ask=10.0, idle=30.0, answer=10.0)
+FINISH_SECONDS = 1.0
 
 
 class Probe:
@@ -16,20 +22,24 @@ class Probe:
         self.port = 0
         self._pulse = pulse
         self._leading = leading
-        self._runner: web.ServerRunner | None = None
+        self._listens: Port | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Listen; port 0 lets the system choose (`port` tells)."""
-        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None), handle_signals=False)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host or None, port, reuse_address=True).start()
-        self.port = int(self._runner.addresses[0][1])
+        """Listen; port 0 lets the system choose (`port` tells). Raises ServingError."""
+        listening = listen(host, port)
+        self._listens = Port("probes", self._handle, LIMITS, read_bufsize=READ_BYTES, lingering_time=0.0)
+        self._listens.start(listening, lambda: None)
+        self.port = int(listening[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Accept nothing more."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        listens, self._listens = self._listens, None
+        if listens is not None:
+            await listens.stop(FINISH_SECONDS)
+
+    def ports(self) -> list[Port]:
+        """What it listens on."""
+        return [] if self._listens is None else [self._listens]
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         match request.path:

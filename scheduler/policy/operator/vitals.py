@@ -46,6 +46,7 @@ def serving(address: Address | None, lease: str) -> Served:
             live={"watch": pulse.dead},
             ready=checks,
             instruments=instruments,
+            ports=operator.probe.ports,
         )
         async with beside(address, what):
             yield

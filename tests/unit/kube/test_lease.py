@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.lease import Elector, LeaseLostError, Term, own_identity
+from scheduler.kube.lease import Elector, LeaseLostError, LoopDeadError, Term, own_identity
 
 
 class Store:
@@ -35,7 +35,7 @@ class Store:
                 self.at.remove((when, act))
                 self.now = max(self.now, when)
                 act()
-        self.now = until
+        self.now = max(self.now, until)
         await asyncio.sleep(0)
 
     def plan(self, after: float, act: Callable[[], None]) -> None:
@@ -282,7 +282,7 @@ async def test_annotations_go_with_each_write(store: Store) -> None:
     store.put({**store.record, "metadata": {**store.record["metadata"], "annotations": {"a": "b"}}})
     elector = store.elector(annotations={"ours": "1"})
     done = asyncio.Event()
-    store.plan(3.0, lambda: elector.annotations.update(ours="2"))
+    store.plan(3.0, lambda: setattr(elector, "annotations", {"ours": "2"}))
     store.plan(9.0, done.set)
 
     async def work() -> None:
@@ -348,3 +348,58 @@ def test_term_is_checked() -> None:
     with pytest.raises(ValueError, match="identity"):
         Term("")
     assert own_identity() != own_identity()
+
+
+async def test_a_busy_holder_keeps_it(store: Store) -> None:
+    """Whoever gives a sign every 25 s, as in turns that are far too long, stays the holder."""
+    given = [0]
+
+    def sign() -> None:
+        given[0] += 1
+
+    for i in range(1, 9):
+        store.plan(25.0 * i, sign)
+    elector = store.elector(signs=lambda: given[0])
+    done = asyncio.Event()
+    store.plan(200.0, done.set)
+
+    async def work() -> None:
+        await done.wait()
+        assert elector.leading
+
+    await elector.run(work)
+    assert store.writes.count("me") >= 95
+
+
+async def test_a_dead_holder_loses_it(store: Store) -> None:
+    """Without a sign for 30 s the Lease is not renewed any more, nor given back: it runs out."""
+    elector = store.elector(signs=lambda: 1)
+    began = store.now
+    with pytest.raises(LoopDeadError, match="has not turned for"):
+        await elector.run(for_ever)
+    assert 30.0 <= store.now - began <= 34.0
+    assert not elector.leading
+    assert store.spec["holderIdentity"] == "me"
+
+
+async def test_a_silent_candidate_takes_nothing(store: Store) -> None:
+    """A standby whose loop is held leaves a Lease that is free to others, and takes it when its loop turns again."""
+    given = [0]
+    store.held_by("other")
+    store.plan(40.0, lambda: given.__setitem__(0, 1))
+    began = store.now
+    await store.elector(signs=lambda: given[0]).acquire()
+    assert 40.0 <= store.now - began <= 42.0
+
+
+async def test_who_was_stopped_is_not_dead(store: Store) -> None:
+    """A process that was stopped as a whole has lost its Lease; its loop is not called dead for that."""
+    elector = store.elector(signs=lambda: 1)
+
+    def stop() -> None:
+        store.now += 60.0
+
+    store.plan(5.0, stop)
+    with pytest.raises(LeaseLostError, match="not renewed for 10 s") as lost:
+        await elector.run(for_ever)
+    assert not isinstance(lost.value, LoopDeadError)

@@ -15,7 +15,8 @@ import pytest
 from scheduler.telemetry import heartbeat
 from scheduler.telemetry.certificate import Certificate, CertificateError, self_signed
 from scheduler.telemetry.health import Checks, answer
-from scheduler.telemetry.serving import Address, Endpoints, Serving, ServingError
+from scheduler.telemetry.listening import ServingError
+from scheduler.telemetry.serving import Address, Endpoints, Serving
 from tests.certificates import Authority, showing
 
 
@@ -55,18 +56,24 @@ async def serving(endpoints: Endpoints) -> AsyncIterator[Asking]:
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_stalled_loop_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the main loop is held up, /livez says so; once it turns again, all is well."""
-    monkeypatch.setattr(heartbeat, "STALLED_SECONDS", 0.5)
+async def test_a_held_loop_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the main loop is held up, /readyz says so, and /livez in a note; one that is dead is not alive any more."""
+    monkeypatch.setattr(heartbeat, "HELD_SECONDS", 0.5)
+    monkeypatch.setattr(heartbeat, "DEAD_SECONDS", 1e6)
     async with serving(Endpoints(everybody)) as ask:
-        assert (await asyncio.to_thread(ask, "/livez"))[0] == 200
+        assert (await asyncio.to_thread(ask, "/readyz"))[0] == 200
         # From here on nothing else runs on this loop, until the serving thread has noticed.
         for _ in range(10_000):
-            status, text = ask("/livez")
+            status, text = ask("/readyz")
             if status != 200:
                 break
         assert status == 503
         assert "[-]event-loop failed: the event loop has not turned for" in text
+        status, text = ask("/livez?verbose")
+        assert (status, "[+]event-loop ok\n[!]event-loop: the event loop has not turned for" in text) == (200, True)
+        monkeypatch.setattr(heartbeat, "DEAD_SECONDS", 0.5)
+        status, text = ask("/livez")
+        assert (status, "[-]event-loop failed: the event loop has not turned for" in text) == (503, True)
         async with asyncio.timeout(60):
             while (await asyncio.to_thread(ask, "/livez"))[0] != 200:
                 pass

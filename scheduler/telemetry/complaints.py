@@ -1,0 +1,88 @@
+"""What a port refuses: each is counted by reason, and a reason has a line in the log at most once a minute.
+
+What clients send is theirs, so a request that is no HTTP, or a handshake that fails, is no fault of ours and gets no
+traceback. A handler that raises is a fault of ours, and gets one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import structlog
+
+from scheduler.telemetry.instruments import Counter, Family
+
+LINE_SECONDS = 60.0
+MOST_DETAIL = 200
+
+Reason = Literal["tls", "malformed", "too-long", "late", "slow", "crowded", "busy", "no-descriptor"]
+REFUSED = Family(
+    "berth_port_refused_total",
+    "counter",
+    "Connections and requests that a port refused or cut off. tls: the handshake failed; malformed: no HTTP; "
+    "too-long: a line or header over the limit; late: no whole request in time; slow: the answer was not taken in "
+    "time; crowded: closed to make room for a newer one; busy: answered 429 or 503, as too many were under way; "
+    "no-descriptor: the process may open no more files.",
+    ("port", "reason"),
+)
+
+log = structlog.get_logger("port")
+
+
+class Complaints:
+    """Those of one port."""
+
+    def __init__(self, port: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.refused = Counter(REFUSED)
+        self._port = port
+        self._clock = clock
+        self._told: dict[Reason, tuple[float, int]] = {}
+        """When each reason last had a line, and how often it was met since then."""
+
+    def tell(self, reason: Reason, peer: str, detail: object = "") -> None:
+        """One more was refused."""
+        self.refused.add(1, self._port, reason)
+        now = self._clock()
+        told_at, times = self._told.get(reason, (float("-inf"), 0))
+        if now - told_at < LINE_SECONDS:
+            self._told[reason] = told_at, times + 1
+            return
+        self._told[reason] = now, 0
+        said = str(detail)[:MOST_DETAIL]
+        log.warning("refused", port=self._port, reason=reason, peer=peer, detail=said, times_since_last_line=times + 1)
+
+    def logger(self) -> logging.Logger:
+        """For aiohttp, which would log each with a traceback."""
+        found = logging.Logger(f"port.{self._port}", logging.DEBUG)
+        found.addHandler(_Heard(self))
+        return found
+
+
+class _Heard(logging.Handler):
+    """What aiohttp has to say of one request."""
+
+    def __init__(self, complaints: Complaints) -> None:
+        super().__init__()
+        self._complaints = complaints
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from aiohttp import web
+        from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+
+        error = record.exc_info[1] if record.exc_info else None
+        peer = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
+        if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
+            error.__traceback__ = None  # it would keep in memory what the client has sent
+            self._complaints.tell("too-long" if isinstance(error, LineTooLong) else "malformed", peer, _said(error))
+        elif isinstance(error, ConnectionError):
+            pass  # the client went away
+        elif record.levelno >= logging.WARNING:
+            log.error("a request broke, a bug", peer=peer, said=record.getMessage(), exc_info=error)
+
+
+def _said(error: BaseException) -> str:
+    """In one line; the first of several says what was wrong, the others show it."""
+    return next(iter(str(getattr(error, "message", "") or error).splitlines()), type(error).__name__)

@@ -1,0 +1,37 @@
+"""The end of a process that can't end itself as it should: its event loop does not turn any more.
+
+Called on another thread. No write under way is finished and nothing is given back: another replica takes over when the
+Lease has ended, and the kubelet starts this one anew.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from typing import NoReturn
+
+import structlog
+
+from scheduler.telemetry import log as lines
+
+EXIT_CODE = 1
+FRAMES = 12
+
+log = structlog.get_logger("ending")
+
+
+def end_at_once(reason: str) -> NoReturn:
+    """Say why, and what the main thread is at, then end the process."""
+    log.critical("the process is stuck and ends, so that another replica takes over", reason=reason, at=held_at())
+    lines.flush()
+    os._exit(EXIT_CODE)
+
+
+def held_at() -> list[str]:
+    """Where the main thread is, from the outside in: file, line and function of the innermost frames."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    if frame is None:
+        return []
+    return [f"{one.filename}:{one.lineno} {one.name}" for one in traceback.extract_stack(frame)[-FRAMES:]]

@@ -1,0 +1,49 @@
+"""The webhook's port under silent connections: the API server keeps its own, and probes are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from scheduler.policy.admission.server import LIMITS
+from tests.unit.admission.builders import config_map, encoded, review
+from tests.unit.admission.test_reviewer import DEFAULT_TEAM, reviewer
+from tests.unit.admission.test_server import Site, post
+from tests.unit.telemetry import hostile
+
+CALLERS = 25
+"""Connections that an API server keeps when it has nothing to ask."""
+SILENT = 600
+
+
+async def test_the_api_server_is_not_locked_out() -> None:
+    """Others open hundreds from its own address: reviews go on over the connections that it has, and over new ones."""
+    site = Site(reviewer(DEFAULT_TEAM))
+    await site.server.start("127.0.0.1", 0)
+    url, body = site.url, encoded(review(config_map()))
+    (port,) = site.server.ports()
+
+    async def reviews() -> None:
+        found = await asyncio.gather(*(post(api_server, f"{url}/mutate", body) for _ in range(CALLERS)))
+        assert [(status, json.loads(said)["response"]["allowed"]) for status, said in found] == [(200, True)] * CALLERS
+
+    async with site.session(limit=CALLERS) as api_server, site.session(force_close=True) as kubelet:
+        await reviews()
+        kept = [one for one in port.connections if one.until > port.now() + LIMITS.ask]
+        assert kept
+        silent = []
+        try:
+            for _ in range(SILENT // 100):
+                silent += [await asyncio.to_thread(hostile.tls, site.server.port) for _ in range(100)]
+                assert len(port.connections) <= LIMITS.of_peer
+                async with kubelet.get(f"{url}/livez") as response:
+                    assert response.status == 200
+            assert set(kept) <= set(port.connections)
+            await reviews()
+            counted = {labels[1]: times for labels, times in port.complaints.refused.read().values.items()}
+            assert counted == {"crowded": counted["crowded"]}
+            assert counted["crowded"] >= SILENT - LIMITS.of_peer
+        finally:
+            for client in silent:
+                client.close()
+    await site.server.stop()
