@@ -13,16 +13,20 @@ from collections.abc import Callable
 import structlog
 from aiohttp import web
 
+from scheduler.policy.admission import review
+from scheduler.policy.admission.lanes import Lanes, OverloadedError
 from scheduler.policy.admission.metrics import Metrics
-from scheduler.policy.admission.reviewer import Reviewer
+from scheduler.policy.admission.reviewer import BIG_BYTES, HEAD_BYTES, Answer, Reviewer
 from scheduler.policy.admission.tls import ServingTls
 from scheduler.policy.options import Pass
 
 BODY_LIMIT = 8 << 20
 """An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""
-BIG_BYTES = 256 << 10
-MOST_BIG = 8
-"""Reviews over BIG_BYTES that are held at once; the others wait for their turn with their body unread."""
+BODIES, BODIES_EACH, BODIES_WAITING = 16 << 20, 8 << 20, 64
+"""Bytes of big reviews that are held at once, in all and of one namespace, and how many of one namespace may wait for
+that. Who waits does so with the body unread."""
+BODY_SECONDS = 1.0
+"""For that wait, of the three that the API server waits for the answer; see `reviewer.PATIENCE` for the rest."""
 READ_SECONDS = 10.0
 KEEPALIVE_SECONDS = 120.0
 """Longer than the 90 s after which API servers drop idle connections: so it is never we who do, under their feet."""
@@ -30,6 +34,10 @@ FINISH_SECONDS = 15.0
 PASSES: dict[str, Pass] = {"/mutate": "mutate", "/validate": "validate"}
 
 log = structlog.get_logger("admission")
+
+
+class TooLargeError(Exception):
+    """A body over the limit."""
 
 
 class AdmissionServer:
@@ -44,7 +52,7 @@ class AdmissionServer:
         self._metrics = metrics
         self._tls = tls
         self._unready = unready
-        self._big = asyncio.Semaphore(MOST_BIG)
+        self._bodies = Lanes(BODIES, BODIES_EACH, BODIES_WAITING)
         self._runner: web.ServerRunner | None = None
 
     async def start(self, host: str, port: int) -> None:
@@ -52,7 +60,9 @@ class AdmissionServer:
         server = web.Server(
             self.handle,
             request_factory=_request,
+            handler_cancellation=True,  # who hangs up waits for nothing any more
             access_log=None,
+            read_bufsize=BIG_BYTES,
             keepalive_timeout=KEEPALIVE_SECONDS,
             auto_decompress=False,  # nobody packs reviews, but a few packed bytes could unpack to gigabytes
             max_headers=64,
@@ -112,19 +122,45 @@ class AdmissionServer:
         length = request.content_length
         if length is not None and length > BODY_LIMIT:
             return self._too_large(pass_)
-        if length is None or length > BIG_BYTES:
-            async with self._big:
-                return await self._answer(request, pass_)
-        return await self._answer(request, pass_)
-
-    async def _answer(self, request: web.BaseRequest, pass_: Pass) -> web.Response:
         try:
-            async with asyncio.timeout(READ_SECONDS):
-                body = await request.read()
-        except web.HTTPRequestEntityTooLarge:
+            if length is not None and length < BIG_BYTES:
+                return await self._answer(await self._read(request, bytearray(), READ_SECONDS), request, pass_)
+            head = await self._read(request, bytearray(), READ_SECONDS, enough=HEAD_BYTES)
+            hint = review.hint(head)
+            weight = length or BODY_LIMIT
+            until = asyncio.get_running_loop().time() + BODY_SECONDS
+            async with self._bodies.slot(hint.namespace, cost=weight, weight=weight, until=until):
+                return await self._answer(await self._read(request, head, READ_SECONDS), request, pass_)
+        except TooLargeError:
             return self._too_large(pass_)
         except TimeoutError:
             return _text(408, "the review took too long to arrive")
+        except OverloadedError as error:
+            answer = self._reviewer.overloaded(hint, error)
+            self._metrics.count(pass_, "", answer.outcome, BODY_SECONDS)
+            response = _response(answer)
+            response.force_close()  # the rest of the body is still to come, and nobody wants it
+            return response
+        except asyncio.CancelledError:
+            self._metrics.count(pass_, "", "gone", 0.0)
+            raise
+
+    async def _read(self, request: web.BaseRequest, body: bytearray, seconds: float, enough: int = 0) -> bytearray:
+        """Read the body to its end, or until there is `enough` of it.
+
+        Raises TimeoutError, TooLargeError.
+        """
+        async with asyncio.timeout(seconds):
+            while not enough or len(body) < enough:
+                chunk = await request.content.readany()
+                if not chunk:
+                    break
+                body += chunk
+                if len(body) > BODY_LIMIT:
+                    raise TooLargeError
+        return body
+
+    async def _answer(self, body: bytearray, request: web.BaseRequest, pass_: Pass) -> web.Response:
         started = time.perf_counter()
         try:
             answer = await self._reviewer.answer(body, pass_)
@@ -133,14 +169,18 @@ class AdmissionServer:
             self._metrics.count(pass_, "", "failed", time.perf_counter() - started)
             return _text(500, "this review met a bug in Berth; its log has the details")
         self._metrics.count(pass_, answer.operation, answer.outcome, time.perf_counter() - started)
-        kind = "application/json" if answer.status == 200 else "text/plain; charset=utf-8"
-        return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": kind})
+        return _response(answer)
 
     def _too_large(self, pass_: Pass) -> web.Response:
         self._metrics.count(pass_, "", "too-large", 0.0)
         response = _text(413, f"a review may have {BODY_LIMIT} bytes")
         response.force_close()
         return response
+
+
+def _response(answer: Answer) -> web.Response:
+    kind = "application/json" if answer.status == 200 else "text/plain; charset=utf-8"
+    return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": kind})
 
 
 def _text(status: int, text: str = "") -> web.Response:
