@@ -16,7 +16,7 @@ from scheduler.policy.spec import Policy
 MOST = 32_768
 """Units for the policies of one namespace."""
 _POLICY, _RULE, _CRITERION, _WRITE = 16, 1, 1, 1
-_VALUES_A_UNIT, _CHARACTERS_A_UNIT = 8, 128
+_VALUES_A_UNIT, _CHARACTERS_A_UNIT = 4, 256
 
 
 class Price(NamedTuple):

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import structlog
 
+from scheduler.policy import bounds
 from scheduler.policy.admission import jobs
 from scheduler.policy.admission.jobs import LENGTHS, Job, Parse, Parsed, Reply, Review, Start
 from scheduler.policy.admission.judging import Held, Question, Ruling, Terms
@@ -28,7 +29,7 @@ THREADS = 2
 EACH, WAITING = 1, 64
 JOB_SECONDS = 5.0
 """After that a worker is replaced: the dearest review takes less than a tenth of it."""
-KEPT_UNITS = 4 * 32_768
+KEPT_UNITS = bounds.MOST
 """Of policies' costs that one worker remembers; the namespace that it judged for the longest ago is forgotten first."""
 MOST_KNOWN = 64
 BYTES_A_UNIT = 256
@@ -134,7 +135,7 @@ class Aside:
             task.exception()  # whoever asked may have gone away, and then nobody else looks at it
 
     async def _with(self, work: Callable[[_Worker], Awaitable[Reply]]) -> Reply:
-        worker = self._idle.pop()
+        worker = self._idle.pop()  # the one that was last at work: what it took is warm, and the others stay small
         try:
             async with asyncio.timeout(JOB_SECONDS):
                 reply = await work(worker)

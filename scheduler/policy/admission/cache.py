@@ -25,7 +25,6 @@ from scheduler.policy.admission import jobs
 from scheduler.policy.admission.aside import Aside, WorkError
 from scheduler.policy.admission.group import Group, Stored
 from scheduler.policy.admission.judging import Held
-from scheduler.policy.spec import Policies
 
 LONG_BYTES = 8 << 10
 """Policies of so many bytes are read aside: longer ones take milliseconds."""
@@ -48,7 +47,7 @@ class _Head(msgspec.Struct):
 _head = msgspec.json.Decoder(_Head).decode
 
 
-NONE = Held(Policies())
+NONE = Held()
 
 
 class _Unread(msgspec.Struct, eq=False):

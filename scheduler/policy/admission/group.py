@@ -11,13 +11,12 @@ from scheduler.policy import bounds
 from scheduler.policy.admission.jobs import Parsed
 from scheduler.policy.admission.judging import MOST_NAMED, Held
 from scheduler.policy.bounds import Place
-from scheduler.policy.spec import Policies, Policy
 
 
 class Stored(msgspec.Struct):
     """A policy object: what it says, or why it can't be accepted.
 
-    One that is accepted and has no `policy` is left out of its namespace's bound, and only its price is kept.
+    One that is accepted and has no `spec` is left out of its namespace's bound, and only its price is kept.
     """
 
     namespace: str
@@ -26,7 +25,7 @@ class Stored(msgspec.Struct):
     resource_version: str
     generation: int = 0
     created: str = ""
-    policy: Policy | None = None
+    spec: bytes = b""
     problem: str = ""
     units: int = 0
     kind: int = 0
@@ -38,7 +37,7 @@ class Stored(msgspec.Struct):
 
     def learn(self, parsed: Parsed) -> None:
         """Take over what was read of it."""
-        self.policy, self.problem = parsed.policy, parsed.problem
+        self.spec, self.problem = parsed.spec, parsed.problem
         self.units, self.kind = parsed.units, parsed.kind
 
 
@@ -80,12 +79,12 @@ class Group:
         within = set(found.applied)
         for stored in (*self._new, *filter(None, (self.stored.get(place.name) for place in self._applied))):
             if stored.place not in within:
-                stored.policy = None
+                stored.spec = b""
         self._new.clear()
         self._applied = found.applied
         applied = [self.stored[place.name] for place in found.applied]
         held = Held(
-            policies=Policies(one.policy for one in applied if one.policy is not None),
+            specs=tuple(one.spec for one in applied if one.spec),
             refused=tuple(nsmallest(MOST_NAMED, self.refused)),
             uids={one.name: one.uid for one in applied},
             left_out=len(self._order) - len(applied),
@@ -93,7 +92,7 @@ class Group:
             units=found.units,
             version=version,
         )
-        return held, [one for one in applied if one.policy is None]
+        return held, [one for one in applied if not one.spec]
 
     @property
     def counts(self) -> tuple[int, int, int]:

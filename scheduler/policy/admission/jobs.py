@@ -10,9 +10,8 @@ import struct
 import msgspec
 
 from scheduler.policy import bounds
-from scheduler.policy.admission.judging import Held, Question, Ruling, Terms, judge, read
+from scheduler.policy.admission.judging import Held, Question, Ruling, Terms, encoded, judge, read
 from scheduler.policy.parse import PolicyError, parse
-from scheduler.policy.spec import Policies, Policy
 
 LENGTHS = struct.Struct("!II")
 """Of header and bytes, before both."""
@@ -21,7 +20,7 @@ LENGTHS = struct.Struct("!II")
 class Rules(msgspec.Struct, frozen=True):
     """A namespace's `Held` on its way to a worker."""
 
-    policies: list[Policy]
+    specs: tuple[bytes, ...]
     refused: tuple[str, ...]
     left_out: int
     closed: bool
@@ -54,9 +53,9 @@ Job = Start | Review | Parse
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """A policy and its price, or what is wrong with it."""
+    """A policy, as `Held` keeps it, and its price; or what is wrong with it."""
 
-    policy: Policy | None = None
+    spec: bytes = b""
     problem: str = ""
     units: int = 0
     kind: int = 0
@@ -80,12 +79,12 @@ def parsed(raw: bytes | bytearray | msgspec.Raw, allowed_prefixes: tuple[str, ..
     except PolicyError as error:
         return Parsed(problem=error.line)
     units, kind = bounds.price(policy)
-    return Parsed(policy, "", units, kind)
+    return Parsed(encoded(policy), "", units, kind)
 
 
 def rules(held: Held) -> Rules:
     """What a worker needs of it."""
-    return Rules(list(held.policies.policies), held.refused, held.left_out, held.closed)
+    return Rules(held.specs, held.refused, held.left_out, held.closed)
 
 
 def ruled(body: bytes | bytearray, namespace: str, held: Held, terms: Terms, question: Question) -> Ruling:
@@ -117,7 +116,7 @@ class Desk:
             self._held.pop(namespace, None)
         if job.rules is not None:
             given = job.rules
-            held = Held(Policies(given.policies), given.refused, {}, given.left_out, given.closed)
+            held = Held(given.specs, given.refused, {}, given.left_out, given.closed)
             self._held[job.namespace] = (job.version, held)
         version, held = self._held[job.namespace]
         if version != job.version:

@@ -7,6 +7,7 @@ depends on the object's owner, it is asked for, and the question is put again wi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 
@@ -17,7 +18,7 @@ from scheduler.policy.admission.review import MalformedError, Request, ReviewErr
 from scheduler.policy.evaluate import OPERATIONS, evaluate
 from scheduler.policy.guard import OwnerReference, OwnerUnknownError
 from scheduler.policy.options import Options, Pass
-from scheduler.policy.spec import Policies
+from scheduler.policy.spec import Policies, Policy
 from scheduler.policy.verdict import Effect, Verdict, warnings
 
 MOST_NAMED = 256
@@ -43,13 +44,15 @@ class Terms(msgspec.Struct, frozen=True):
     reserve_known: bool = True
 
 
-class Held(msgspec.Struct, frozen=True):
+class Held(msgspec.Struct, frozen=True, dict=True):
     """What applies in a namespace, and the names of the policies that should and can't.
 
-    `version` differs whenever the policies do. `closed`: one that rejects is left out, so nothing may come in.
+    Policies are kept as bytes (`encoded`), a tenth of what they are as objects, and made of them where they are asked:
+    here if they cost little, else in a worker. `version` differs whenever the policies do. `closed`: one that rejects
+    is left out, so nothing may come in.
     """
 
-    policies: Policies
+    specs: tuple[bytes, ...] = ()
     refused: tuple[str, ...] = ()
     uids: Mapping[str, str] = {}
     """By policy name: counts are of this very object, not of the next one of that name."""
@@ -57,6 +60,11 @@ class Held(msgspec.Struct, frozen=True):
     closed: bool = False
     units: int = 0
     version: int = 0
+
+    @cached_property
+    def policies(self) -> Policies:
+        """The policies, to be asked."""
+        return Policies(map(_decoded, self.specs))
 
     @property
     def said(self) -> list[str]:
@@ -67,6 +75,14 @@ class Held(msgspec.Struct, frozen=True):
                 f"{self.left_out} MetadataPolicies of this namespace are not applied: together they cost too much"
             )
         return found
+
+
+def encoded(policy: Policy) -> bytes:
+    """A policy as `Held` keeps it."""
+    return msgspec.msgpack.encode(policy)
+
+
+_decoded = msgspec.msgpack.Decoder(Policy).decode
 
 
 class Owned(msgspec.Struct, frozen=True):

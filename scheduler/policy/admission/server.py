@@ -22,9 +22,9 @@ from scheduler.policy.options import Pass
 
 BODY_LIMIT = 8 << 20
 """An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""
-BODIES, BODIES_EACH, BODIES_WAITING = 16 << 20, 8 << 20, 64
+BODIES, BODIES_EACH, BODIES_WAITING = 16 << 20, 4 << 20, 64
 """Bytes of big reviews that are held at once, in all and of one namespace, and how many of one namespace may wait for
-that. Who waits does so with the body unread."""
+that. Who waits does so with the body unread; a larger body has its namespace's share to itself."""
 BODY_SECONDS = 1.0
 """For that wait, of the three that the API server waits for the answer; see `reviewer.PATIENCE` for the rest."""
 READ_SECONDS = 10.0

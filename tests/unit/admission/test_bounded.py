@@ -77,7 +77,7 @@ async def test_too_many(api: Api) -> None:
         assert held.units <= MOST < held.units + units(many[0])
         assert (len(held.policies.policies), held.left_out, held.closed) == (40 - held.left_out, held.left_out, False)
         assert cache.left_out == held.left_out > 20
-        kept = [one.name for one in cache._groups["team"].stored.values() if one.policy is not None]
+        kept = [one.name for one in cache._groups["team"].stored.values() if one.spec]
         assert sorted(kept) == [one.name for one in held.policies.policies]
         assert cache.of("berth").policies.policies
         reviewer = Reviewer(cache, Owners(Cluster()), Aside(Terms("berth")))  # type: ignore[arg-type]
@@ -171,12 +171,11 @@ edits = st.lists(
 def test_groups_after_any_edits(changes: list[tuple[str, int | None, int, int]]) -> None:
     """However a namespace came to its policies, what applies is what the bound says of those that are there."""
     group = Group()
-    nothing = parse(policy("x", rule(labels={"a": "b"})))
     for i, (name, cost, kind, day) in enumerate(changes):
         if cost is None:
             group.remove(name)
         else:
-            group.put(Stored("team", name, f"uid-{i}", "1", i, f"2026-01-0{day + 1}", nothing, "", cost, kind))
+            group.put(Stored("team", name, f"uid-{i}", "1", i, f"2026-01-0{day + 1}", b"spec", "", cost, kind))
         held, missing = group.settle(i)
         expected = bound(sorted((one.place, one.units) for one in group.stored.values()))
         assert (held.units, held.closed, held.left_out) == (
@@ -186,8 +185,8 @@ def test_groups_after_any_edits(changes: list[tuple[str, int | None, int, int]])
         )
         assert set(held.uids) == {place.name for place in expected.applied}
         for one in missing:
-            one.policy = nothing
+            one.spec = b"spec"
             group.put(one)
         assert group.settle(i)[1] == []
         applied = set(expected.applied)
-        assert all((one.policy is not None) == (one.place in applied) for one in group.stored.values())
+        assert all(bool(one.spec) == (one.place in applied) for one in group.stored.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ import aiohttp
 import pytest
 
 from scheduler.kube.errors import ApiError
+from scheduler.policy.admission import jobs
 from scheduler.policy.admission.lanes import OverloadedError
 from scheduler.policy.admission.review import Hint
 from scheduler.policy.admission.reviewer import BIG_BYTES, Answer, Reviewer
@@ -44,14 +46,18 @@ def costly(count: int, namespace: str = "evil") -> list[Object]:
 # -- S2: policies that are dear to judge -------------------------------------------------------------------------------
 
 
-async def test_nobody_waits_behind_costly_policies() -> None:
+async def test_nobody_waits_behind_costly_policies(monkeypatch: pytest.MonkeyPatch) -> None:
     """A review of a namespace whose policies cost much is judged aside: another's, which comes later, is first."""
     by = reviewer(DEFAULT_TEAM, *costly(7))
     done: list[str] = []
+    real, go_on = jobs.ruled, threading.Event()
+    monkeypatch.setattr(jobs, "ruled", lambda *given: go_on.wait(20) and real(*given))  # however fast the thread is
 
     async def ask(name: str, document: Object) -> None:
         assert (await by.answer(encoded(document), "mutate")).status == 200
         done.append(name)
+        if name == "team":
+            go_on.set()
 
     evil = review(config_map(), namespace="evil")
     await asyncio.gather(ask("evil", evil), ask("team", review(config_map())))
@@ -224,6 +230,10 @@ def large(namespace: str, size: int = 1_200_000) -> bytes:
     return encoded(review(obj))
 
 
+FIT = BODIES_EACH // len(large("evil"))
+"""So many large reviews of one namespace are held at once."""
+
+
 async def test_large_reviews_have_room_by_namespace() -> None:
     """However many large reviews of one namespace wait, another's is read and answered at once."""
     with opened(Gate()) as gate:
@@ -231,10 +241,10 @@ async def test_large_reviews_have_room_by_namespace() -> None:
         await made.server.start("127.0.0.1", 0)
         async with made.session(limit=0) as session:
             evil = [asyncio.create_task(post(session, f"{made.url}/mutate", large("evil"))) for _ in range(12)]
-            await until(lambda: len(gate.begun) >= 6)
+            await until(lambda: len(gate.begun) == FIT)
             async with asyncio.timeout(10):
                 assert (await post(session, f"{made.url}/mutate", large("team")))[0] == 200
-            assert gate.begun.count("evil") == BODIES_EACH // len(large("evil"))
+            assert gate.begun.count("evil") == FIT
             gate.go_on.set()
             await asyncio.gather(*evil)
         await made.server.stop()
@@ -279,8 +289,8 @@ async def test_too_many_large_ones_are_refused() -> None:
         gate.overloaded = reviewer(DEFAULT_TEAM).overloaded  # type: ignore[method-assign]
         await made.server.start("127.0.0.1", 0)
         async with made.session(limit=0) as session:
-            evil = [asyncio.create_task(post(session, f"{made.url}/mutate", large("evil"))) for _ in range(6)]
-            await until(lambda: len(gate.begun) == 6)
+            evil = [asyncio.create_task(post(session, f"{made.url}/mutate", large("evil"))) for _ in range(FIT)]
+            await until(lambda: len(gate.begun) == FIT)
             last = asyncio.create_task(post(session, f"{made.url}/mutate", large("evil")))
             await until(lambda: made.server._bodies.waiting == 1)
             async with asyncio.timeout(10):
