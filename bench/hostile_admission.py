@@ -225,8 +225,10 @@ async def attack(url: str, api: str, name: str, seconds: float) -> None:
             try:
                 async with asyncio.timeout(min(patience, max(until - time.monotonic(), 0.1))):
                     async with session.post(f"{url}/mutate", data=body, headers=JSON_TYPE) as response:
-                        await response.read()
+                        said = await response.read()
                 answered += 1
+                if b'"code":429' in said:
+                    await asyncio.sleep(1.0)  # as the API's clients do when they are told so
             except (TimeoutError, aiohttp.ClientError):
                 given_up += 1
 
@@ -276,6 +278,7 @@ async def _measured(made: Stage, name: str, shape: str, size: int, objects: int,
     """Rounds without and beside the attack."""
     took: dict[bool, list[float]] = {False: [], True: []}
     probes: list[float] = []
+    await _others(made, [], [], 1.0)  # a server that answered nobody yet is smaller
     answered, before, most, cpu = 0, resident(made.replica.pid), 0.0, 0.0
     for _ in range(made.rounds):
         await _others(made, took[False], [], made.seconds)

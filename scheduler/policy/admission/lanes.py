@@ -39,12 +39,13 @@ class _Lane(msgspec.Struct, eq=False):
 
 
 class Lanes:
-    """`slots` in all, `each` for one namespace at a time, `most` of one namespace in the queue."""
+    """`slots` in all, `each` for one namespace at a time; of one namespace `most` may wait, for `line` slots in all."""
 
-    def __init__(self, slots: int, each: int, most: int) -> None:
+    def __init__(self, slots: int, each: int, most: int, line: float = float("inf")) -> None:
         self._slots = slots
         self._each = each
         self._most = most
+        self._line = line
         self._lanes: dict[str, _Lane] = {}
         self._in_line: dict[str, _Lane] = {}
         self._busy = 0
@@ -77,9 +78,9 @@ class Lanes:
         lane = self._lanes.get(namespace)
         if lane is None:
             lane = self._lanes[namespace] = _Lane(self._now)
-        if len(lane.waiting) >= self._most:
-            raise OverloadedError(namespace, own=True)
         me = _Waiting(asyncio.get_running_loop().create_future(), min(weight, self._each), cost)
+        if len(lane.waiting) >= self._most or sum(one.weight for one in lane.waiting) + me.weight > self._line:
+            raise OverloadedError(namespace, own=True)
         lane.waiting.append(me)
         self._in_line[namespace] = lane
         self._grant()

@@ -7,6 +7,7 @@ Prometheus. Until the policies are known, reviews are answered 503: the API serv
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable
 
@@ -22,11 +23,17 @@ from scheduler.policy.options import Pass
 
 BODY_LIMIT = 8 << 20
 """An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""
-BODIES, BODIES_EACH, BODIES_WAITING = 16 << 20, 4 << 20, 64
-"""Bytes of big reviews that are held at once, in all and of one namespace, and how many of one namespace may wait for
-that. Who waits does so with the body unread; a larger body has its namespace's share to itself."""
+BODIES, BODIES_EACH = 16 << 20, 4 << 20
+"""Bytes of big reviews that are held at once, in all and of one namespace; a larger body has the whole share."""
+BODIES_WAITING, BYTES_WAITING = 64, 8 << 20
+"""Of one namespace, with the body unread: each costs its connection's buffers. One more is refused."""
 BODY_SECONDS = 1.0
 """For that wait, of the three that the API server waits for the answer; see `reviewer.PATIENCE` for the rest."""
+UNREAD_BYTES = 64 << 10
+"""Of a body that nobody reads yet: what TLS keeps of it, and what the system does. Each is half a megabyte otherwise,
+for every connection.
+"""
+BACKLOG = 1024
 READ_SECONDS = 10.0
 KEEPALIVE_SECONDS = 120.0
 """Longer than the 90 s after which API servers drop idle connections: so it is never we who do, under their feet."""
@@ -52,7 +59,7 @@ class AdmissionServer:
         self._metrics = metrics
         self._tls = tls
         self._unready = unready
-        self._bodies = Lanes(BODIES, BODIES_EACH, BODIES_WAITING)
+        self._bodies = Lanes(BODIES, BODIES_EACH, BODIES_WAITING, BYTES_WAITING)
         self._runner: web.ServerRunner | None = None
 
     async def start(self, host: str, port: int) -> None:
@@ -69,9 +76,7 @@ class AdmissionServer:
         )
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=FINISH_SECONDS)
         await self._runner.setup()
-        site = web.TCPSite(
-            self._runner, host or None, port, ssl_context=self._tls.context, backlog=1024, reuse_address=True
-        )
+        site = web.SockSite(self._runner, _listening(host, port), ssl_context=self._tls.context, backlog=BACKLOG)
         await site.start()
         self.port = int(self._runner.addresses[0][1])
 
@@ -178,6 +183,15 @@ class AdmissionServer:
         return response
 
 
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens; without a host, on every address of both families."""
+    both = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES)  # connections inherit it
+    return listening
+
+
 def _response(answer: Answer) -> web.Response:
     kind = "application/json" if answer.status == 200 else "text/plain; charset=utf-8"
     return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": kind})
@@ -193,7 +207,10 @@ def web_reason(status: int) -> str:
 
 
 def _request(message: object, payload: object, protocol: object, writer: object, task: object) -> web.BaseRequest:
-    """aiohttp's own request, with our limit on bodies."""
+    """aiohttp's own request, with our limit on bodies, and on what is kept of a body that nobody reads yet."""
+    transport = getattr(protocol, "transport", None)
+    if transport is not None:
+        transport.set_read_buffer_limits(high=UNREAD_BYTES)
     return web.BaseRequest(
         message,  # type: ignore[arg-type]
         payload,  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ import msgspec
 
 from scheduler.policy.admission.jobs import LENGTHS, Desk, Job, Reply
 
-NICE = 5
+NICE = 10
 MEMORY = 256 << 20
 """Bytes of its own that the process may have: a review of 8 MiB that is all structure takes about half of it."""
 TIRED = 64 << 20

@@ -139,6 +139,20 @@ async def test_line_is_bounded() -> None:
     await asyncio.gather(*waiting, other, return_exceptions=True)
 
 
+async def test_line_is_bounded_by_weight() -> None:
+    """What waits of one namespace together may not weigh more than it may; one that fits is let in the line."""
+    lanes = Lanes(4, 4, 64, 6)
+    await lanes.enter("evil", cost=1.0, until=FOREVER, weight=4)
+    waiting = [entering(lanes, "evil", weight=weight) for weight in (4, 2)]
+    await turns()
+    with pytest.raises(OverloadedError):
+        await lanes.enter("evil", cost=1.0, until=FOREVER, weight=1)
+    assert lanes.waiting == 2
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
 async def test_idle_namespaces_are_forgotten() -> None:
     """Ten thousand namespaces that were here once are not kept."""
     lanes = Lanes(1, 1, 64)
