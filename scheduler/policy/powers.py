@@ -50,7 +50,6 @@ DOMAINS = {
     # What a container runtime does for a pod.
     "crio.io": "container runtime",
     "nri.io": "container runtime",
-    "apparmor.kubernetes.io": "container runtime",
     "openshift.io": "security constraints",
     # Who owns an object, who may remove it, and which policies pass it by.
     "helm.sh": "ownership by Helm",

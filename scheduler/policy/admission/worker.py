@@ -20,8 +20,8 @@ import msgspec
 from scheduler.policy.admission.jobs import LENGTHS, Desk, Job, Reply
 
 NICE = 10
-MEMORY = 256 << 20
-"""Bytes of its own that the process may have: a review of 8 MiB that is all structure takes about half of it."""
+MEMORY = 128 << 20
+"""Bytes of its own that the process may have. Two workers and the server fit into the chart's limit with it."""
 TIRED = 64 << 20
 """Resident bytes above which it asks to be replaced: what one odd object took is then given back."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from scheduler.policy import powers, withheld
@@ -124,3 +126,10 @@ def test_analysis_knows() -> None:
     assert "--allow-prefix" in found.findings[0].message
     allowed = withheld.report(policies(GIVES, other), analyse, Reserved(known=False))
     assert allowed.of("conflicting-writes") and not allowed.of("reserved-key")
+
+
+def test_documented() -> None:
+    """The page for policies' authors names every reserved domain and prefix."""
+    text = (Path(__file__).parents[3] / "docs" / "policy.md").read_text()
+    missing = [name for name in (*powers.DOMAINS, *powers.PREFIXES) if f"`{name}" not in text]
+    assert missing == []
