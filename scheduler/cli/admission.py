@@ -29,6 +29,11 @@ def admission(
     ] = "Ignore",
     exempt_namespace: services.Exempt = None,
     allow_prefix: services.Allowed = None,
+    reserve_prefix: services.ReservedToo = None,
+    reserve_known: services.ReserveKnown = True,
+    workers: Annotated[
+        int, typer.Option(help="Processes for reviews that are large or have costly policies; 0: threads instead.")
+    ] = 2,
     scheduler_lease: services.SchedulerLease = "berth",
     profile: services.Profiles = None,
     configuration: Annotated[str, typer.Option(help="Name of both webhook configurations.")] = "zz-berth-admission",
@@ -83,6 +88,9 @@ def admission(
             failure_policy=failure_policy,
             exempt_namespaces=tuple(exempt_namespace or ()),
             allowed_prefixes=tuple(allow_prefix or ()),
+            reserved_prefixes=tuple(prefix.lower() for prefix in reserve_prefix or ()),
+            reserve_known=reserve_known,
+            workers=workers,
             scheduler_lease=scheduler_lease,
             profiles=tuple(profile or ()),
             configuration=configuration,

@@ -35,6 +35,8 @@ def operator(
     lease: Annotated[str, typer.Option(help="The Lease of the replica that writes.")] = "berth-operator",
     exempt_namespace: services.Exempt = None,
     allow_prefix: services.Allowed = None,
+    reserve_prefix: services.ReservedToo = None,
+    reserve_known: services.ReserveKnown = True,
     audit_kind: Annotated[
         list[str] | None,
         typer.Option(help="Audit these: PLURAL, PLURAL.GROUP or PLURAL.VERSION.GROUP; may be repeated."),
@@ -77,6 +79,8 @@ def operator(
             profiles=tuple(profile or ()),
             exempt_namespaces=tuple(exempt_namespace or ()),
             allowed_prefixes=tuple(allow_prefix or ()),
+            reserved_prefixes=tuple(prefix.lower() for prefix in reserve_prefix or ()),
+            reserve_known=reserve_known,
             audit_kinds=tuple(audit_kind or DEFAULT_KINDS),
             audit_seconds=audit_interval,
             host=host,

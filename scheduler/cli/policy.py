@@ -2,12 +2,14 @@
 
 import sys
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import msgspec
 import typer
 
 from scheduler.cli import policy_output as out
+from scheduler.cli import services
 from scheduler.cli.errors import FOUND, WRONG, InputError
 from scheduler.cli.inputs import lines, named
 from scheduler.cli.policy_inputs import (
@@ -20,11 +22,12 @@ from scheduler.cli.policy_inputs import (
     run_tests,
     test_files,
 )
-from scheduler.policy import cases, impact, options
+from scheduler.policy import cases, impact, options, withheld
 from scheduler.policy.analyse import analyse
 from scheduler.policy.findings import Finding
 from scheduler.policy.guard import Known
 from scheduler.policy.parse import PolicyError, parse
+from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import Policies, Policy
 from scheduler.report.wording import printable
 
@@ -82,6 +85,8 @@ def lint(
         list[str] | None, typer.Option("--owner-selector", help='What owners find pods by: {"matchLabels": …}.')
     ] = None,
     allow_prefix: Allowed = None,
+    reserve_prefix: services.ReservedToo = None,
+    reserve_known: services.ReserveKnown = True,
     output: Form = Output.TABLE,
 ) -> int:
     """What is wrong with policies: bad specs, dead rules, conflicts, policies that undo or reject their own work.
@@ -97,8 +102,11 @@ def lint(
             name = cases.name_of(document, place)
             findings += [Finding("invalid", (name,), (), f"{place}: {problem}") for problem in error.problems]
     owners = [owner_selector(text) for text in owner or ()]
+    reserved = Reserved(reserve_known, _lower(reserve_prefix), tuple(allow_prefix or ()))
     for group in _groups(accepted):
-        findings += analyse(group.enforced(), owners, frozenset(scheduler) if scheduler else None).findings
+        live = frozenset(scheduler) if scheduler else None
+        ask = partial(analyse, owner_selectors=owners, live_schedulers=live)
+        findings += withheld.report(group.enforced(), ask, reserved).findings
     if output is Output.JSON:
         out.as_json({"policies": len(accepted), "findings": findings})
     else:
@@ -126,6 +134,8 @@ def preview(
     scheduler: Live = None,
     own_namespace: Annotated[str, typer.Option(help="Berth's own namespace, which is exempt.")] = "",
     allow_prefix: Allowed = None,
+    reserve_prefix: services.ReservedToo = None,
+    reserve_known: services.ReserveKnown = True,
     output: Form = Output.TABLE,
 ) -> int:
     """What policies would do to the objects of a cluster, were they created anew: rejected, relabelled, sent elsewhere.
@@ -134,7 +144,13 @@ def preview(
     """
     allowed = tuple(allow_prefix or ())
     live = frozenset(scheduler) if scheduler else None
-    settings = options.Options(own_namespace=own_namespace, allowed_prefixes=allowed, live_schedulers=live)
+    settings = options.Options(
+        own_namespace=own_namespace,
+        allowed_prefixes=allowed,
+        live_schedulers=live,
+        reserved_prefixes=_lower(reserve_prefix),
+        reserve_known=reserve_known,
+    )
     if cluster:
         if not policies or kubeconfig or context or kind:
             raise InputError("--cluster: goes with --policies, and not with --kubeconfig, --context and --kind")
@@ -164,6 +180,10 @@ def test(
     else:
         out.tests(results)
     return FOUND if failed else 0
+
+
+def _lower(prefixes: list[str] | None) -> tuple[str, ...]:
+    return tuple(prefix.lower() for prefix in prefixes or ())
 
 
 def _answer_all(path: str) -> int:

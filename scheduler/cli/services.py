@@ -14,6 +14,17 @@ Allowed = Annotated[
     list[str] | None,
     typer.Option("--allow-prefix", help="A reserved key prefix that policies may write; may be repeated."),
 ]
+ReservedToo = Annotated[
+    list[str] | None,
+    typer.Option("--reserve-prefix", help="A further key prefix that policies may not write; may be repeated."),
+]
+ReserveKnown = Annotated[
+    bool,
+    typer.Option(
+        "--reserve-known/--no-reserve-known",
+        help="Keep policies from writing keys that are known to give rights, sidecars or exceptions (docs/policy.md).",
+    ),
+]
 SchedulerLease = Annotated[str, typer.Option("--scheduler-lease", help="The scheduler's Lease in our namespace.")]
 Profiles = Annotated[
     list[str] | None,

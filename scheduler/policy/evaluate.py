@@ -6,22 +6,23 @@ that names a scheduler becomes `spec.schedulerName`. The validating pass asks th
 The seed's promise (any reject: rejected and not mutated; order unspecified) holds as nothing is written in between.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from scheduler.model.quantity import QuantityError
-from scheduler.policy import keys, objects, verdict
+from scheduler.policy import keys, objects, verdict, words
 from scheduler.policy.exempt import exemption
-from scheduler.policy.merge import Merged, merge
+from scheduler.policy.merge import Guards, Merged, merge
 from scheduler.policy.objects import JsonObject, Snapshot
 from scheduler.policy.options import NO_OPTIONS, Options
 from scheduler.policy.patch import Patch
 from scheduler.policy.qos import CLASSES, QosClass, qos_class
-from scheduler.policy.spec import Policies, Policy, Rule, Write
+from scheduler.policy.spec import Policies, Policy, Rule
 from scheduler.policy.verdict import ALLOWED, DENIED, Effect, Verdict
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 OPERATIONS: tuple[Operation, ...] = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+AUDIT_LENGTH = 1024
 
 
 def evaluate(
@@ -56,6 +57,8 @@ class _Request:
         self.said: list[str] = []
         self.stamp = self._stamp(obj, old) if self.is_pod else None
         self.snapshot = _stamped(objects.snapshot(obj), self.stamp)
+        self.guards = Guards(options.owner_selectors, options.reserved)
+        self.changes: dict[int, tuple[str, ...]] = {}
         labels, annotations = self.snapshot.labels, self.snapshot.annotations
         self.matched: list[tuple[Policy, list[Rule]]] = []
         for policy in policies.policies:
@@ -69,7 +72,7 @@ class _Request:
         """The mutating pass."""
         if self.rejecting:
             return self._denied(verdict.denial(self.rejecting), self._effects(set()))
-        merged = merge(self.deciding, self.snapshot, self.is_pod, self.options.owner_selectors)
+        merged = merge(self.deciding, self.snapshot, self.is_pod, self.guards)
         patch = Patch(self.object)
         annotations = {key: write.value for key, write in merged.annotations.items()}
         if self.stamp is not None:
@@ -138,7 +141,7 @@ class _Request:
             code=ALLOWED,
             patch=patch.operations,
             warnings=verdict.warnings(self.said),
-            audit=self._audit({"applied": ",".join(sorted(effective))}),
+            audit=self._audit({"applied": _joined(sorted(effective))}),
             effects=effects,
             conflicts=tuple(sorted(conflicting)),
         )
@@ -151,7 +154,7 @@ class _Request:
             code=DENIED,
             message=message,
             warnings=verdict.warnings(self.said),
-            audit=self._audit({"rejected-by": ",".join(rule.place for rule in self.rejecting)}),
+            audit=self._audit({"rejected-by": _joined(rule.place for rule in self.rejecting)}),
             effects=effects,
         )
 
@@ -162,13 +165,16 @@ class _Request:
                 continue
             for rule in rules:
                 if rule.action.reject:
-                    yield verdict.would_reject(rule)
-                yield from map(verdict.would_write, self._changes(rule))
+                    yield rule.would_reject
+                yield from self._changes(rule)
 
-    def _changes(self, rule: Rule) -> list[Write]:
-        """A rule's writes that would change something, were it alone."""
-        merged = merge([rule], self.snapshot, self.is_pod, self.options.owner_selectors)
-        return [*merged.labels.values(), *merged.annotations.values()]
+    def _changes(self, rule: Rule) -> tuple[str, ...]:
+        """What mode warn says of a rule's writes that would change something, were it alone."""
+        found = self.changes.get(id(rule))
+        if found is None:
+            changing = self.guards.changes(rule, self.snapshot, self.is_pod)
+            found = self.changes[id(rule)] = tuple(told for _, told in changing)
+        return found
 
     def _effects(self, effective: set[str]) -> tuple[Effect, ...]:
         """One for each policy that matched. Rejecting wins: an object that is rejected is mutated by nobody."""
@@ -183,19 +189,18 @@ class _Request:
         return tuple(found)
 
     def _audit(self, more: dict[str, str]) -> dict[str, str]:
-        found = {"matched": ",".join(rule.place for _, rules in self.matched for rule in rules), **more}
+        found = {"matched": _joined(rule.place for _, rules in self.matched for rule in rules), **more}
         for mode in ("warn", "observe"):
-            would = [
+            found[mode] = _joined(
                 f"{rule.place}:{'reject' if rule.action.reject else 'write'}"
                 for policy, rules in self.matched
                 if policy.mode == mode
                 for rule in rules
                 if rule.action.reject or self._changes(rule)
-            ]
-            found[mode] = ",".join(would)
+            )
         if self.stamp is not None:
             found["qos"] = self.stamp
-        return {key: _bounded(value) for key, value in found.items() if value}
+        return {key: value for key, value in found.items() if value}
 
 
 def _stamped(snapshot: Snapshot, stamp: QosClass | None) -> Snapshot:
@@ -210,5 +215,13 @@ def _stored_class(obj: JsonObject | None) -> QosClass | None:
     return next((found for found in CLASSES if found == stored), None)
 
 
-def _bounded(text: str) -> str:
-    return text if len(text) <= 1024 else f"{text[:1021]}..."
+def _joined(places: Iterable[str]) -> str:
+    """Places as an audit annotation holds them; what does not fit any more is not even asked for."""
+    found: list[str] = []
+    length = -1
+    for place in places:
+        found.append(place)
+        length += len(place) + 1
+        if length > AUDIT_LENGTH:
+            break
+    return words.cut(",".join(found), AUDIT_LENGTH)

@@ -16,6 +16,7 @@ Kind = Literal[
     "no-action",
     "void-writes",
     "stamp-written",
+    "reserved-key",
     "undecided",
 ]
 

@@ -80,6 +80,18 @@ def controllers(references: Iterable[OwnerReference]) -> list[OwnerReference]:
     return [one for one in references if one.controller and one.uid and one.name and one.group_and_kind in KINDS]
 
 
+def controller(references: Iterable[OwnerReference]) -> OwnerReference | None:
+    """The one controller that the API allows an object to have, if it is of a kind that matters.
+
+    Raises OwnerUnknownError for more than one: the API server refuses such an object, but only after webhooks were
+    asked, and nobody pays for looking at them all.
+    """
+    found = [one for one in references if one.controller]
+    if len(found) > 1:
+        raise OwnerUnknownError(f"the object names {len(found)} controllers, and may have one")
+    return next(iter(controllers(found)), None)
+
+
 def references_of(obj: JsonObject) -> list[OwnerReference]:
     """The references of a whole object; what can't be read is none."""
     try:

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from scheduler.model import wire
 from scheduler.model.selectors import LabelSelector, SelectorError, parse_label_selector
+from scheduler.policy.powers import Reserved
 
 Pass = Literal["mutate", "validate"]
 
@@ -43,6 +44,14 @@ class Options(Struct, frozen=True):
     owner_selectors: tuple[LabelSelector, ...] = ()
     allowed_prefixes: tuple[str, ...] = ()
     live_schedulers: frozenset[str] | None = None
+    reserved_prefixes: tuple[str, ...] = ()
+    reserve_known: bool = True
+    """Whether keys that are known to give rights (`powers`) are kept from policies."""
+
+    @property
+    def reserved(self) -> Reserved:
+        """The keys that policies may not write here."""
+        return Reserved(self.reserve_known, self.reserved_prefixes, self.allowed_prefixes)
 
 
 NO_OPTIONS = Options()
@@ -59,6 +68,8 @@ class _Wire(Struct, rename="camel"):
     owner_selectors: list[dict[str, Any]] | None = None
     allowed_prefixes: tuple[str, ...] | None = None
     live_schedulers: tuple[str, ...] | None = None
+    reserved_prefixes: tuple[str, ...] | None = None
+    reserve_known: bool | None = None
 
 
 KNOWN = frozenset(_Wire.__struct_encode_fields__)
@@ -86,6 +97,8 @@ def parse(document: Mapping[str, Any] | None) -> Options:
         owner_selectors=tuple(selector(item, "options.ownerSelector") for item in selectors),
         allowed_prefixes=given.allowed_prefixes or (),
         live_schedulers=None if given.live_schedulers is None else frozenset(given.live_schedulers),
+        reserved_prefixes=tuple(prefix.lower() for prefix in given.reserved_prefixes or ()),
+        reserve_known=given.reserve_known is not False,
     )
 
 

@@ -4,13 +4,15 @@ The seed: docs/design/metadata-policy.md of Kubernetes 1.2, `MetadataPolicySpec`
 `scheduler.policy.parse` makes these from API objects; `scheduler.policy.evaluate` applies them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
 from scheduler.model.selectors import Requirement
+from scheduler.policy import powers, words
 
 GROUP, VERSION, KIND = "podberth.dev", "v1alpha1", "MetadataPolicy"
 Mode = Literal["enforce", "warn", "observe"]
@@ -24,6 +26,8 @@ MAX_WRITES = 32
 MAX_TEXT = 8192
 MAX_MESSAGE = 1024
 MAX_RULE_NAME = 63
+REASON_LENGTH = 1500
+"""Characters of one rule's part in a denial."""
 
 
 class Predicate(Struct, frozen=True):
@@ -67,6 +71,8 @@ class Write(NamedTuple):
     field: Field
     key: str
     value: str
+    power: str = ""
+    """What the key decides that policies should not (`powers.of`)."""
 
 
 class Rule(Struct, frozen=True, dict=True):
@@ -83,9 +89,35 @@ class Rule(Struct, frozen=True, dict=True):
         """What it wants to write; a rule that rejects wants nothing."""
         if self.action.reject:
             return ()
-        labels = [Write(self, "label", key, value) for key, value in self.action.labels.items()]
-        annotations = [Write(self, "annotation", key, value) for key, value in self.action.annotations.items()]
+        labels = [Write(self, "label", key, value, powers.of(key)) for key, value in self.action.labels.items()]
+        annotations = [
+            Write(self, "annotation", key, value, powers.of(key)) for key, value in self.action.annotations.items()
+        ]
         return (*labels, *annotations)
+
+    @cached_property
+    def announced(self) -> tuple[tuple[Write, str], ...]:
+        """Its writes, labels first, each field by key, with what mode warn says of each."""
+        ordered = sorted(self.writes, key=lambda write: (write.field != "label", write.key))
+        return tuple(
+            (write, words.warning(f'{self.short_place} would write {write.field} {write.key}="{write.value}"'))
+            for write in ordered
+        )
+
+    @cached_property
+    def would_reject(self) -> str:
+        """What mode warn says of a rule that rejects."""
+        return words.warning(f"would be rejected by {self.short_place}: {self.action.message or self.predicate}")
+
+    @cached_property
+    def rejection(self) -> str:
+        """Which rule rejects, and why: its own message, or else its predicate."""
+        return words.cut(f"{self}: {self.action.message or f'rejects {self.predicate}'}", REASON_LENGTH)
+
+    @cached_property
+    def short_place(self) -> str:
+        """The rule's place where there is little room."""
+        return f"{words.cut(self.policy, 28)}/{words.cut(self.name, 24) or f'rules[{self.index}]'}"
 
     @cached_property
     def place(self) -> str:
@@ -109,7 +141,7 @@ class Policies:
     """Policies in their one order: by name, then rule index. The order that they came in never counts."""
 
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
-        self.policies = tuple(sorted(policies, key=_order))
+        self.policies = tuple(_ordered(policies))
         self._in: dict[str, Policies] = {}
 
     def of(self, namespace: str) -> "Policies":
@@ -137,11 +169,20 @@ class Policies:
         return any(policy.mode == "warn" and rule.action.labels for policy in self.policies for rule in policy.rules)
 
 
-def _order(policy: Policy) -> tuple[str, ...]:
-    # A namespace holds a name once. Files may repeat one: then content decides, so that the order still is one.
-    content = (
+def _ordered(policies: Iterable[Policy]) -> Iterator[Policy]:
+    """A namespace holds a name once. Files may repeat one: then content decides, so that the order still is one."""
+
+    def place(policy: Policy) -> tuple[str, str, str]:
+        return policy.name, policy.namespace, policy.mode
+
+    for _, found in groupby(sorted(policies, key=place), place):
+        namesakes = list(found)
+        yield from namesakes if len(namesakes) == 1 else sorted(namesakes, key=_content)
+
+
+def _content(policy: Policy) -> list[str]:
+    return [
         f"{rule.name} {rule.predicate} {rule.action.reject} {rule.action.message} "
         f"{sorted(rule.action.labels.items())} {sorted(rule.action.annotations.items())}"
         for rule in policy.rules
-    )
-    return policy.name, policy.namespace, policy.mode, *content
+    ]

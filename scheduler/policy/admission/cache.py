@@ -1,52 +1,43 @@
 """The MetadataPolicies of the cluster as the evaluator wants them, kept up to date by one reflector.
 
 A stored policy that can't be accepted (an older schema let it in) is not applied, and every review in its namespace
-says so: the others enforce. `reviewer` asks `of`; `server` asks `unready` before it answers anything.
+says so: the others enforce. A namespace whose policies cost too much has some left out (`bounds`). Policies that are
+long are read aside, one namespace after the other, and apply when they were. `reviewer` asks `of`; `server` asks
+`unready` before it answers anything.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+import asyncio
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 
 import msgspec
 import structlog
 
 from scheduler.kube.changes import Change, Deleted, Key
 from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError
+from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import METADATA_POLICIES, Resource
 from scheduler.kube.wire import Meta
-from scheduler.policy.parse import PolicyError, parse
-from scheduler.policy.spec import Policies, Policy
+from scheduler.policy.admission import jobs
+from scheduler.policy.admission.aside import Aside, WorkError
+from scheduler.policy.admission.group import Group, Stored
+from scheduler.policy.admission.judging import Held
+
+LONG_BYTES = 8 << 10
+"""Policies of so many bytes are read aside: longer ones take milliseconds."""
+WAITING_BYTES = 4 << 20
+"""Of policies that wait to be read, and are kept for that; what is beyond is asked for again in its turn."""
+GET_SECONDS, RETRY_SECONDS = 5.0, 1.0
 
 log = structlog.get_logger("policies")
 
 
-class Stored(msgspec.Struct):
-    """A policy object: what it says, or why it can't be accepted."""
-
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-    policy: Policy | None = None
-    problem: str = ""
-    generation: int = 0
-
-
-class Held(msgspec.Struct, frozen=True):
-    """What applies in a namespace, and the names of the policies that should and can't."""
-
-    policies: Policies
-    refused: tuple[str, ...] = ()
-    uids: Mapping[str, str] = {}
-    """By policy name: counts are of this very object, not of the next one of that name."""
-
-
 class _Meta(Meta):
     generation: int = 0
+    creation_timestamp: str | None = msgspec.field(name="creationTimestamp", default=None)
 
 
 class _Head(msgspec.Struct):
@@ -56,19 +47,31 @@ class _Head(msgspec.Struct):
 _head = msgspec.json.Decoder(_Head).decode
 
 
-NONE = Held(Policies())
+NONE = Held()
+
+
+class _Unread(msgspec.Struct, eq=False):
+    """A policy that has to be read; without its bytes it is asked for again."""
+
+    stored: Stored
+    raw: bytes | None
 
 
 class PolicyCache:
     """All policies, by namespace. `run` follows them until cancelled."""
 
-    def __init__(
-        self, client: Client, *, allowed_prefixes: tuple[str, ...] = (), on_change: Callable[[], None] = lambda: None
-    ) -> None:
-        self._allowed_prefixes = allowed_prefixes
+    def __init__(self, client: Client, aside: Aside, *, on_change: Callable[[], None] = lambda: None) -> None:
+        self._client = client
+        self._aside = aside
         self._on_change = on_change
-        self._stored: defaultdict[str, dict[str, Stored]] = defaultdict(dict)
+        self._groups: defaultdict[str, Group] = defaultdict(Group)
         self._held: dict[str, Held] = {}
+        self._versions = 0
+        self._unread: OrderedDict[str, dict[str, _Unread]] = OrderedDict()
+        self._unread_bytes = 0
+        self._wake = asyncio.Event()
+        self._first: set[tuple[str, str]] = set()
+        self._first_read = asyncio.Event()
         self.reflector: Reflector[Stored] = Reflector(
             client,
             METADATA_POLICIES,
@@ -80,7 +83,15 @@ class PolicyCache:
 
     async def run(self) -> None:
         """Follow the policies until cancelled."""
-        await self.reflector.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._read_forever())
+            tasks.create_task(self.reflector.run())
+
+    async def wait_known(self) -> None:
+        """Until every policy of the first list was read."""
+        await self.reflector.wait_synced()
+        if self._first:
+            await self._first_read.wait()
 
     @property
     def unready(self) -> str | None:
@@ -90,7 +101,7 @@ class PolicyCache:
         thing to know, not to guess.
         """
         if self.reflector.has_synced:
-            return None
+            return f"{len(self._first)} MetadataPolicies are still being read" if self._first else None
         if (refused := self.reflector.refused) is not None:
             return f"MetadataPolicies can't be listed: {refused.status} {refused.reason}"
         return f"MetadataPolicies not listed yet: {self.reflector.last_error or 'first list under way'}"
@@ -101,66 +112,94 @@ class PolicyCache:
 
     def uid(self, namespace: str, name: str) -> str | None:
         """The uid of a policy that is there."""
-        found = self._stored.get(namespace, {}).get(name)
+        found = self._stored(namespace, name)
         return None if found is None else found.uid
 
     def counts(self) -> tuple[int, int]:
         """(accepted, refused) policies."""
-        stored = [one for group in self._stored.values() for one in group.values()]
-        accepted = sum(one.policy is not None for one in stored)
-        return accepted, len(stored) - accepted
+        found = [group.counts for group in self._groups.values()]
+        return sum(one[0] for one in found), sum(one[1] for one in found)
+
+    @property
+    def left_out(self) -> int:
+        """Policies that are accepted and not applied, as those of their namespace cost too much."""
+        return sum(group.counts[2] for group in self._groups.values())
+
+    @property
+    def closed(self) -> int:
+        """Namespaces into which nothing is let, as a policy that rejects is left out."""
+        return sum(held.closed for held in self._held.values())
+
+    def _stored(self, namespace: str, name: str) -> Stored | None:
+        group = self._groups.get(namespace)
+        return None if group is None else group.stored.get(name)
+
+    # -- from the reflector --------------------------------------------------------------------------------------
 
     def _decode(self, raw: msgspec.Raw) -> Stored:
         meta = _head(raw).metadata
-        stored = Stored(meta.namespace, meta.name, meta.uid, meta.resource_version, generation=meta.generation)
-        known = self._stored.get(meta.namespace, {}).get(meta.name)
+        stored = Stored(meta.namespace, meta.name, meta.uid, meta.resource_version, meta.generation)
+        stored.created = meta.creation_timestamp or ""
+        known = self._stored(meta.namespace, meta.name)
         if known is not None and (known.uid, known.generation) == (meta.uid, meta.generation) and meta.generation:
-            stored.policy, stored.problem = known.policy, known.problem  # a write of the status, which are many
-            return stored
-        try:
-            stored.policy = parse(msgspec.json.decode(raw), self._allowed_prefixes)
-        except PolicyError as error:
-            stored.problem = error.line
+            return known  # a write of the status, which are many
+        size = len(memoryview(raw))
+        if size < LONG_BYTES:
+            stored.learn(jobs.parsed(raw, self._aside.terms.allowed_prefixes))
+        else:
+            self._want(stored, bytes(raw) if self._unread_bytes + size <= WAITING_BYTES else None)
         return stored
 
     def _deliver(self, changes: list[Change[Stored]], _replaced: bool) -> None:
         touched = set()
         for change in changes:
             if isinstance(change, Deleted):
-                self._stored[change.namespace].pop(change.name, None)
+                self._forget(change.namespace, change.name)
+                self._groups[change.namespace].remove(change.name)
                 touched.add(change.namespace)
                 continue
             stored = change.object
-            known = self._stored[stored.namespace].get(stored.name)
-            self._stored[stored.namespace][stored.name] = stored
-            if known is not None and (known.uid, known.policy, known.problem) == (
-                stored.uid,
-                stored.policy,
-                stored.problem,
-            ):
-                continue  # only its status, or a mark on it, changed
-            touched.add(stored.namespace)
-            if stored.policy is None:
-                log.error(
-                    "policy not accepted, not applied",
-                    namespace=stored.namespace,
-                    name=stored.name,
-                    problem=stored.problem[:300],
-                )
+            unread = self._unread.get(stored.namespace, {}).get(stored.name)
+            if unread is not None and unread.stored is stored:
+                continue
+            self._forget(stored.namespace, stored.name)
+            if self._stored(stored.namespace, stored.name) is not stored:
+                self._learned(stored)
+                touched.add(stored.namespace)
+        self._settle(touched)
+
+    def _learned(self, stored: Stored) -> None:
+        self._groups[stored.namespace].put(stored)
+        if stored.problem:
+            log.error(
+                "policy not accepted, not applied",
+                namespace=stored.namespace,
+                name=stored.name,
+                problem=stored.problem[:300],
+            )
+
+    def _settle(self, touched: set[str]) -> None:
         for namespace in touched:
-            self._rebuild(namespace)
+            group = self._groups[namespace]
+            if not group.stored:
+                del self._groups[namespace]
+                self._held.pop(namespace, None)
+                continue
+            before = self._held.get(namespace, NONE)
+            self._versions += 1
+            held, missing = group.settle(self._versions)
+            self._held[namespace] = held
+            for stored in missing:
+                self._want(stored, None)
+            if (held.left_out and not before.left_out) or (held.closed and not before.closed):
+                log.error(
+                    "policies of a namespace cost too much, some are not applied",
+                    namespace=namespace,
+                    left_out=held.left_out,
+                    closed=held.closed,
+                )
         if touched:
             self._on_change()
-
-    def _rebuild(self, namespace: str) -> None:
-        stored = self._stored[namespace].values()
-        if not stored:
-            del self._stored[namespace]
-            self._held.pop(namespace, None)
-            return
-        refused = tuple(sorted(one.name for one in stored if one.policy is None))
-        accepted = Policies(one.policy for one in stored if one.policy is not None)
-        self._held[namespace] = Held(accepted, refused, {one.name: one.uid for one in stored})
 
     def _malformed(self, _resource: Resource, key: Key | None, error: Exception) -> None:
         log.error("policy can't be read at all; what was known of it stays", key=key, error=type(error).__name__)
@@ -170,3 +209,71 @@ class PolicyCache:
             log.info("MetadataPolicies can be followed again")
         else:
             log.error("MetadataPolicies can't be followed", error=str(error)[:300], known=len(self.reflector))
+
+    # -- reading aside -------------------------------------------------------------------------------------------
+
+    def _want(self, stored: Stored, raw: bytes | None) -> None:
+        first = not self.reflector.has_synced or (stored.namespace, stored.name) in self._first
+        self._forget(stored.namespace, stored.name)
+        self._unread.setdefault(stored.namespace, {})[stored.name] = _Unread(stored, raw)
+        if first:
+            self._first.add((stored.namespace, stored.name))
+        self._unread_bytes += len(raw or b"")
+        self._wake.set()
+
+    def _forget(self, namespace: str, name: str) -> _Unread | None:
+        waiting = self._unread.get(namespace, {})
+        found = waiting.pop(name, None)
+        if found is not None:
+            self._unread_bytes -= len(found.raw or b"")
+            self._first.discard((namespace, name))
+            if not self._first and self.reflector.has_synced:
+                self._first_read.set()
+            if not waiting:
+                del self._unread[namespace]
+        return found
+
+    async def _read_forever(self) -> None:
+        """One policy of each namespace that has some to read, and round again."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._unread:
+                namespace, waiting = next(iter(self._unread.items()))
+                unread = next(iter(waiting.values()))
+                try:
+                    await self._read(unread)
+                except (ApiError, Unreachable, TimeoutError, WorkError, msgspec.MsgspecError) as error:
+                    name = unread.stored.name
+                    log.error("policy not read, tries again", namespace=namespace, name=name, error=str(error)[:300])
+                    await asyncio.sleep(RETRY_SECONDS)
+                if namespace in self._unread:
+                    self._unread.move_to_end(namespace)
+
+    async def _read(self, unread: _Unread) -> None:
+        stored = unread.stored
+        raw = unread.raw
+        if raw is None:
+            raw = await self._get(stored)
+        parsed = None if raw is None else await self._aside.parse(stored.namespace, raw)
+        if self._unread.get(stored.namespace, {}).get(stored.name) is not unread:
+            return  # it is gone, or changed once more: whatever there is to read now is in the queue
+        self._forget(stored.namespace, stored.name)
+        if parsed is None:
+            return
+        stored.learn(parsed)
+        self._learned(stored)
+        self._settle({stored.namespace})
+
+    async def _get(self, stored: Stored) -> bytes | None:
+        """The policy's bytes, if it is still the one that was meant; else a watch event is on its way."""
+        path = METADATA_POLICIES.path(stored.namespace, stored.name)
+        try:
+            async with asyncio.timeout(GET_SECONDS):
+                raw = await self._client.get(path, tries=1)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        meta = _head(raw).metadata
+        return raw if (meta.uid, meta.generation) == (stored.uid, stored.generation) else None

@@ -21,8 +21,10 @@ from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.lease import LeaseLostError, own_identity
 from scheduler.kube.schedulers import LiveSchedulers, Schedulers
+from scheduler.policy.admission.aside import Aside
 from scheduler.policy.admission.cache import PolicyCache
 from scheduler.policy.admission.counting import Counting
+from scheduler.policy.admission.judging import Terms
 from scheduler.policy.admission.metrics import Metrics
 from scheduler.policy.admission.mounted import MountedFiles
 from scheduler.policy.admission.owners import Owners
@@ -79,15 +81,17 @@ class Replica:
             self.certificates = SharedSecret(
                 client, settings.namespace, settings.secret, settings.names, tls, overlap=overlap, on_change=self._look
             )
-        self.cache = PolicyCache(client, allowed_prefixes=settings.allowed_prefixes, on_change=self._policies_changed)
-        self._owners = Owners(client)
-        self._reviewer = Reviewer(
-            self.cache,
-            self._owners,
-            own_namespace=settings.namespace,
-            exempt=settings.exempt,
-            allowed_prefixes=settings.allowed_prefixes,
+        terms = Terms(
+            settings.namespace,
+            frozenset(settings.exempt),
+            settings.allowed_prefixes,
+            settings.reserved_prefixes,
+            settings.reserve_known,
         )
+        self._aside = Aside(terms, settings.workers)
+        self.cache = PolicyCache(client, self._aside, on_change=self._policies_changed)
+        self._owners = Owners(client)
+        self._reviewer = Reviewer(self.cache, self._owners, self._aside)
         self.schedulers = Schedulers(
             client,
             settings.namespace,
@@ -116,6 +120,13 @@ class Replica:
     async def run(self) -> None:
         """Serve until `end`. What breaks one of the parts comes out here."""
         settings = self._settings
+        await self._aside.start()
+        try:
+            await self._run(settings)
+        finally:
+            await self._aside.stop()
+
+    async def _run(self, settings: Settings) -> None:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(part) for part in (self.cache.run(), self.schedulers.run())]
             leading: asyncio.Task[None] | None = None
@@ -126,7 +137,7 @@ class Replica:
                 running.append(tasks.create_task(self.certificates.follow()))
                 await self.server.start(settings.host, settings.port)
                 log.info("listening", port=self.server.port)
-                if await self._or_end(self.cache.reflector.wait_synced()):
+                if await self._or_end(self.cache.wait_known()):
                     if settings.count_seconds:
                         counting = tasks.create_task(self.counting.run())
                     log.info("ready", policies=self.cache.counts()[0])
@@ -191,6 +202,22 @@ class Replica:
                 "berth_admission_uptime_seconds": ("Since the start", lambda: time.monotonic() - started),
                 "berth_admission_policies": ("Policies that apply", lambda: self.cache.counts()[0]),
                 "berth_admission_policies_refused": ("Policies not accepted", lambda: self.cache.counts()[1]),
+                "berth_admission_policies_left_out": (
+                    "Policies that are accepted and not applied, as those of their namespace cost too much",
+                    lambda: self.cache.left_out,
+                ),
+                "berth_admission_namespaces_closed": (
+                    "Namespaces that nothing is let into, as a policy that rejects is left out there",
+                    lambda: self.cache.closed,
+                ),
+                "berth_admission_aside_waiting": (
+                    "Reviews that are dear to judge and wait for a worker",
+                    lambda: self._aside.lanes.waiting,
+                ),
+                "berth_admission_workers_replaced": (
+                    "Workers that another took the place of: they did not answer, or held much memory",
+                    lambda: self._aside.replaced,
+                ),
                 "berth_admission_policies_staleness_seconds": (
                     "Since the API server last said anything about policies; a minute is normal",
                     lambda: self.cache.reflector.staleness() or 0.0,

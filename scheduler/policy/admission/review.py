@@ -1,15 +1,17 @@
 """AdmissionReview v1, bytes to request and answer to bytes, strictly; no network, no policy.
 
-Of an object only what policies read is decoded (its metadata; of a pod its spec and QoS class), so that a review of
-8 MiB costs a scan and not a tree. The object's kind is what the API server says it is, never what it says of itself.
+Of an object only what policies read is decoded (its metadata; of a pod what its QoS class and its scheduler come from),
+so that a review of 8 MiB costs a scan and not a tree. The object's kind is what the API server says it is, never what
+it says of itself.
 `reviewer` calls both ends. Wire format: k8s.io/api/admission/v1/types.go.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -23,7 +25,9 @@ KIND = "AdmissionReview"
 UID_LENGTH = 256
 """Uids are 36 characters; whatever else comes is echoed too, but not at any length."""
 MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError)
-REASONS = {400: "BadRequest", 403: "Forbidden"}
+REASONS = {400: "BadRequest", 403: "Forbidden", 413: "RequestEntityTooLarge", 429: "TooManyRequests"}
+RETRY_SECONDS = 1
+"""When whoever is told 429 should come again: clients of Kubernetes do so by themselves."""
 
 _NOTHING = (b"", b"null")
 
@@ -100,41 +104,101 @@ class _Object(msgspec.Struct):
     metadata: _Meta | None = None
 
 
+class _Container(TypedDict, total=False):
+    resources: Any
+    restartPolicy: Any
+
+
+class _Spec(TypedDict, total=False):
+    """Of a pod's spec what `qos` reads, and its scheduler, as the plain dicts that everybody else has."""
+
+    containers: list[_Container] | None
+    initContainers: list[_Container] | None
+    resources: Any
+    schedulerName: Any
+
+
 class _Status(msgspec.Struct, rename="camel"):
     qos_class: str | None = None
 
 
 class _Pod(msgspec.Struct):
     metadata: _Meta | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+class _WholePod(msgspec.Struct):
+    """A pod whose spec has another form than the API's: the API server never sends one."""
+
+    metadata: _Meta | None = None
     spec: dict[str, Any] | None = None
     status: _Status | None = None
 
 
+class _OldPod(msgspec.Struct):
+    """Of a pod as it was nobody reads the spec."""
+
+    metadata: _Meta | None = None
+    status: _Status | None = None
+
+
+class _Addressed(_Request, kw_only=True, rename="camel"):
+    uid: str
+
+
+class _Review(msgspec.Struct, rename="camel"):
+    """All levels in one go; what is wrong is found out one level at a time, and only then."""
+
+    api_version: str
+    kind: str
+    request: _Addressed
+
+
+_review = msgspec.json.Decoder(_Review).decode
 _envelope = msgspec.json.Decoder(_Envelope).decode
 _uid = msgspec.json.Decoder(_Uid).decode
 _request = msgspec.json.Decoder(_Request).decode
 _object = msgspec.json.Decoder(_Object).decode
 _pod = msgspec.json.Decoder(_Pod).decode
+_whole_pod = msgspec.json.Decoder(_WholePod).decode
+_old_pod = msgspec.json.Decoder(_OldPod).decode
+_hints = re.compile(rb'"(uid|namespace)":\s*"([A-Za-z0-9._-]{1,253})"')
 
 
-def read(body: bytes) -> Request:
+class Hint(msgspec.Struct, frozen=True):
+    """What the first bytes of a review seem to say: whose it is, before the rest is read. Never more than a hint."""
+
+    uid: str = ""
+    namespace: str = ""
+
+
+def hint(head: bytes | bytearray) -> Hint:
+    """Uid and namespace, which the API server writes before the object (Go's order of fields).
+
+    Within a text both would be escaped, so that no name of an object looks like them.
+    """
+    found: dict[str, str] = {}
+    for name, value in _hints.findall(head):
+        found.setdefault(name.decode(), value.decode())
+    return Hint(**found)
+
+
+def read(body: bytes | bytearray) -> Request:
     """The request in a review.
 
     Raises ReviewError when there is no uid to answer, MalformedError when there is.
     """
     try:
-        envelope = _envelope(body)
-        if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
+        review = _review(body)
+    except MALFORMED:
+        uid, asked = _by_level(body)
+    else:
+        if (review.api_version, review.kind) != (API_VERSION, KIND):
             raise ReviewError(f"want {API_VERSION} {KIND}")
-        uid = _uid(envelope.request).uid
-    except MALFORMED as error:
-        raise ReviewError(f"want an {API_VERSION} {KIND} with a request that has a uid: {_say(error)}") from error
-    if not 0 < len(uid) <= UID_LENGTH:
-        raise ReviewError(f"request.uid: want 1 to {UID_LENGTH} characters")
-    try:
-        asked = _request(envelope.request)
-    except MALFORMED as error:
-        raise MalformedError(uid, f"request: {_say(error)}") from error
+        uid, asked = review.request.uid, review.request
+        if not 0 < len(uid) <= UID_LENGTH:
+            raise ReviewError(f"request.uid: want 1 to {UID_LENGTH} characters")
     wants_object = asked.operation in ("CREATE", "UPDATE")
     obj, owners = _thin(uid, "object", asked.object, asked.kind) if wants_object else (None, [])
     old, _ = _thin(uid, "oldObject", asked.old_object, asked.kind) if wants_object else (None, [])
@@ -157,6 +221,23 @@ def read(body: bytes) -> Request:
     )
 
 
+def _by_level(body: bytes | bytearray) -> tuple[str, _Request]:
+    """The request of a review that has something wrong with it: said as far as the uid is readable."""
+    try:
+        envelope = _envelope(body)
+        if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
+            raise ReviewError(f"want {API_VERSION} {KIND}")
+        uid = _uid(envelope.request).uid
+    except MALFORMED as error:
+        raise ReviewError(f"want an {API_VERSION} {KIND} with a request that has a uid: {_say(error)}") from error
+    if not 0 < len(uid) <= UID_LENGTH:
+        raise ReviewError(f"request.uid: want 1 to {UID_LENGTH} characters")
+    try:
+        return uid, _request(envelope.request)
+    except MALFORMED as error:
+        raise MalformedError(uid, f"request: {_say(error)}") from error
+
+
 def answer(
     uid: str,
     *,
@@ -171,6 +252,8 @@ def answer(
     response: dict[str, Any] = {"uid": uid, "allowed": allowed}
     if not allowed:
         response["status"] = {"code": code, "reason": REASONS.get(code, "Forbidden"), "message": message}
+        if code == 429:
+            response["status"]["details"] = {"retryAfterSeconds": RETRY_SECONDS}
     elif patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(msgspec.json.encode(patch)).decode()
@@ -188,7 +271,7 @@ def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> tuple[JsonObje
     found: JsonObject = {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind}
     pod = (kind.group, kind.kind) == ("", "Pod")
     try:
-        read = _pod(raw) if pod else _object(raw)
+        read = (_old_pod(raw) if field == "oldObject" else _of_pod(raw)) if pod else _object(raw)
     except MALFORMED as error:
         raise MalformedError(uid, f"request.{field}: {_say(error)}") from error
     owners: list[OwnerReference] = []
@@ -196,12 +279,18 @@ def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> tuple[JsonObje
         held = {"labels": meta.labels, "annotations": meta.annotations}
         found["metadata"] = {key: value for key, value in held.items() if value is not None}
         owners = meta.owner_references or []
-    if isinstance(read, _Pod):
-        if read.spec is not None:
-            found["spec"] = read.spec
-        if read.status is not None and read.status.qos_class:
-            found["status"] = {"qosClass": read.status.qos_class}
+    if isinstance(read, _Pod | _WholePod) and read.spec is not None:
+        found["spec"] = read.spec
+    if not isinstance(read, _Object) and read.status is not None and read.status.qos_class:
+        found["status"] = {"qosClass": read.status.qos_class}
     return found, owners
+
+
+def _of_pod(raw: msgspec.Raw) -> _Pod | _WholePod:
+    try:
+        return _pod(raw)
+    except msgspec.ValidationError:
+        return _whole_pod(raw)
 
 
 def _say(error: Exception) -> str:

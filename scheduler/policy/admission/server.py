@@ -7,14 +7,17 @@ Prometheus. Until the policies are known, reviews are answered 503: the API serv
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable
 
 import structlog
 from aiohttp import web
 
+from scheduler.policy.admission import review
+from scheduler.policy.admission.lanes import Lanes, OverloadedError
 from scheduler.policy.admission.metrics import Metrics
-from scheduler.policy.admission.reviewer import Reviewer
+from scheduler.policy.admission.reviewer import BIG_BYTES, HEAD_BYTES, Answer, Reviewer
 from scheduler.policy.admission.tls import ServingTls
 from scheduler.policy.options import Pass
 from scheduler.telemetry.connections import Limits
@@ -23,9 +26,16 @@ from scheduler.telemetry.port import Port
 
 BODY_LIMIT = 8 << 20
 """An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""
-BIG_BYTES = 256 << 10
-MOST_BIG = 8
-"""Reviews over BIG_BYTES that are held at once; the others wait for their turn with their body unread."""
+BODIES, BODIES_EACH = 16 << 20, 4 << 20
+"""Bytes of big reviews that are held at once, in all and of one namespace; a larger body has the whole share."""
+BODIES_WAITING, BYTES_WAITING = 64, 8 << 20
+"""Of one namespace, with the body unread: each costs its connection's buffers. One more is refused."""
+BODY_SECONDS = 1.0
+"""For that wait, of the three that the API server waits for the answer; see `reviewer.PATIENCE` for the rest."""
+UNREAD_BYTES = 64 << 10
+"""Of a body that nobody reads yet: what TLS keeps of it, and what the system does. Each is half a megabyte otherwise,
+for every connection.
+"""
 READ_SECONDS = 10.0
 LIMITS = Limits(most=512, of_peer=448, kept=16, ask=10.0, idle=120.0, answer=60.0)
 """An API server opens a connection for each review under way, some hundreds at most, and keeps 25 idle ones for 90 s:
@@ -36,6 +46,10 @@ FINISH_SECONDS = 15.0
 PASSES: dict[str, Pass] = {"/mutate": "mutate", "/validate": "validate"}
 
 log = structlog.get_logger("admission")
+
+
+class TooLargeError(Exception):
+    """A body over the limit."""
 
 
 class AdmissionServer:
@@ -50,17 +64,21 @@ class AdmissionServer:
         self._metrics = metrics
         self._tls = tls
         self._unready = unready
-        self._big = asyncio.Semaphore(MOST_BIG)
         self._listens: Port | None = None
+        self._bodies = Lanes(BODIES, BODIES_EACH, BODIES_WAITING, BYTES_WAITING)
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 lets the system choose (`port` tells). Raises ServingError."""
         listening = listen(host, port, BACKLOG)
+        for one in listening:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES)  # connections inherit it
         self._listens = Port(
             "webhook",
             self.handle,
             LIMITS,
             request_factory=_request,
+            handler_cancellation=True,  # who hangs up waits for nothing any more
+            read_bufsize=BIG_BYTES,
             auto_decompress=False,  # nobody packs reviews, but a few packed bytes could unpack to gigabytes
         )
         self._listens.start(listening, lambda: self._tls.context)
@@ -117,19 +135,45 @@ class AdmissionServer:
         length = request.content_length
         if length is not None and length > BODY_LIMIT:
             return self._too_large(pass_)
-        if length is None or length > BIG_BYTES:
-            async with self._big:
-                return await self._answer(request, pass_)
-        return await self._answer(request, pass_)
-
-    async def _answer(self, request: web.BaseRequest, pass_: Pass) -> web.Response:
         try:
-            async with asyncio.timeout(READ_SECONDS):
-                body = await request.read()
-        except web.HTTPRequestEntityTooLarge:
+            if length is not None and length < BIG_BYTES:
+                return await self._answer(await self._read(request, bytearray(), READ_SECONDS), request, pass_)
+            head = await self._read(request, bytearray(), READ_SECONDS, enough=HEAD_BYTES)
+            hint = review.hint(head)
+            weight = length or BODY_LIMIT
+            until = asyncio.get_running_loop().time() + BODY_SECONDS
+            async with self._bodies.slot(hint.namespace, cost=weight, weight=weight, until=until):
+                return await self._answer(await self._read(request, head, READ_SECONDS), request, pass_)
+        except TooLargeError:
             return self._too_large(pass_)
         except TimeoutError:
             return _text(408, "the review took too long to arrive")
+        except OverloadedError as error:
+            answer = self._reviewer.overloaded(hint, error)
+            self._metrics.count(pass_, "", answer.outcome, BODY_SECONDS)
+            response = _response(answer)
+            response.force_close()  # the rest of the body is still to come, and nobody wants it
+            return response
+        except asyncio.CancelledError:
+            self._metrics.count(pass_, "", "gone", 0.0)
+            raise
+
+    async def _read(self, request: web.BaseRequest, body: bytearray, seconds: float, enough: int = 0) -> bytearray:
+        """Read the body to its end, or until there is `enough` of it.
+
+        Raises TimeoutError, TooLargeError.
+        """
+        async with asyncio.timeout(seconds):
+            while not enough or len(body) < enough:
+                chunk = await request.content.readany()
+                if not chunk:
+                    break
+                body += chunk
+                if len(body) > BODY_LIMIT:
+                    raise TooLargeError
+        return body
+
+    async def _answer(self, body: bytearray, request: web.BaseRequest, pass_: Pass) -> web.Response:
         started = time.perf_counter()
         try:
             answer = await self._reviewer.answer(body, pass_)
@@ -138,14 +182,18 @@ class AdmissionServer:
             self._metrics.count(pass_, "", "failed", time.perf_counter() - started)
             return _text(500, "this review met a bug in Berth; its log has the details")
         self._metrics.count(pass_, answer.operation, answer.outcome, time.perf_counter() - started)
-        kind = "application/json" if answer.status == 200 else "text/plain; charset=utf-8"
-        return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": kind})
+        return _response(answer)
 
     def _too_large(self, pass_: Pass) -> web.Response:
         self._metrics.count(pass_, "", "too-large", 0.0)
         response = _text(413, f"a review may have {BODY_LIMIT} bytes")
         response.force_close()
         return response
+
+
+def _response(answer: Answer) -> web.Response:
+    kind = "application/json" if answer.status == 200 else "text/plain; charset=utf-8"
+    return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": kind})
 
 
 def _text(status: int, text: str = "") -> web.Response:
@@ -158,7 +206,10 @@ def web_reason(status: int) -> str:
 
 
 def _request(message: object, payload: object, protocol: object, writer: object, task: object) -> web.BaseRequest:
-    """aiohttp's own request, with our limit on bodies."""
+    """aiohttp's own request, with our limit on bodies, and on what is kept of a body that nobody reads yet."""
+    transport = getattr(protocol, "transport", None)
+    if transport is not None:
+        transport.set_read_buffer_limits(high=UNREAD_BYTES)
     return web.BaseRequest(
         message,  # type: ignore[arg-type]
         payload,  # type: ignore[arg-type]

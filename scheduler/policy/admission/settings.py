@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from scheduler.policy.exempt import NAMESPACES
 
+WORKERS, MOST_WORKERS = 2, 16
+"""With two, a namespace, which has one worker at most, never stands in another's way; two that do share with others."""
 FAILURE_POLICIES = ("Ignore", "Fail")
 
 
@@ -31,6 +33,11 @@ class Settings:
     """The validating webhook's; the mutating one's is always Ignore."""
     exempt_namespaces: tuple[str, ...] = ()
     allowed_prefixes: tuple[str, ...] = ()
+    reserved_prefixes: tuple[str, ...] = ()
+    reserve_known: bool = True
+    """Whether the keys of `policy.powers` are kept from policies."""
+    workers: int = WORKERS
+    """Processes that judge what is dear; 0: threads of the server's own."""
     scheduler_lease: str = "berth"
     profiles: tuple[str, ...] = ()
     """What the scheduler's Lease stands for when it does not say itself; empty is its own name."""
@@ -67,6 +74,8 @@ class Settings:
         ):
             if not 0 <= seconds < 86400 * 30:
                 raise SettingsError(f"{word} {seconds:g}: want seconds, 0 or more")
+        if not 0 <= self.workers <= MOST_WORKERS:
+            raise SettingsError(f"--workers {self.workers}: want 0 to {MOST_WORKERS}")
         if self.failure_policy not in FAILURE_POLICIES:
             raise SettingsError(f"--failure-policy {self.failure_policy}: want one of {', '.join(FAILURE_POLICIES)}")
 

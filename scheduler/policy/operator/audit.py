@@ -20,11 +20,13 @@ from scheduler.kube.resources import Resource
 from scheduler.model.selectors import LabelSelector
 from scheduler.policy import guard, objects
 from scheduler.policy.evaluate import evaluate
+from scheduler.policy.merge import RESERVED
 from scheduler.policy.objects import JsonObject, ShapeError
 from scheduler.policy.operator.owners import ListedOwners
 from scheduler.policy.operator.pages import pages
 from scheduler.policy.operator.status import MOST_EXAMPLES, Counts
 from scheduler.policy.options import Options
+from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import Policies
 
 SLICE = 25
@@ -55,7 +57,15 @@ class Result(msgspec.Struct):
 class Audit:
     """Audits with one (slow) client."""
 
-    def __init__(self, client: Client, kinds: Iterable[Resource], own_namespace: str, exempt: frozenset[str]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        kinds: Iterable[Resource],
+        own_namespace: str,
+        exempt: frozenset[str],
+        reserved: Reserved = RESERVED,
+    ) -> None:
+        self._reserved = reserved
         self._client = client
         self._kinds = tuple(kinds)
         self._own_namespace = own_namespace
@@ -64,7 +74,14 @@ class Audit:
 
     async def run(self, namespace: str, policies: Policies) -> Result:
         """Look at every object of a namespace. Kinds that can't be listed are told in `problems`."""
-        tally = Tally(policies, Options(namespace=namespace, own_namespace=self._own_namespace))
+        options = Options(
+            namespace=namespace,
+            own_namespace=self._own_namespace,
+            allowed_prefixes=self._reserved.allowed,
+            reserved_prefixes=self._reserved.more,
+            reserve_known=self._reserved.known,
+        )
+        tally = Tally(policies, options)
         if namespace in self._exempt:
             return tally.result
         owners = ListedOwners(self._client, namespace)

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
+from msgspec import structs
 
-from scheduler.policy import keys
+from scheduler.policy import bounds, keys, withheld
 from scheduler.policy.analyse import analyse
 from scheduler.policy.findings import Finding, Kind, Report
+from scheduler.policy.merge import RESERVED
 from scheduler.policy.parse import PolicyError, parse
+from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import Policies, Policy
 
 MESSAGE_LENGTH = 2000
@@ -21,7 +24,7 @@ Analyse = Callable[[Policies], Report]
 
 CONFLICT: tuple[Kind, ...] = ("conflicting-writes",)
 INCONSISTENT: tuple[Kind, ...] = ("self-poison", "not-idempotent")
-REMARKS: tuple[Kind, ...] = ("dead-rule", "no-action", "void-writes", "stamp-written", "owner-selector")
+REMARKS: tuple[Kind, ...] = ("dead-rule", "no-action", "void-writes", "stamp-written", "owner-selector", "reserved-key")
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -51,6 +54,9 @@ class Stored(msgspec.Struct, frozen=True):
     status: Mapping[str, Any]
     policy: Policy | None = None
     problems: tuple[str, ...] = ()
+    created: str = ""
+    over: int = 0
+    """What it costs, when it is left out because the policies of its namespace cost too much."""
 
     @property
     def schedulers(self) -> frozenset[str]:
@@ -81,18 +87,35 @@ def read(document: JsonObject, allowed_prefixes: tuple[str, ...] = ()) -> Stored
         status=status if isinstance(status, dict) else {},
         policy=policy,
         problems=problems,
+        created=str(metadata.get("creationTimestamp") or ""),
     )
 
 
-def findings(stored: Iterable[Stored], ask: Analyse = analyse) -> Mapping[str, Sequence[Finding]]:
+def bounded(stored: Iterable[Stored]) -> list[Stored]:
+    """The policies of a namespace, those that cost too much without what they say: the admission server leaves them
+    out by the same rule.
+    """
+    found = list(stored)
+    priced = [(one, bounds.price(one.policy)) for one in found if one.policy is not None]
+    places = {one.name: bounds.Place(price.kind, one.created, one.name) for one, price in priced}
+    ordered = sorted((places[one.name], price.units) for one, price in priced)
+    applied = set(bounds.bound(ordered).applied)
+    units = {place.name: cost for place, cost in ordered if place not in applied}
+    return [structs.replace(one, policy=None, over=units[one.name]) if one.name in units else one for one in found]
+
+
+def findings(
+    stored: Iterable[Stored], ask: Analyse = analyse, reserved: Reserved = RESERVED
+) -> Mapping[str, Sequence[Finding]]:
     """What the analysis says of each accepted policy of a namespace, by name.
 
     A policy that enforces is looked at among those that do; one in mode warn or observe as if all of them enforced,
     which is what its author wants to know.
     """
     policies = Policies(one.policy for one in stored if one.policy is not None)
-    now = ask(policies)
-    then = now if all(policy.mode == "enforce" for policy in policies.policies) else ask(policies.enforced())
+    now = withheld.report(policies, ask, reserved)
+    enforcing = all(policy.mode == "enforce" for policy in policies.policies)
+    then = now if enforcing else withheld.report(policies.enforced(), ask, reserved)
     return {
         policy.name: [
             found for found in (now if policy.mode == "enforce" else then).findings if policy.name in found.policies
@@ -105,21 +128,26 @@ def conditions(
     one: Stored, found: Sequence[Finding], live: frozenset[str] | None, exempt: frozenset[str] = frozenset()
 ) -> tuple[Condition, ...]:
     """The four conditions of a policy. `live`: schedulers with a live Lease; None: not known."""
+    if one.over:
+        return _unjudged("NamespaceOverBound", bounds.left_out(one.over))
     if one.policy is None:
-        told = _told(one.problems)
-        unknown = "the policy is not accepted"
-        return (
-            Condition("Accepted", "False", "Invalid", f"not applied: {told}"),
-            Condition("Conflict", "Unknown", "NotAccepted", unknown),
-            Condition("SelfConsistent", "Unknown", "NotAccepted", unknown),
-            Condition("SchedulerAvailable", "Unknown", "NotAccepted", unknown),
-        )
+        return _unjudged("Invalid", f"not applied: {_told(one.problems)}")
     undecided = [finding for finding in found if finding.kind == "undecided"]
     return (
         _accepted(one, one.policy, found, exempt),
         _conflict(found, undecided),
         _self_consistent(found, undecided),
         _scheduler_available(one, live),
+    )
+
+
+def _unjudged(reason: str, told: str) -> tuple[Condition, ...]:
+    """The conditions of a policy that does not apply."""
+    unknown = "the policy is not accepted"
+    others = ("Conflict", "SelfConsistent", "SchedulerAvailable")
+    return (
+        Condition("Accepted", "False", reason, told),
+        *(Condition(kind, "Unknown", "NotAccepted", unknown) for kind in others),
     )
 
 

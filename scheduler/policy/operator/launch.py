@@ -21,6 +21,7 @@ from scheduler.kube.schedulers import LiveSchedulers, Schedulers
 from scheduler.kube.writes import micro_time
 from scheduler.policy.objects import JsonObject
 from scheduler.policy.operator.audit import BURST, QPS, Audit, Result, report
+from scheduler.policy.operator.judge import bounded
 from scheduler.policy.operator.kinds import resource
 from scheduler.policy.operator.probe import Probe
 from scheduler.policy.operator.reconciler import Reconciler
@@ -61,7 +62,7 @@ async def audit_once(connection: Connection, settings: Settings) -> JsonObject:
         operator = Operator(client, slow, settings)
         results: dict[str, Result] = {}
         for namespace in await operator.reconciler.namespaces():
-            stored = await operator.reconciler.read(namespace)
+            stored = bounded(await operator.reconciler.read(namespace))
             policies = Policies(one.policy for one in stored if one.policy is not None)
             results[namespace] = await operator.audit.run(namespace, policies)
         return report(results, f"{micro_time(time.time())[:-8]}Z")
@@ -82,7 +83,8 @@ class Operator:
             on_problem=lambda said: log.error("lease not reached", lease=settings.lease, error=said[:300]),
             on_dead=end_at_once,
         )
-        self.audit = Audit(slow, map(resource, settings.audit_kinds), settings.namespace, settings.exempt)
+        kinds = map(resource, settings.audit_kinds)
+        self.audit = Audit(slow, kinds, settings.namespace, settings.exempt, settings.reserved)
         self.schedulers = Schedulers(
             client,
             settings.namespace,

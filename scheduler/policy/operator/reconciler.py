@@ -132,14 +132,15 @@ class Reconciler:
 
         Raises ApiError and Unreachable; a 409 when a policy changed meanwhile: then look again.
         """
-        stored = await self.read(namespace)
+        stored = judge.bounded(await self.read(namespace))
         revision = frozenset((one.uid, one.generation) for one in stored)
         if not stored:
             for kept in (self._analysed, self._known, self._counted):
                 kept.pop(namespace, None)
             return
         if self._analysed.get(namespace, (None,))[0] != revision:
-            found = await asyncio.to_thread(judge.findings, stored)  # seconds, for a policy set that tries hard
+            # Seconds, for a policy set that tries hard.
+            found = await asyncio.to_thread(judge.findings, stored, reserved=self._settings.reserved)
             self._analysed[namespace] = (revision, found)
             self._known[namespace] = (revision, Policies(one.policy for one in stored if one.policy is not None))
             self._want_audit(namespace)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from scheduler.policy.exempt import NAMESPACES
 from scheduler.policy.operator.kinds import DEFAULT_KINDS
+from scheduler.policy.powers import Reserved
 
 
 class SettingsError(ValueError):
@@ -25,6 +26,8 @@ class Settings:
     """What the scheduler's Lease stands for when it has no annotation; empty is its own name."""
     exempt_namespaces: tuple[str, ...] = ()
     allowed_prefixes: tuple[str, ...] = ()
+    reserved_prefixes: tuple[str, ...] = ()
+    reserve_known: bool = True
     audit_kinds: tuple[str, ...] = DEFAULT_KINDS
     audit_seconds: float = 900.0
     """Between two counts of all objects; 0 is never."""
@@ -39,6 +42,11 @@ class Settings:
             raise SettingsError(f"--audit-interval {self.audit_seconds:g}: want seconds, 0 or more")
         if not 0 <= self.port < 65536:
             raise SettingsError(f"--port {self.port}: want 0 to 65535")
+
+    @property
+    def reserved(self) -> Reserved:
+        """The keys that policies may not write: as the admission server has it."""
+        return Reserved(self.reserve_known, self.reserved_prefixes, self.allowed_prefixes)
 
     @property
     def exempt(self) -> frozenset[str]:

@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scheduler.policy.admission.cache import Held
+from scheduler.policy.admission.judging import Held
+from scheduler.policy.admission.judging import encoded as stored
+from scheduler.policy.bounds import price
 from scheduler.policy.parse import parse
 from scheduler.policy.spec import Policies
 
@@ -50,8 +52,11 @@ class Fixed:
 
     def __init__(self, *policies: Object, refused: tuple[str, ...] = ()) -> None:
         parsed = Policies(map(parse, policies))
-        self._held = {p.namespace: Held(parsed.of(p.namespace), refused) for p in parsed.policies}
-        self._none = Held(Policies(), refused)
+        self._held = {
+            name: Held(tuple(map(stored, here.policies)), refused, units=sum(price(one).units for one in here.policies))
+            for name, here in ((one.namespace, parsed.of(one.namespace)) for one in parsed.policies)
+        }
+        self._none = Held((), refused)
 
     def of(self, namespace: str) -> Held:
         """What applies there."""

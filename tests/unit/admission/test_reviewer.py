@@ -12,6 +12,8 @@ import pytest
 import structlog
 
 from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.policy.admission.aside import Aside
+from scheduler.policy.admission.judging import Terms
 from scheduler.policy.admission.owners import Owners
 from scheduler.policy.admission.reviewer import Answer, Reviewer
 from scheduler.policy.options import Pass
@@ -58,7 +60,8 @@ def reviewer(*policies: Object, cluster: Cluster | None = None, refused: tuple[s
     """A reviewer of fixed policies."""
     owners = Owners(cluster or Cluster())  # type: ignore[arg-type]
     cache: Any = Fixed(*policies, refused=refused)
-    return Reviewer(cache, owners, own_namespace="berth", exempt=("kube-system", "kube-node-lease", "berth"))
+    exempt = frozenset({"kube-system", "kube-node-lease", "berth"})
+    return Reviewer(cache, owners, Aside(Terms("berth", exempt)))
 
 
 async def asked(by: Reviewer, document: Any, pass_: Pass = "mutate") -> Object:

@@ -167,3 +167,25 @@ def test_analysis_is_asked_once_when_all_enforce() -> None:
     assert len(asked) == 1
     judge.findings([stored("a", RULE_A), stored("b", RULE_B, mode="warn")], ask)
     assert len(asked) == 3
+
+
+def test_over_the_bound() -> None:
+    """Of a namespace whose policies cost too much, those after the bound say so, and nothing is claimed about them."""
+    writes = [rule(set_labels={f"k{i}": "v" for i in range(32)}) for _ in range(64)]
+    many = [stored(f"p{i:02}", *writes, mode="warn") for i in range(30)]
+    rejects = stored("rejects", rule(has(bad="yes"), reject=True), rule(set_labels={"a": "b"}))
+    bounded = judge.bounded([*many, rejects])
+    over = [one.name for one in bounded if one.over]
+    assert over == [f"p{i:02}" for i in range(len(many) - len(over), len(many))] and over
+    found = judge.conditions(next(one for one in bounded if one.over), (), None)
+    assert told({one.type: one for one in found})["Accepted"] == ("False", "NamespaceOverBound")
+    assert all(one.status == "Unknown" for one in found[1:])
+    assert "cost more than 32768 units" in found[0].message and found[0].is_problem
+    assert next(one for one in bounded if one.name == "rejects").policy is not None
+
+
+def test_reserved_keys_are_remarked() -> None:
+    """A policy that writes a key that gives rights is applied without that write, and its condition says so."""
+    found = judged(stored("gives", rule(set_annotations={"iam.amazonaws.com/role": "admin"})))["gives"]
+    assert told(found)["Accepted"] == ("True", "AcceptedWithRemarks")
+    assert "iam.amazonaws.com/role, which is reserved" in found["Accepted"].message

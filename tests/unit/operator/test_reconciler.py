@@ -83,7 +83,7 @@ async def test_schedulers_change_without_an_analysis(monkeypatch: pytest.MonkeyP
     """A Lease that comes flips SchedulerAvailable, and the analysis is not run again for it."""
     runs: list[int] = []
     real = module.judge.findings
-    monkeypatch.setattr(module.judge, "findings", lambda stored: runs.append(1) or real(stored))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(module.judge, "findings", lambda stored, **_: runs.append(1) or real(stored))  # type: ignore[func-returns-value]
     server = Server(stored_object("p", rule(set_annotations={NAME: "packed"})))
     live: set[str] = set()
     reconciler = made(server, live=lambda: frozenset(live))

@@ -90,4 +90,6 @@ def test_known_options() -> None:
         "ownerSelectors",
         "allowedPrefixes",
         "liveSchedulers",
+        "reservedPrefixes",
+        "reserveKnown",
     } == options.KNOWN

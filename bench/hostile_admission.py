@@ -1,0 +1,416 @@
+"""One namespace at its worst against the admission server, and what another namespace's reviews take meanwhile.
+
+`python -m bench.hostile_admission [--only NAME] [--seconds N] [--rounds N]`. One replica, an embedded API server that
+holds policies and owners, and an attacker as the namespace `evil` (over loopback, for so many seconds and no longer)
+are processes of their own. This one posts small reviews of the namespace `team` at an even pace, and asks the probe, in
+rounds without and beside the attack, so that whatever else the machine does hits both. Memory is the replica's with its
+workers, from before the attacks to the most that was seen.
+
+For others to call: `scenarios()` gives functions, each of which takes a `Stage` and returns a `Measured`.
+
+    async with stage() as made:
+        rows = [await scenario(made) for scenario in scenarios()]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import ssl
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from bench.admission import quantile, review
+from scheduler.apiserver import ApiServer
+from tests.controlplane.wait import wait_for
+from tests.integration.admission import NAMESPACE, POLICIES, Replica, policy
+
+EVIL, TEAM = "evil", "team"
+CRD = Path(__file__).parents[1] / "manifests" / "crd-metadatapolicies.yaml"
+PACE = 0.02
+"""Seconds between two reviews of the other namespace."""
+BOUNDS = {"beside_p99_times": 1.5, "livez_failed_count": 0.0, "memory_mb": 20.0}
+SELF = (sys.executable, "-m", "bench.hostile_admission")
+JSON_TYPE = {"Content-Type": "application/json"}
+Object = dict[str, Any]
+
+
+@dataclass
+class Measured:
+    """One row: what a tenant wrote, what it did to others, and what it may do at most.
+
+    `costs` and `bounds` are by measure, the last word of which is its unit.
+    """
+
+    name: str
+    kind: str
+    shape: str
+    bytes: int
+    objects: int
+    costs: dict[str, float]
+    bounds: dict[str, float] = field(default_factory=lambda: dict(BOUNDS))
+    note: str = ""
+
+
+@dataclass
+class Stage:
+    """A replica, the API server that it reads, and how long is measured."""
+
+    api: str
+    replica: Replica
+    session: aiohttp.ClientSession
+    seconds: float
+    rounds: int
+
+    @property
+    def url(self) -> str:
+        """Where the replica serves."""
+        return f"https://127.0.0.1:{self.replica.port}"
+
+    async def call(self, verb: str, path: str, body: Any = None) -> Object:
+        """Ask the API server."""
+        async with self.session.request(verb, self.api + path, json=body) as response:
+            said: Object = await response.json()
+            if response.status >= 400:
+                raise RuntimeError(f"{verb} {path}: {response.status} {said}")
+            return said
+
+
+Scenario = Callable[[Stage], Awaitable[Measured]]
+
+
+@asynccontextmanager
+async def stage(seconds: float = 4.0, rounds: int = 3) -> AsyncIterator[Stage]:
+    """An API server with two namespaces, and a replica that knows the policies of both and registers nothing."""
+    async with _api_server() as api, _session() as session:
+        with tempfile.TemporaryDirectory() as home:
+            config = Path(home) / "kubeconfig"
+            config.write_text(yaml.safe_dump(_kubeconfig(api)))
+            replica = Replica(Path(home), config, "", "--no-register", "--log-level=error")
+            made = Stage(api, replica, session, seconds, rounds)
+            for name in (NAMESPACE, EVIL, TEAM):
+                with contextlib.suppress(RuntimeError):  # some are there already
+                    await made.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+            crd = yaml.safe_load(CRD.read_text())
+            await made.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+            await made.call("POST", POLICIES.format(TEAM), policy("team", _defaults("team")))
+            replica.start()
+            try:
+                await asyncio.to_thread(wait_for, "the replica to be ready", lambda: replica.ready, 60.0)
+                yield made
+            finally:
+                await asyncio.to_thread(replica.stop)
+
+
+def scenarios() -> list[Scenario]:
+    """All rows. Each returns the costs of one shape; nothing of it is left for the next."""
+    return [costly_policies, edited_policy, many_controllers, large_pods]
+
+
+async def costly_policies(made: Stage) -> Measured:
+    """S2: 150 policies of 32 KB in mode warn, and four clients that create small objects in their namespace."""
+    writes = {f"key-{i:02}": "value" for i in range(20)}
+    rules = [{"policyAction": {"updatedLabels": writes, "updatedAnnotations": writes}} for _ in range(44)]
+    body = policy("p000", *rules)
+    body["spec"]["mode"] = "warn"
+    path = POLICIES.format(EVIL)
+    for i in range(150):
+        await made.call("POST", path, {**body, "metadata": {"name": f"p{i:03}"}})
+    await _settled(made)
+    shape = f"150 policies in mode warn, {len(rules)} rules of 40 writes each, and creates by four clients"
+    found = await _measured(made, "policies", shape, len(json.dumps(body)), 150, "policies")
+    for i in range(150):
+        await made.call("DELETE", f"{path}/p{i:03}")
+    return found
+
+
+async def edited_policy(made: Stage) -> Measured:
+    """One policy with 65,536 values, edited twenty times a second."""
+    values = [f"v{i}" for i in range(32)]
+    criteria = [{"key": f"k{i}", "operator": "NotIn", "values": values} for i in range(16)]
+    predicate = {name: {"matchExpressions": criteria} for name in ("labelSelector", "annotationSelector")}
+    rejects = {"reject": True, "message": "no"}
+    body = policy("edited", *({"policyPredicate": predicate, "policyAction": rejects} for _ in range(64)))
+    path = POLICIES.format(EVIL)
+    await made.call("POST", path, body)
+    shape = "a policy of 64 rules with 32 criteria of 32 values each, edited again and again"
+    found = await _measured(made, "edited-policy", shape, len(json.dumps(body)), 1, "edits")
+    await made.call("DELETE", f"{path}/edited")
+    return found
+
+
+async def many_controllers(made: Stage) -> Measured:
+    """S3: forty reviews at once of pods with 20,000 controllers each, by clients that hang up after a second."""
+    await made.call("POST", POLICIES.format(EVIL), policy("relabel", _defaults("evil")))
+    await _settled(made)
+    shape = "pods with 20,000 ownerReferences that are all controllers, forty at once, hanging up after a second"
+    found = await _measured(made, "controllers", shape, len(controllers(20_000)), 40, "controllers")
+    await made.call("DELETE", f"{POLICIES.format(EVIL)}/relabel")
+    return found
+
+
+async def large_pods(made: Stage) -> Measured:
+    """S6: eight pods of 1.2 MB at once, again and again."""
+    await made.call("POST", POLICIES.format(EVIL), policy("relabel", _defaults("evil")))
+    await _settled(made)
+    shape = "pods of 6,000 containers, eight at once"
+    found = await _measured(made, "large-pods", shape, len(large()), 8, "large")
+    await made.call("DELETE", f"{POLICIES.format(EVIL)}/relabel")
+    return found
+
+
+# -- what the attacker sends -------------------------------------------------------------------------------------------
+
+
+def small() -> bytes:
+    """A review of a small object."""
+    return review(EVIL, 1)
+
+
+def controllers(count: int) -> bytes:
+    """A review of a pod with so many controllers."""
+    document = json.loads(review(EVIL, 1))
+    document["request"]["object"]["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{i}", "uid": f"uid-{i:08}", "controller": True}
+        for i in range(count)
+    ]
+    document["request"]["object"]["metadata"]["labels"]["evil"] = "other"
+    return json.dumps(document).encode()
+
+
+def large() -> bytes:
+    """A review of a pod of 1.2 MB."""
+    document = json.loads(review(EVIL, 1))
+    resources = {"requests": {"cpu": "100m", "memory": "100Mi"}, "limits": {"memory": "200Mi"}}
+    document["request"]["object"]["spec"]["containers"] = [
+        {"name": f"c{i}", "image": "registry.example/some/app:v1", "resources": resources, "env": [{"name": "A"}]}
+        for i in range(6000)
+    ]
+    return json.dumps(document).encode()
+
+
+ATTACKS: dict[str, tuple[Callable[[], bytes], int, float]] = {
+    "policies": (small, 4, 30.0),
+    "controllers": (partial(controllers, 20_000), 40, 1.0),
+    "large": (large, 8, 30.0),
+}
+"""By name: the body, how many clients, and after how many seconds each hangs up."""
+
+
+async def attack(url: str, api: str, name: str, seconds: float) -> None:
+    """Do something as the namespace `evil` until the time is over. Prints how often it was done, and given up."""
+    if name == "edits":
+        await _edit(api, time.monotonic() + seconds)
+        return
+    make, clients, patience = ATTACKS[name]
+    body = make()
+    until = time.monotonic() + seconds
+    answered = given_up = 0
+
+    async def client() -> None:
+        nonlocal answered, given_up
+        while time.monotonic() < until:
+            try:
+                async with asyncio.timeout(min(patience, max(until - time.monotonic(), 0.1))):
+                    async with session.post(f"{url}/mutate", data=body, headers=JSON_TYPE) as response:
+                        said = await response.read()
+                answered += 1
+                if b'"code":429' in said:
+                    await asyncio.sleep(1.0)  # as the API's clients do when they are told so
+            except (TimeoutError, aiohttp.ClientError):
+                given_up += 1
+
+    async with _session() as session:
+        await asyncio.gather(*(client() for _ in range(clients)))
+    print(json.dumps({"answered": answered, "given_up": given_up}))
+
+
+async def _edit(api: str, until: float) -> None:
+    """Edit a policy, ten times a second."""
+    path = f"{api}{POLICIES.format(EVIL)}/edited"
+    done = 0
+    async with _session() as session:
+        while time.monotonic() < until:
+            done += 1
+            change = [{"op": "replace", "path": "/spec/rules/0/policyAction/message", "value": str(done)}]
+            headers = {"Content-Type": "application/json-patch+json"}
+            async with session.patch(path, data=json.dumps(change), headers=headers) as response:
+                await response.read()
+            await asyncio.sleep(0.1)
+    print(json.dumps({"answered": done, "given_up": 0}))
+
+
+@asynccontextmanager
+async def _api_server() -> AsyncIterator[str]:
+    """The URL of an embedded API server in a process of its own, which ends when its input does."""
+    pipe = asyncio.subprocess.PIPE
+    server = await asyncio.create_subprocess_exec(*SELF, "--serve", stdin=pipe, stdout=pipe)
+    assert server.stdin is not None and server.stdout is not None
+    try:
+        yield (await server.stdout.readline()).decode().strip()
+    finally:
+        server.stdin.close()
+        await server.wait()
+
+
+async def _serve() -> None:
+    async with ApiServer() as server:
+        print(server.url, flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+async def _measured(made: Stage, name: str, shape: str, size: int, objects: int, work: str) -> Measured:
+    """Rounds without and beside the attack."""
+    took: dict[bool, list[float]] = {False: [], True: []}
+    probes: list[float] = []
+    await _others(made, [], [], 1.0)  # a server that answered nobody yet is smaller
+    answered, before, most, cpu = 0, resident(made.replica.pid), 0.0, 0.0
+    for _ in range(made.rounds):
+        await _others(made, took[False], [], made.seconds)
+        began = made.replica.cpu_seconds()
+        argv = (*SELF, "--attack", made.url, made.api, work, str(made.seconds + 2))
+        attacker = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+        await asyncio.sleep(1.0)  # it is warm then
+        most = max(most, await _others(made, took[True], probes, made.seconds))
+        said, _ = await attacker.communicate()
+        answered += json.loads(said)["answered"]
+        cpu += made.replica.cpu_seconds() - began
+    alone, beside = ([quantile(took[key], part) for part in (0.5, 0.99)] for key in (False, True))
+    costs = {
+        "alone_p50_ms": alone[0],
+        "alone_p99_ms": alone[1],
+        "beside_p50_ms": beside[0],
+        "beside_p99_ms": beside[1],
+        "beside_p50_times": beside[0] / alone[0],
+        "beside_p99_times": beside[1] / alone[1],
+        "livez_ms": max(probes),
+        "livez_failed_count": float(sum(probe == float("inf") for probe in probes)),
+        "memory_mb": most - before,
+        "replica_cpu_ms": 1000 * cpu / made.rounds,
+    }
+    kind = "MetadataPolicy" if work in ("policies", "edits") else "Pod"
+    return Measured(name, kind, shape, size, objects, costs, note=f"{answered} of the attack's were answered")
+
+
+async def _others(made: Stage, took: list[float], probes: list[float], seconds: float) -> float:
+    """Post reviews of the other namespace at an even pace, ask the probe on the way; the most memory that was seen."""
+    most, number, began = 0.0, 0, time.perf_counter()
+    tasks: list[asyncio.Task[None]] = []
+
+    async def one(body: bytes) -> None:
+        since = time.perf_counter()
+        async with made.session.post(f"{made.url}/mutate", data=body, headers=JSON_TYPE) as response:
+            if response.status != 200 or b'"allowed":true' not in await response.read():
+                raise RuntimeError(f"a review of {TEAM} failed: {response.status}")
+        took.append(1000 * (time.perf_counter() - since))
+
+    async def probe() -> None:
+        since = time.perf_counter()
+        try:
+            async with asyncio.timeout(5.0), made.session.get(f"{made.url}/livez") as response:
+                await response.read()
+            probes.append(1000 * (time.perf_counter() - since))
+        except (TimeoutError, aiohttp.ClientError):
+            probes.append(float("inf"))
+
+    while time.perf_counter() - began < seconds:
+        number += 1
+        tasks.append(asyncio.create_task(one(review(TEAM, number))))
+        if number % 10 == 0:
+            tasks.append(asyncio.create_task(probe()))
+            most = max(most, resident(made.replica.pid))
+        await asyncio.sleep(max(began + number * PACE - time.perf_counter(), 0))
+    await asyncio.gather(*tasks)
+    return most
+
+
+async def _settled(made: Stage) -> None:
+    """Until the replica has read what there is: its count of policies stays for a second."""
+    before = -1
+    async with asyncio.timeout(120):
+        while (now := await asyncio.to_thread(lambda: made.replica.policies)) != before:
+            before = now
+            await asyncio.sleep(1.0)
+
+
+def resident(pid: int) -> float:
+    """Megabytes that a process and its children have in memory (Linux)."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += map(int, task.read_text().split())
+    total = 0
+    for one in found:
+        with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
+            total += int(Path(f"/proc/{one}/statm").read_text().split()[1])
+    return total * 4096 / 1e6
+
+
+def _defaults(name: str) -> Object:
+    """A rule that writes a label where it is absent."""
+    criterion = {"key": name, "operator": "DoesNotExist"}
+    return {
+        "policyPredicate": {"labelSelector": {"matchExpressions": [criterion]}},
+        "policyAction": {"updatedLabels": {name: "yes"}},
+    }
+
+
+def _session() -> aiohttp.ClientSession:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=0))
+
+
+def _kubeconfig(url: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": url}}],
+        "users": [{"name": "me", "user": {}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "current-context": "here",
+    }
+
+
+async def _main(only: str, seconds: float, rounds: int) -> None:
+    async with stage(seconds, rounds) as made:
+        for scenario in scenarios():
+            if only in scenario.__name__:
+                found = await scenario(made)
+                print(f"\n{found.name}: {found.shape} ({found.bytes:,} bytes; {found.note})")
+                for name, figure in found.costs.items():
+                    most = found.bounds.get(name)
+                    told = "" if most is None else f"  at most {most:g}: {'held' if figure <= most else 'BROKEN'}"
+                    print(f"  {name:<20}{figure:>10.2f}{told}", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="What one namespace at its worst does to others' reviews.")
+    parser.add_argument("--only", default="", help="Scenarios whose name contains this.")
+    parser.add_argument("--seconds", type=float, default=4.0, help="Of each round, without and beside the attack.")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--attack", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        asyncio.run(_serve())
+    elif arguments.attack:
+        url, api, name, seconds = arguments.attack
+        asyncio.run(attack(url, api, name, float(seconds)))
+    else:
+        asyncio.run(_main(arguments.only, arguments.seconds, arguments.rounds))

@@ -1,0 +1,100 @@
+"""The policies of one namespace as this server knows them, in the order in which they count. Pure; `cache` fills it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from heapq import nsmallest
+
+import msgspec
+
+from scheduler.policy import bounds
+from scheduler.policy.admission.jobs import Parsed
+from scheduler.policy.admission.judging import MOST_NAMED, Held
+from scheduler.policy.bounds import Place
+
+
+class Stored(msgspec.Struct):
+    """A policy object: what it says, or why it can't be accepted.
+
+    One that is accepted and has no `spec` is left out of its namespace's bound, and only its price is kept.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int = 0
+    created: str = ""
+    spec: bytes = b""
+    problem: str = ""
+    units: int = 0
+    kind: int = 0
+
+    @property
+    def place(self) -> Place:
+        """Where it stands in its namespace."""
+        return Place(self.kind, self.created, self.name)
+
+    def learn(self, parsed: Parsed) -> None:
+        """Take over what was read of it."""
+        self.spec, self.problem = parsed.spec, parsed.problem
+        self.units, self.kind = parsed.units, parsed.kind
+
+
+class Group:
+    """A namespace's policies by name. `put` and `remove`, then `settle`."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, Stored] = {}
+        self.refused: set[str] = set()
+        self._order: list[tuple[Place, int]] = []
+        self._applied: tuple[Place, ...] = ()
+        self._new: list[Stored] = []
+
+    def put(self, stored: Stored) -> None:
+        """A policy that is new, or says something else."""
+        self.remove(stored.name)
+        self.stored[stored.name] = stored
+        if stored.problem:
+            self.refused.add(stored.name)
+        else:
+            insort(self._order, (stored.place, stored.units))
+            self._new.append(stored)
+
+    def remove(self, name: str) -> None:
+        """A policy that is gone."""
+        stored = self.stored.pop(name, None)
+        if stored is None:
+            return
+        self.refused.discard(name)
+        if not stored.problem:
+            del self._order[bisect_left(self._order, (stored.place, stored.units))]
+
+    def settle(self, version: int) -> tuple[Held, list[Stored]]:
+        """What applies now, and the policies that should and have to be read again.
+
+        Looks at those that apply and at those that did, however many there are besides.
+        """
+        found = bounds.bound(self._order)
+        within = set(found.applied)
+        for stored in (*self._new, *filter(None, (self.stored.get(place.name) for place in self._applied))):
+            if stored.place not in within:
+                stored.spec = b""
+        self._new.clear()
+        self._applied = found.applied
+        applied = [self.stored[place.name] for place in found.applied]
+        held = Held(
+            specs=tuple(one.spec for one in applied if one.spec),
+            refused=tuple(nsmallest(MOST_NAMED, self.refused)),
+            uids={one.name: one.uid for one in applied},
+            left_out=len(self._order) - len(applied),
+            closed=found.closed,
+            units=found.units,
+            version=version,
+        )
+        return held, [one for one in applied if not one.spec]
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many apply, are refused, are left out."""
+        return len(self._applied), len(self.refused), len(self._order) - len(self._applied)

@@ -1,0 +1,109 @@
+"""Keys by which an object gets rights, sidecars or exceptions from others: policies may not write them.
+
+A policy's author need not be allowed to create the object that the policy changes. A ServiceAccount that a cluster
+admin creates would get the cloud role that the policy names, and a pod the privileged container that an injector adds.
+Kubernetes' own domains are refused when a policy is read (`keys.is_reserved`); the keys here are left out when the
+policy's writes are made, so that its other rules still apply. The admin lifts a reservation by `--allow-prefix`, adds
+one by `--reserve-prefix`, and switches this list off by `--no-reserve-known`.
+"""
+
+from msgspec import Struct
+
+DOMAINS = {
+    # Identities and networks that clouds give to pods, ServiceAccounts and Services.
+    "amazonaws.com": "AWS identity or network",
+    "k8s.aws": "AWS identity or network",
+    "gke.io": "Google Cloud identity or network",
+    "cloud.google.com": "Google Cloud identity or network",
+    "azure.workload.identity": "Azure identity",
+    "azure.com": "Azure identity or network",
+    "alibabacloud.com": "Alibaba Cloud identity or network",
+    "oraclecloud.com": "Oracle Cloud identity or network",
+    "spiffe.io": "workload identity",
+    # Containers, proxies and secrets that an injector adds to pods.
+    "istio.io": "service mesh",
+    "linkerd.io": "service mesh",
+    "kuma.io": "service mesh",
+    "hashicorp.com": "secrets or service mesh",
+    "dapr.io": "sidecar",
+    "opentelemetry.io": "sidecar",
+    "jaegertracing.io": "sidecar",
+    "datadoghq.com": "sidecar",
+    "kubevirt.io": "sidecar",
+    "vault.security.banzaicloud.io": "secrets",
+    "secrets.doppler.com": "secrets",
+    "emberstack.com": "copies of Secrets",
+    "mittwald.de": "copies of Secrets",
+    "appscode.com": "copies of Secrets",
+    "cert-manager.io": "certificates",
+    # Network and routes.
+    "cni.cncf.io": "network",
+    "projectcalico.org": "network",
+    "cilium.io": "network",
+    "ovn.org": "network",
+    "metallb.io": "network",
+    "metallb.universe.tf": "network",
+    "nginx.org": "configuration of a proxy",
+    "haproxy.org": "configuration of a proxy",
+    "konghq.com": "configuration of a proxy",
+    "traefik.io": "configuration of a proxy",
+    # What a container runtime does for a pod.
+    "crio.io": "container runtime",
+    "nri.io": "container runtime",
+    "openshift.io": "security constraints",
+    # Who owns an object, who may remove it, and which policies pass it by.
+    "helm.sh": "ownership by Helm",
+    "argoproj.io": "ownership by Argo",
+    "fluxcd.io": "ownership by Flux",
+    "cattle.io": "ownership by Rancher",
+    "kyverno.io": "other policies",
+    "gatekeeper.sh": "other policies",
+    "karpenter.sh": "removal of nodes",
+    "podberth.dev": "Berth itself",
+}
+"""The domain of a key's prefix, with all its subdomains, and what such keys decide."""
+PREFIXES = {
+    "io.katacontainers.": "container runtime",
+    "io.kubernetes.cri": "container runtime",
+    "io.containerd.": "container runtime",
+    "run.oci.": "container runtime",
+    "dev.gvisor.": "container runtime",
+    "aadpodidbinding": "Azure identity",
+}
+"""Of keys that have no domain before a slash."""
+_PREFIXES = tuple(PREFIXES)
+ALLOWED = frozenset({"podberth.dev/required-during-execution"})
+"""Made for policies to write: see docs/evictor.md."""
+
+
+def of(key: str) -> str:
+    """What a key decides that no policy should; empty for all other keys."""
+    key = key.lower()
+    domain, slash, _ = key.rpartition("/")
+    if not slash:
+        if not key.startswith(_PREFIXES):
+            return ""
+        return next(power for prefix, power in PREFIXES.items() if key.startswith(prefix))
+    if key in ALLOWED:
+        return ""
+    labels = domain.split(".")
+    for i in range(len(labels)):
+        found = DOMAINS.get(".".join(labels[i:]))
+        if found is not None:
+            return found
+    return ""
+
+
+class Reserved(Struct, frozen=True):
+    """Which keys are kept from policies here. `known` is whether those of this page are, `more` are the admin's own."""
+
+    known: bool = True
+    more: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+
+    def why(self, key: str, power: str) -> str | None:
+        """What the key decides when policies may not write it; `power` is what `of` says of the key."""
+        found = power if self.known else ""
+        if not found and self.more and key.lower().startswith(self.more):
+            found = "reserved in this cluster"
+        return found if found and not key.startswith(self.allowed) else None

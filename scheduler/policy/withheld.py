@@ -1,0 +1,51 @@
+"""Writes to reserved keys (`powers`): the analysis is asked about policies without them, and each is a finding."""
+
+from collections.abc import Callable, Collection
+
+from msgspec import structs
+
+from scheduler.policy.findings import Finding, Report
+from scheduler.policy.powers import Reserved
+from scheduler.policy.spec import Policies, Policy, Rule
+from scheduler.policy.words import cut
+
+MOST = 20
+"""Findings of this kind: who writes many reserved keys learns it from the first ones."""
+
+
+def report(policies: Policies, ask: Callable[[Policies], Report], reserved: Reserved) -> Report:
+    """What `ask` says of the policies as they work here, and which of their writes are never made."""
+    rest, findings = _without(policies, reserved)
+    if not findings:
+        return ask(policies)
+    emptied = {place for finding in findings for place in finding.rules}
+    found = [one for one in ask(rest).findings if one.kind != "no-action" or not emptied.issuperset(one.rules)]
+    return Report((*findings, *found))
+
+
+def _without(policies: Policies, reserved: Reserved) -> tuple[Policies, list[Finding]]:
+    findings: list[Finding] = []
+    kept: list[Policy] = []
+    for policy in policies.policies:
+        rules = []
+        for rule in policy.rules:
+            asked = {write.key: reserved.why(write.key, write.power) for write in rule.writes}
+            gone = {key: why for key, why in asked.items() if why is not None}
+            if gone and policy.mode == "enforce":
+                findings += [_finding(rule, key, why) for key, why in gone.items()]
+            rules.append(_less(rule, gone.keys()) if gone else rule)
+        kept.append(structs.replace(policy, rules=tuple(rules)))
+    return Policies(kept), findings[:MOST]
+
+
+def _less(rule: Rule, gone: Collection[str]) -> Rule:
+    labels, annotations = (
+        {key: value for key, value in writes.items() if key not in gone}
+        for writes in (rule.action.labels, rule.action.annotations)
+    )
+    return structs.replace(rule, action=structs.replace(rule.action, labels=labels, annotations=annotations))
+
+
+def _finding(rule: Rule, key: str, why: str) -> Finding:
+    message = f"{rule} writes {cut(key, 80)}, which is reserved ({why}): not written unless --allow-prefix says so"
+    return Finding("reserved-key", (rule.policy,), (rule.place,), message)

@@ -1,0 +1,192 @@
+"""The policy cache under more policies than a namespace may have: what applies, what is kept, and what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.policy.admission.aside import Aside
+from scheduler.policy.admission.cache import PolicyCache
+from scheduler.policy.admission.group import Group, Stored
+from scheduler.policy.admission.judging import Terms
+from scheduler.policy.admission.owners import Owners
+from scheduler.policy.admission.reviewer import Reviewer
+from scheduler.policy.bounds import MOST, bound, price
+from scheduler.policy.parse import parse
+from tests.unit.admission.builders import Object, config_map, policy, review, rule
+from tests.unit.admission.conftest import POLICIES, Api, until
+from tests.unit.admission.test_reviewer import Cluster, asked
+
+WIDE = {f"key-{i}": "v" for i in range(32)}
+
+
+def wide(name: str, *, reject: bool = False, mode: str = "enforce", namespace: str = "team") -> Object:
+    """A policy of 64 rules with 64 writes, or 32 criteria, each: over 2,000 units, and about 30 KB."""
+    if reject:
+        rules = [rule({"matchLabels": dict(list(WIDE.items())[:16])}, reject=True, message="m" * 1000)] * 64
+    else:
+        rules = [rule({"matchLabels": {"never": "x"}}, labels=WIDE, annotations=WIDE)] * 64
+    return policy(name, *rules, namespace=namespace, mode=mode)
+
+
+@asynccontextmanager
+async def following(api: Api) -> AsyncIterator[PolicyCache]:
+    """A cache that follows the API server, with threads for what is long."""
+    async with api.client() as client:
+        cache = PolicyCache(client, Aside(Terms("berth")))
+        running = asyncio.create_task(cache.run())
+        yield cache
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def put(api: Api, *bodies: Object) -> None:
+    """Create policies."""
+    for body in bodies:
+        made = await api.create(POLICIES.format(body["metadata"]["namespace"]), body)
+        assert made.status == 201, made.body
+
+
+def units(*bodies: Object) -> int:
+    """What these cost together."""
+    return sum(price(parse(body)).units for body in bodies)
+
+
+async def test_long_policies_are_known_before_it_is_ready(api: Api) -> None:
+    """Policies that are read aside count as not listed yet, so a cold replica never says yes."""
+    await put(api, *(wide(f"p{i}") for i in range(3)))
+    async with following(api) as cache:
+        await cache.wait_known()
+        assert cache.unready is None
+        assert (cache.counts(), cache.of("team").units) == ((3, 0), units(wide("a"), wide("b"), wide("c")))
+
+
+async def test_too_many(api: Api) -> None:
+    """Of forty dear policies some apply, the others are left out and not kept, and other namespaces have all theirs."""
+    many = [wide(f"p{i:02}", mode="warn") for i in range(40)]
+    await put(api, *many, policy("small", rule(labels={"a": "b"}), namespace="berth"))
+    async with following(api) as cache:
+        await cache.wait_known()
+        held = cache.of("team")
+        assert held.units <= MOST < held.units + units(many[0])
+        assert (len(held.policies.policies), held.left_out, held.closed) == (40 - held.left_out, held.left_out, False)
+        assert cache.left_out == held.left_out > 20
+        kept = [one.name for one in cache._groups["team"].stored.values() if one.spec]
+        assert sorted(kept) == [one.name for one in held.policies.policies]
+        assert cache.of("berth").policies.policies
+        reviewer = Reviewer(cache, Owners(Cluster()), Aside(Terms("berth")))  # type: ignore[arg-type]
+        response = await asked(reviewer, review(config_map()))
+        assert response["allowed"]
+        said = f"{held.left_out} MetadataPolicies of this namespace are not applied: together they cost too much"
+        assert response["warnings"][0] == said
+
+
+async def test_what_rejects_stays(api: Api) -> None:
+    """A policy that rejects applies though many that only warn were there before it."""
+    await put(api, *(wide(f"p{i:02}", mode="warn") for i in range(20)))
+    await put(api, policy("no", rule({"matchLabels": {"bad": "x"}}, reject=True, message="never")))
+    async with following(api) as cache:
+        await cache.wait_known()
+        held = cache.of("team")
+        assert held.left_out and "no" in {one.name for one in held.policies.policies}
+
+
+async def test_closed(api: Api) -> None:
+    """When a policy that rejects does not fit, nothing comes in there, updates without a change and deletes aside."""
+    rejecting = [wide(f"p{i:02}", reject=True) for i in range(40)]
+    assert units(*rejecting) > MOST
+    await put(api, *rejecting)
+    async with following(api) as cache:
+        await cache.wait_known()
+        assert cache.of("team").closed and cache.closed == 1
+        reviewer = Reviewer(cache, Owners(Cluster()), Aside(Terms("berth")))  # type: ignore[arg-type]
+        for pass_ in ("mutate", "validate"):
+            response = await asked(reviewer, review(config_map()), pass_)  # type: ignore[arg-type]
+            assert (response["allowed"], response["status"]["code"]) == (False, 403)
+            assert "cost more than 32768 units" in response["status"]["message"]
+        same = config_map(labels={"a": "b"})
+        assert (await asked(reviewer, review(same, "UPDATE", old=same)))["allowed"]
+        assert (await asked(reviewer, review(None, "DELETE", old=same)))["allowed"]
+        assert (await asked(reviewer, review(wide("another"))))["allowed"]
+        assert (await asked(reviewer, review(config_map(), namespace="other")))["allowed"]
+
+
+async def test_room_is_filled_again(api: Api) -> None:
+    """When policies go, those that were left out are read again and apply."""
+    many = [wide(f"p{i:02}", mode="warn") for i in range(24)]
+    await put(api, *many)
+    async with following(api) as cache:
+        await cache.wait_known()
+        before = [one.name for one in cache.of("team").policies.policies]
+        assert len(before) < 24
+        for name in before:
+            assert (await api.call("DELETE", f"{POLICIES.format('team')}/{name}")).status == 200
+        rest = [body for body in many if body["metadata"]["name"] not in before]
+        await until(lambda: len(cache.of("team").policies.policies) == min(len(rest), len(before)))
+        assert not {one.name for one in cache.of("team").policies.policies} & set(before)
+
+
+async def test_only_the_last_of_many_edits_is_read(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long policy that is edited again and again is read as it is then, not as often as it was edited."""
+    async with following(api) as cache:
+        await cache.wait_known()
+        read: list[int] = []
+        go_on = asyncio.Event()
+        real = cache._aside.parse
+
+        async def parse_slowly(namespace: str, raw: bytes) -> object:
+            read.append(json.loads(raw)["metadata"]["generation"])
+            await go_on.wait()
+            return await real(namespace, raw)
+
+        monkeypatch.setattr(cache._aside, "parse", parse_slowly)
+        await put(api, wide("edited"))
+        await until(lambda: len(read) == 1)
+        path = f"{POLICIES.format('team')}/edited"
+        for i in range(10):
+            change = {"spec": {"rules": [rule(labels={**WIDE, "key-0": str(i)}, annotations=WIDE)] * 64}}
+            assert (await api.call("PATCH", path, change, "application/merge-patch+json")).status == 200
+        last = (await api.get(path))["metadata"]["generation"]
+        await until(lambda: cache._unread["team"]["edited"].stored.generation == last)
+        go_on.set()
+        await until(lambda: len(cache.of("team").policies.policies) == 1)
+        assert read == [1, last]
+        assert cache.of("team").policies.policies[0].rules[0].action.labels["key-0"] == "9"
+
+
+names = st.sampled_from("abcdefgh")
+edits = st.lists(
+    st.tuples(names, st.sampled_from([None, 4000, 9000, 15_000]), st.integers(0, 3), st.integers(0, 3)), max_size=25
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(edits)
+def test_groups_after_any_edits(changes: list[tuple[str, int | None, int, int]]) -> None:
+    """However a namespace came to its policies, what applies is what the bound says of those that are there."""
+    group = Group()
+    for i, (name, cost, kind, day) in enumerate(changes):
+        if cost is None:
+            group.remove(name)
+        else:
+            group.put(Stored("team", name, f"uid-{i}", "1", i, f"2026-01-0{day + 1}", b"spec", "", cost, kind))
+        held, missing = group.settle(i)
+        expected = bound(sorted((one.place, one.units) for one in group.stored.values()))
+        assert (held.units, held.closed, held.left_out) == (
+            expected.units,
+            expected.closed,
+            len(group.stored) - len(expected.applied),
+        )
+        assert set(held.uids) == {place.name for place in expected.applied}
+        for one in missing:
+            one.spec = b"spec"
+            group.put(one)
+        assert group.settle(i)[1] == []
+        applied = set(expected.applied)
+        assert all(bool(one.spec) == (one.place in applied) for one in group.stored.values())

@@ -1,0 +1,110 @@
+"""What policies cost, and which of a namespace's policies apply when they cost too much together."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.selectors import Requirement
+from scheduler.policy.bounds import MOST, Place, bound, price
+from scheduler.policy.parse import parse
+from scheduler.policy.spec import (
+    MAX_CRITERIA,
+    MAX_MESSAGE,
+    MAX_RULES,
+    MAX_TEXT,
+    MAX_VALUES,
+    MAX_WRITES,
+    Action,
+    Policy,
+    Predicate,
+    Rule,
+)
+from tests.unit.policy.build import needs, policy, rule
+
+OBJECT_BYTES = 3 << 19
+"""The largest object that etcd takes (1.5 MiB)."""
+
+places = st.builds(
+    Place,
+    st.integers(0, 3),
+    st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"]),
+    st.text("abcdef", min_size=1, max_size=4),
+)
+namespaces = st.dictionaries(places, st.integers(16, 20_000), max_size=12)
+
+
+def fullest(characters: int) -> Policy:
+    """The CRD's bounds to the brim, with about so many characters in all."""
+    values = frozenset(f"{i:02}" for i in range(MAX_VALUES))
+    criteria = (
+        *(Requirement(f"k{i}", "In", values) for i in range(MAX_CRITERIA)),
+        *(Requirement(f"m{i}", "In", frozenset({"x"})) for i in range(MAX_CRITERIA)),
+    )
+    counted = MAX_RULES * 2 * (MAX_WRITES + MAX_CRITERIA * MAX_VALUES)
+    each = min(max(characters - counted * 2, 0) // (MAX_RULES * 2 * MAX_WRITES), MAX_TEXT)
+    writes = {f"k{i}": "x" * each for i in range(MAX_WRITES)}
+    rules = (
+        Rule("p", i, Predicate(criteria, criteria), Action(False, "m" * MAX_MESSAGE, writes, writes))
+        for i in range(MAX_RULES)
+    )
+    return Policy("p", rules=tuple(rules))
+
+
+def test_no_single_policy_is_over() -> None:
+    """A policy that the CRD and etcd take is applied, whatever it holds: the bound is about many."""
+    assert 8000 < price(fullest(OBJECT_BYTES)).units <= MOST
+
+
+def test_price() -> None:
+    """Rules, criteria and writes count one each, a policy sixteen; texts and values little, and the mode nothing."""
+    small = policy("p", rule(needs("a", "Exists"), set_labels={"b": "c", "d": "e"}))
+    assert price(parse(small)).units == 16 + 1 + 1 + 2 + 1
+    assert price(parse({**small, "spec": {**small["spec"], "mode": "warn"}})).units == price(parse(small)).units
+
+
+def test_kinds() -> None:
+    """What rejects comes before what writes, mode warn, mode observe."""
+    rejects, writes = rule(reject=True), rule(set_labels={"a": "b"})
+    kinds = [
+        price(parse(policy("p", *rules, mode=mode))).kind
+        for rules, mode in (((writes, rejects), None), ((writes,), None), ((rejects,), "warn"), ((rejects,), "observe"))
+    ]
+    assert kinds == [0, 1, 2, 3]
+
+
+@given(namespaces)
+def test_applied_is_what_fits_from_the_first_on(stored: dict[Place, int]) -> None:
+    """The policies that apply are the first ones in order, never above the bound, and as many as fit."""
+    ordered = sorted(stored.items())
+    found = bound(ordered)
+    assert list(found.applied) == [place for place, _ in ordered][: len(found.applied)]
+    assert found.units == sum(stored[place] for place in found.applied) <= MOST
+    if len(found.applied) < len(ordered):
+        next_place, units = ordered[len(found.applied)]
+        assert found.units + units > MOST
+        assert found.closed == (next_place.kind == 0)
+    else:
+        assert not found.closed
+
+
+@given(namespaces, places, st.integers(16, 20_000))
+def test_newcomers_push_out_nothing_that_matters_as_much(stored: dict[Place, int], new: Place, units: int) -> None:
+    """A policy that is added costs none of those before it their place: older ones of its kind, and stronger kinds."""
+    before = bound(sorted(stored.items())).applied
+    after = bound(sorted({**stored, new: units}.items())).applied
+    assert {place for place in before if place < new} <= set(after)
+
+
+def test_no_more_is_looked_at_than_fits() -> None:
+    """Ten thousand policies beyond the bound are not walked through."""
+    looked = 0
+
+    def endless() -> object:
+        nonlocal looked
+        for i in range(10_000):
+            looked += 1
+            yield Place(2, "", f"{i:05}"), 1024
+
+    bound(endless())  # type: ignore[arg-type]
+    assert looked == MOST // 1024 + 1
