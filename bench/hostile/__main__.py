@@ -7,7 +7,7 @@ import sys
 
 from bench.hostile import engines
 from bench.hostile.row import Chosen, Row
-from bench.hostile.shapes import pods
+from bench.hostile.shapes import SCENARIOS
 
 
 def main() -> int:
@@ -15,10 +15,10 @@ def main() -> int:
     chosen = _options().parse_args()
     wanted = Chosen(tuple(int(n) for n in chosen.nodes.split(",")), tuple(filter(None, chosen.rows.split(","))))
     if chosen.profile:
-        engines.profile(wanted, pods.SCENARIOS)
+        engines.profile(wanted, SCENARIOS)
         return 0
     found: list[Row] = []
-    for row in engines.rows(wanted, pods.SCENARIOS):
+    for row in engines.rows(wanted, SCENARIOS):
         found.append(row)
         print(line(row), flush=True)
     return 0 if all(row.held for row in found) else 1

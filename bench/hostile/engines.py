@@ -23,8 +23,6 @@ from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
 
-EVERY = 0.005
-"""Seconds between the pods of others."""
 PATIENCE = 20.0
 """Seconds of CPU time that a row may take."""
 TRIES = 3
@@ -58,23 +56,16 @@ class Town:
         profiles = [ProfileConfig(scheduler_name=town.SCHEDULER)]
         self.engine = Engine(build(SchedulerConfiguration(profiles=profiles), registry()))
         self.decoder = Decoder()
-        for kind, made in (
-            ("Node", town.nodes(nodes)),
-            ("Namespace", town.namespaces()),
-            ("Service", town.services()),
-            ("Pod", town.placed(nodes)),
-        ):
-            decode = self.decoder.of_kind(kind)
-            for raw in made:
-                self.engine.handle(Put(decode(raw)), 0.0)
+        for kind, raw in town.objects(nodes):
+            self.engine.handle(Put(self.decoder.of_kind(kind)(raw)), 0.0)
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
 
-    def measure(self, scenario: Scenario | None, seconds: float) -> Measured:
+    def measure(self, scenario: Scenario | None, seconds: float, every: float) -> Measured:
         """Carry a scenario out in a copy of this process; None: others' pods alone, for so long."""
         trial = Trial(self, scenario)
-        return isolated(lambda: trial.run(seconds), trial.so_far, Measured, PATIENCE)
+        return isolated(lambda: trial.run(seconds, every), trial.so_far, Measured, PATIENCE)
 
     def profile(self, scenario: Scenario) -> None:
         """Print where the time of a scenario goes."""
@@ -87,7 +78,7 @@ class Town:
 
         def work() -> Measured:
             watched.enable()
-            Trial(self, scenario).run(scenario.seconds)
+            Trial(self, scenario).run(scenario.seconds, scenario.every)
             return end()
 
         isolated(work, end, Measured, PATIENCE)
@@ -102,10 +93,10 @@ class Trial:
         self._largest = 0
         self._before = 0.0
 
-    def run(self, seconds: float) -> Measured:
+    def run(self, seconds: float, every: float) -> Measured:
         """All of it."""
         self._before = resident()
-        self._machine.run(self._writes(), map(town.encoded, map(town.ordinary, count())), EVERY, seconds)
+        self._machine.run(self._writes(), map(town.encoded, map(town.ordinary, count())), every, seconds)
         return self._result(cut=False)
 
     def so_far(self) -> Measured:
@@ -137,11 +128,14 @@ class Trial:
 
 def rows(chosen: Chosen, scenarios: Sequence[Scenario]) -> Iterator[Row]:
     """Every scenario at every size; one row each, as soon as it is there."""
-    towns = [Town(nodes) for nodes in chosen.nodes]
-    alone = {seconds: [made.measure(None, seconds) for made in towns] for seconds in {s.seconds for s in scenarios}}
-    for scenario in scenarios:
-        if chosen.wants(scenario.name):
-            yield _row(scenario, towns, alone[scenario.seconds])
+    wanted = [scenario for scenario in scenarios if chosen.wants(scenario.name)]
+    towns = [Town(nodes) for nodes in chosen.nodes] if wanted else []
+    alone: dict[tuple[float, float], list[Measured]] = {}
+    for scenario in wanted:
+        pace = scenario.seconds, scenario.every
+        if pace not in alone:
+            alone[pace] = [made.measure(None, *pace) for made in towns]
+        yield _row(scenario, towns, alone[pace])
 
 
 def _row(scenario: Scenario, towns: list[Town], alone: list[Measured]) -> Row:
@@ -157,7 +151,7 @@ def _row(scenario: Scenario, towns: list[Town], alone: list[Measured]) -> Row:
 
 
 def _once(scenario: Scenario, towns: list[Town], alone: list[Measured]) -> Row:
-    found = [made.measure(scenario, scenario.seconds) for made in towns]
+    found = [made.measure(scenario, scenario.seconds, scenario.every) for made in towns]
     last, base = found[-1], alone[-1]
     first = max(found[0].total - alone[0].total, 0.0)
     total = max(last.total - base.total, 0.0)

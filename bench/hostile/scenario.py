@@ -9,6 +9,8 @@ from bench.hostile.town import Object, encoded
 
 ONE = {"turn_ms": 20.0, "others_ms": 100.0}
 """The bounds of one object: CPU of one turn of the loop, and how long anybody else's pod waits."""
+CROWD = {**ONE, "others_p99_ms": 20.0}
+"""The bounds of a thousand in a row: besides, what others wait at the 99th percentile is what the API server takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +48,16 @@ class Scenario:
     objects: int = 1
     seconds: float = 1.0
     """For how long pods of others keep coming."""
+    every: float = 0.005
+    """Seconds between them."""
     bounds: dict[str, float] = field(default_factory=lambda: dict(ONE))
+
+
+def one(make: Callable[[], Object]) -> Callable[[int], Iterator[Write]]:
+    """The writes of a single object, whatever the size of the cluster."""
+    return lambda _nodes: iter((put(make()),))
+
+
+def many(make: Callable[[int], Object], count: int, after: float = 0.0) -> Callable[[int], Iterator[Write]]:
+    """The writes of so many objects, `after` milliseconds one after the other."""
+    return lambda _nodes: (put(make(i), after) for i in range(count))

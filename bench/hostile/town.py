@@ -108,6 +108,35 @@ def namespaces() -> Iterator[bytes]:
         yield encoded(namespace(f"tenant-{i}", tier="small" if i % 2 else "large"))
 
 
+def storage(count: int) -> Iterator[tuple[str, bytes]]:
+    """A class that provisions where the pod goes, one of local volumes, and 500 of those on the first nodes."""
+    for name, provisioner in (("wait", "csi.example"), ("local", "kubernetes.io/no-provisioner")):
+        yield (
+            "StorageClass",
+            encoded(
+                {
+                    "metadata": {"name": name, "uid": name},
+                    "provisioner": provisioner,
+                    "volumeBindingMode": "WaitForFirstConsumer",
+                }
+            ),
+        )
+    for i in range(500):
+        here = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [f"node-{i % count}"]}]}
+        spec = {
+            "storageClassName": "local",
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "local": {"path": f"/disks/{i}"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
+        }
+        metadata = {"name": f"local-{i}", "uid": f"local-{i}"}
+        yield "PersistentVolume", encoded({"metadata": metadata, "spec": spec, "status": {"phase": "Available"}})
+    for i in range(count):
+        driver = {"name": "csi.example", "nodeID": f"node-{i}", "allocatable": {"count": 100}}
+        yield "CSINode", encoded({"metadata": {"name": f"node-{i}", "uid": f"csi-{i}"}, "spec": {"drivers": [driver]}})
+
+
 def services() -> Iterator[bytes]:
     """One in each tenant's namespace."""
     for i in range(NAMESPACES):
@@ -131,3 +160,12 @@ def ordinary(i: int) -> Object:
     app = 3 * i % APPS
     name = f"ordinary-{i}"
     return of_app(app, name, {"statefulset.kubernetes.io/pod-name": name} if i % 4 == 3 else None)
+
+
+def objects(count: int) -> Iterator[tuple[str, bytes]]:
+    """All that is there before anybody does harm, as (kind, JSON)."""
+    yield from (("Node", raw) for raw in nodes(count))
+    yield from (("Namespace", raw) for raw in namespaces())
+    yield from (("Service", raw) for raw in services())
+    yield from storage(count)
+    yield from (("Pod", raw) for raw in placed(count))
