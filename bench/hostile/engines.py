@@ -13,6 +13,7 @@ import msgspec
 from bench.hostile import town
 from bench.hostile.isolated import isolated, resident
 from bench.hostile.machine import Machine
+from bench.hostile.meters import Cpu, Meter
 from bench.hostile.row import Chosen, Row
 from bench.hostile.scenario import Scenario, Write
 from scheduler.bench.figures import quantile
@@ -62,9 +63,9 @@ class Town:
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
 
-    def measure(self, scenario: Scenario | None, seconds: float, every: float) -> Measured:
+    def measure(self, scenario: Scenario | None, seconds: float, every: float, meter: Meter | None = None) -> Measured:
         """Carry a scenario out in a copy of this process; None: others' pods alone, for so long."""
-        trial = Trial(self, scenario)
+        trial = Trial(self, scenario, meter or Cpu())
         return isolated(lambda: trial.run(seconds, every), trial.so_far, Measured, PATIENCE)
 
     def profile(self, scenario: Scenario) -> None:
@@ -78,7 +79,7 @@ class Town:
 
         def work() -> Measured:
             watched.enable()
-            Trial(self, scenario).run(scenario.seconds, scenario.every)
+            Trial(self, scenario, Cpu()).run(scenario.seconds, scenario.every)
             return end()
 
         isolated(work, end, Measured, PATIENCE)
@@ -87,9 +88,9 @@ class Town:
 class Trial:
     """One scenario on one engine, which is not the same afterwards."""
 
-    def __init__(self, made: Town, scenario: Scenario | None) -> None:
+    def __init__(self, made: Town, scenario: Scenario | None, meter: Meter) -> None:
         self._town, self._scenario = made, scenario
-        self._machine = Machine(made.engine, made.decoder)
+        self._machine = Machine(made.engine, made.decoder, meter)
         self._largest = 0
         self._before = 0.0
 

@@ -7,12 +7,12 @@ what a pod waits for the scheduler on a machine that does nothing else, whatever
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import msgspec
 
+from bench.hostile.meters import Meter
 from bench.hostile.scenario import Write
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Instruction, PatchCondition, Preempt, Prepare
@@ -49,11 +49,9 @@ class Turns:
 class Machine:
     """Runs writes of a hostile tenant and pods of others against one engine."""
 
-    def __init__(
-        self, engine: Engine, decoder: Decoder, clock: Callable[[], float] = time.thread_time, patience: float = 60.0
-    ) -> None:
-        """`clock`: what has been spent so far, in seconds; `patience`: how long the last pods may take to be bound."""
-        self._engine, self._decoder, self._clock, self._patience = engine, decoder, clock, patience
+    def __init__(self, engine: Engine, decoder: Decoder, meter: Meter, patience: float = 60.0) -> None:
+        """`patience`: seconds, on the machine's own clock, that the last pods may take to be bound."""
+        self._engine, self._decoder, self._meter, self._patience = engine, decoder, meter, patience
         self.now = 0.0
         self.turns = Turns()
         self.waits: list[float] = []
@@ -62,7 +60,7 @@ class Machine:
         self._raw: dict[str, bytes] = {}
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
-        self._under_way: tuple[str, float] | None = None
+        self._under_way = ""
 
     @property
     def waiting(self) -> int:
@@ -134,19 +132,19 @@ class Machine:
         self._handle(f"Put {kind}", Put(thing))
 
     def _turn(self, what: str, work: Callable[[], T]) -> T:
-        self._under_way = what, self._clock()
+        self._under_way = what
+        self._meter.begin()
         done = work()
         self.interrupt()
         return done
 
     def interrupt(self) -> None:
         """End the turn that is under way, if one is: no more of it will be seen."""
-        if self._under_way is not None:
-            what, began = self._under_way
-            self._under_way = None
-            spent = self._clock() - began
+        if self._under_way:
+            spent = self._meter.end()
             self.now += spent
-            self.turns.add(what, spent)
+            self.turns.add(self._under_way, spent)
+            self._under_way = ""
 
     def _handle(self, what: str, stimulus: Stimulus) -> None:
         for one in self._turn(what, lambda: self._engine.handle(stimulus, self.now)):
