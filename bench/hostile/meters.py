@@ -44,11 +44,13 @@ class Steps:
     """Lines of Python and calls, as seconds of `STEP`.
 
     A call of a function in C counts the same whatever it does: decoding, or an operation on an array.
-    A process whose turn takes more than `most` seconds is sent SIGPROF, as if its CPU time were over.
+    A process whose turn takes more than `most` seconds, or whose turns take ten times that together, is sent SIGPROF,
+    as if its CPU time were over.
     """
 
     def __init__(self, most: float) -> None:
         self._most = int(most / STEP)
+        self._left = 10 * self._most
         self._count = 0
 
     def begin(self) -> None:
@@ -61,6 +63,7 @@ class Steps:
         """Seconds that it took."""
         sys.settrace(None)
         sys.setprofile(None)
+        self._left -= self._count
         return self._count * STEP
 
     def _call(self, _frame: FrameType, event: str, _what: Any) -> None:
@@ -69,7 +72,7 @@ class Steps:
 
     def _line(self, _frame: FrameType, _event: str, _what: Any) -> Any:
         self._count += 1
-        if self._count > self._most:
+        if self._count > self._most or self._count > self._left:
             sys.settrace(None)
             sys.setprofile(None)
             os.kill(os.getpid(), signal.SIGPROF)

@@ -7,10 +7,11 @@ from enum import StrEnum
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from bench.crowd import HOST, ZONE
 from bench.hostile.scenario import ONE, Scenario, Write, put
-from bench.hostile.town import NAMESPACES, PREFERRED, REQUIRED, TENANT, Object, encoded, pod
+from bench.hostile.town import NAMESPACES, PREFERRED, REQUIRED, TENANT, Object, pod
 
 FOUND = Path(__file__).with_name("found")
 LARGEST = 1_400_000
@@ -120,9 +121,37 @@ def made(recipe: Recipe, i: int = 0, node: str = "") -> Object:
     return pod(f"found-{i}", TENANT, labels, {name: value for name, value in spec.items() if value not in ([], {})})
 
 
-def legal(recipe: Recipe) -> bool:
-    """Whether it is as small as the API server asks for."""
-    return len(encoded(made(recipe))) <= LARGEST
+def fitted(recipe: Recipe) -> Recipe:
+    """The recipe with as many of each part and extra as fit into an object together, in the same proportion."""
+    parts = [part if part.place is not Place.NODE_ALL else replace(part, requirements=1) for part in recipe.parts]
+    extra = asdict(recipe.extra)
+    size = sum(part.count * _size(part) for part in parts) + sum(extra[name] * each for name, each in _SIZES.items())
+    share = min(1.0, LARGEST / max(size, 1))
+    return replace(
+        recipe,
+        parts=tuple(replace(part, count=max(1, int(part.count * share))) for part in parts),
+        extra=Extra(**{name: int(count * share) if count > 1 else count for name, count in extra.items()}),
+    )
+
+
+def _size(part: Part) -> int:
+    """Bytes of one, roughly and not too few."""
+    valued = part.operator in (Operator.IN, Operator.NOT_IN)
+    requirement = 100 + 20 * part.values * valued
+    namespaces = 14 * part.namespaces if part.namespaces > 0 else 50 * part.requirements * (part.namespaces == -2)
+    return 150 + part.requirements * requirement + namespaces
+
+
+_SIZES = {
+    "tolerations": 40,
+    "containers": 55,
+    "ports": 65,
+    "resources": 60,
+    "claims": 65,
+    "labels": 16,
+    "node_labels": 26,
+}
+"""Bytes of one of each extra."""
 
 
 def writes(recipe: Recipe) -> Callable[[int], Iterator[Write]]:
@@ -147,7 +176,7 @@ def described(recipe: Recipe) -> str:
         f"{part.count:,} × {part.place} ({part.requirements} × {part.key} {part.operator}, {part.values} values)"
         for part in recipe.parts
     ]
-    words += [f"{count:,} {name}" for name, count in msgspec.structs.asdict(recipe.extra).items() if count > 1]
+    words += [f"{count:,} {name}" for name, count in asdict(recipe.extra).items() if count > 1]
     words += [f"priority {recipe.priority}"] if recipe.priority else []
     words += ["fits nowhere"] if recipe.never_fits else []
     words += [f"{recipe.placed} like it placed before"] if recipe.placed else []

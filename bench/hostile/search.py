@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 
 import msgspec
-from hypothesis import HealthCheck, Phase, assume, given, seed, settings, target
+from hypothesis import HealthCheck, Phase, given, seed, settings, target
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from bench.hostile.engines import Measured, Town
 from bench.hostile.meters import Meter
-from bench.hostile.recipe import FOUND, Extra, Key, Operator, Part, Place, Recipe, legal, scenario
+from bench.hostile.recipe import FOUND, Extra, Key, Operator, Part, Place, Recipe, fitted, scenario
 
 ROUND = 100
 """Recipes of one climb; the next begins anew."""
@@ -28,7 +28,7 @@ _parts = st.builds(
     key=st.sampled_from(Key),
     values=st.sampled_from((1, 1, 10, 100, 1_000)),
     known=st.booleans(),
-    requirements=st.sampled_from((1, 1, 1, 2, 10, 100)),
+    requirements=st.sampled_from((1, 1, 1, 2, 10)),
     topology=st.sampled_from((Key.HOST, Key.ZONE, Key.NEW)),
     namespaces=st.sampled_from((-2, -1, -1, 0, 10, 100)),
 )
@@ -39,7 +39,7 @@ recipes: SearchStrategy[Recipe] = st.builds(
     placed=st.sampled_from((0, 0, 1, 10)),
     never_fits=st.booleans(),
     priority=st.sampled_from((0, 0, 1_000)),
-)
+).map(fitted)
 
 
 def climb(
@@ -63,13 +63,12 @@ def climb(
     def attempt(recipe: Recipe) -> None:
         if until is not None and time.monotonic() > until:
             return
-        assume(legal(recipe))
         taken = tried[recipe] = cost(town, recipe, meter())
         target(taken.turn, label="longest turn")
         target(taken.total, label="in all")
 
     attempt()
-    return sorted(tried.items(), key=lambda one: -one[1].turn)
+    return sorted(tried.items(), key=lambda one: (-one[1].turn, -one[1].total))
 
 
 def cost(town: Town, recipe: Recipe, meter: Meter) -> Measured:
