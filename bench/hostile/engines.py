@@ -5,7 +5,7 @@ from __future__ import annotations
 import cProfile
 import gc
 import pstats
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 import msgspec
@@ -24,6 +24,8 @@ from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
 
+API = 10.0
+"""Milliseconds that an API server and its watch take of a pod's way from creation to binding."""
 PATIENCE = 20.0
 """Seconds of CPU time that a row may take."""
 TRIES = 3
@@ -127,9 +129,11 @@ class Trial:
         )
 
 
-def rows(chosen: Chosen, scenarios: Sequence[Scenario]) -> Iterator[Row]:
+def rows(chosen: Chosen, scenarios: Sequence[Scenario], say: Callable[[str], None]) -> Iterator[Row]:
     """Every scenario at every size; one row each, as soon as it is there."""
     wanted = [scenario for scenario in scenarios if chosen.wants(scenario.name)]
+    if wanted:
+        say(f"towns of {' and '.join(f'{nodes:,}' for nodes in chosen.nodes)} nodes")
     towns = [Town(nodes) for nodes in chosen.nodes] if wanted else []
     alone: dict[tuple[float, float], list[Measured]] = {}
     for scenario in wanted:
@@ -163,6 +167,7 @@ def _once(scenario: Scenario, towns: list[Town], alone: list[Measured]) -> Row:
         "others_p50_ms": last.waits_p50,
         "others_p99_ms": last.waits_p99,
         "others_ms": last.waits_most,
+        "p99_times": (last.waits_p99 + API) / (base.waits_p99 + API),
         "unbound_count": last.waiting,
         "memory_mb": last.memory,
         "growth_times": total / first if first > 1.0 else 0.0,

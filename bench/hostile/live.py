@@ -7,6 +7,7 @@ and this machine take. So each scheduler's figures stand beside its own with not
 from __future__ import annotations
 
 import asyncio
+import secrets
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from bench.contenders import BerthContender, Contender, KubeScheduler
+from bench.crowd import HOST
 from bench.hostile import town
 from bench.hostile.row import Chosen, Row
 from bench.hostile.shapes.specs import node_terms
@@ -69,7 +71,7 @@ ATTACKS = (
     Attack(
         "live-node-affinity",
         "a pod with 8,000 node selector terms of one absent host name each",
-        lambda i: node_terms([{"matchExpressions": [needs("In", [f"x{k}"], town.HOST)]} for k in range(8_000)]),
+        lambda i: node_terms([{"matchExpressions": [needs("In", [f"x{k}"], HOST)]} for k in range(8_000)]),
         sizes=(1_000,),
     ),
     Attack(
@@ -97,12 +99,14 @@ class Waits(msgspec.Struct):
 
 @dataclass(slots=True)
 class Place:
-    """One cluster with nodes, and what is created there and by whom."""
+    """One cluster of one size, what is created there, and what was measured."""
 
-    cluster: ControlPlane
     client: Client
-    run: int = 0
+    run: str = field(default_factory=lambda: secrets.token_hex(3))
+    runs: int = 0
     refused: dict[str, str] = field(default_factory=dict)
+    alone: dict[tuple[str, int], Waits] = field(default_factory=dict)
+    """What pods of others wait with nothing hostile there, by scheduler and how many they are."""
 
     async def set_up(self, nodes: int) -> None:
         """Nodes, namespaces and placed pods."""
@@ -120,8 +124,8 @@ class Place:
 
     async def waits(self, contender: Contender, attack: Attack | None, others: int) -> Waits:
         """Start a scheduler, have it bind pods of others beside the attack, end it, remove the pods."""
-        self.run += 1
-        run = f"run-{self.run}"
+        self.runs += 1
+        run = f"run-{self.run}-{self.runs}"
         process = await asyncio.to_thread(contender.start)
         try:
             # A first few, so that no figure is of a start.
@@ -214,38 +218,39 @@ def rows(chosen: Chosen, say: Callable[[str], None]) -> Iterator[Row]:
         ControlPlane() as cluster,
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
-        contenders = {kind.key: kind(cluster, Path(directory)) for kind in (BerthContender, KubeScheduler)}
-        kubeconfig = str(cluster.kubeconfig(Path(directory) / "kubeconfig"))
-        for nodes in SIZES:
-            attacks = [attack for attack in wanted if nodes in attack.sizes]
-            if attacks:
-                yield from runner.run(_at_size(cluster, kubeconfig, contenders, nodes, attacks, say))
+        contenders: list[Contender] = [
+            BerthContender(cluster, Path(directory)),
+            KubeScheduler(cluster, Path(directory)),
+        ]
+        connection = from_kubeconfig([str(cluster.kubeconfig(Path(directory) / "kubeconfig"))], None)
+        client = runner.run(Client(connection, qps=-1, timeout=120.0).__aenter__())
+        try:
+            for nodes in SIZES:
+                attacks = [attack for attack in wanted if nodes in attack.sizes]
+                place = Place(client)
+                if attacks:
+                    runner.run(place.set_up(nodes))
+                for attack in attacks:
+                    yield runner.run(_one(place, contenders, nodes, attack, say))
+                if attacks:
+                    runner.run(place.tear_down())
+        finally:
+            runner.run(client.__aexit__(None, None, None))
 
 
-async def _at_size(
-    cluster: ControlPlane,
-    kubeconfig: str,
-    contenders: dict[str, Contender],
-    nodes: int,
-    attacks: list[Attack],
-    say: Callable[[str], None],
-) -> list[Row]:
-    found = []
-    async with Client(from_kubeconfig([kubeconfig], None), qps=-1, timeout=120.0) as client:
-        place = Place(cluster, client)
-        await place.set_up(nodes)
-        alone: dict[tuple[str, int], Waits] = {}
-        for attack in attacks:
-            taken: dict[str, Waits] = {}
-            for key, contender in contenders.items():
-                if (key, attack.others) not in alone:
-                    say(f"{nodes} nodes, nothing hostile: {contender.title}")
-                    alone[key, attack.others] = await place.waits(contender, None, attack.others)
-                say(f"{nodes} nodes, {attack.name}: {contender.title}")
-                taken[key] = await place.waits(contender, attack, attack.others)
-            found.append(_row(attack, nodes, taken, {key: alone[key, attack.others] for key in taken}, place.refused))
-        await place.tear_down()
-    return found
+async def _one(
+    place: Place, contenders: list[Contender], nodes: int, attack: Attack, say: Callable[[str], None]
+) -> Row:
+    taken: dict[str, Waits] = {}
+    for contender in contenders:
+        pace = contender.key, attack.others
+        if pace not in place.alone:
+            say(f"{nodes} nodes, nothing hostile: {contender.title}")
+            place.alone[pace] = await place.waits(contender, None, attack.others)
+        say(f"{nodes} nodes, {attack.name}: {contender.title}")
+        taken[contender.key] = await place.waits(contender, attack, attack.others)
+    alone = {key: place.alone[key, attack.others] for key in taken}
+    return _row(attack, nodes, taken, alone, place.refused)
 
 
 def _row(attack: Attack, nodes: int, taken: dict[str, Waits], alone: dict[str, Waits], refused: dict[str, str]) -> Row:

@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from bench.crowd import HOST, ZONE
 from bench.hostile.scenario import ONE, Scenario, Write, put
-from bench.hostile.town import NAMESPACES, PREFERRED, REQUIRED, TENANT, Object, pod
+from bench.hostile.town import NAMESPACES, NODE_KEYS, PREFERRED, REQUIRED, TENANT, Object, pod
 
 FOUND = Path(__file__).with_name("found")
 LARGEST = 1_400_000
@@ -98,6 +98,8 @@ def made(recipe: Recipe, i: int = 0, node: str = "") -> Object:
     spread: list[Object] = []
     for number, part in enumerate(recipe.parts):
         _add(affinity, spread, part, f"{i}-{number}")
+    # The API server takes one constraint for each topology key and kind.
+    spread = [*{(one["topologyKey"], one["whenUnsatisfiable"]): one for one in spread}.values()]
     amounts = {f"example.com/r{k}": "1" for k in range(extra.resources)}
     ports = [{"containerPort": 1, "hostPort": 1 + k, "hostIP": "10.9.9.9"} for k in range(min(extra.ports, 60_000))]
     first = {"name": "c", "image": "a", "ports": ports, "resources": {"requests": amounts, "limits": amounts}}
@@ -203,7 +205,7 @@ def _add(affinity: Object, spread: list[Object], part: Part, salt: str) -> None:
                 hard = part.place is Place.SPREAD
                 constraint = {
                     "maxSkew": 1 + k,
-                    "topologyKey": _topology(part, salt, k),
+                    "topologyKey": NODE_KEYS[k] if k < len(NODE_KEYS) else f"example.com/t{salt}-{k}",
                     "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
                     "labelSelector": selector,
                 }

@@ -1,6 +1,7 @@
 """One row of the table of `make hostile`: a legal object at its largest, what it cost whom, and what it may cost.
 
-Whoever measures yields rows: a module of `PARTS` in `bench.hostile.__main__` has `rows(chosen) -> Iterator[Row]`.
+Whoever measures yields rows: `PARTS` in `bench.hostile.__main__` names the functions, `rows(chosen, say)`; `say`
+is told what goes on.
 """
 
 from __future__ import annotations

@@ -20,6 +20,17 @@ APPS = 2_000
 A_NODE = 10
 """Placed pods for each node."""
 ZONES = 10
+NODE_KEYS = (
+    HOST,
+    ZONE,
+    "topology.kubernetes.io/region",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "node.kubernetes.io/instance-type",
+    "example.com/rack",
+    "example.com/pool",
+)
+"""The labels of every node."""
 TENANT = "mallory"
 """The namespace of the tenant who does the worst."""
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -43,7 +54,7 @@ def node(i: int) -> Object:
         "metadata": {
             "name": name,
             "uid": name,
-            "labels": {HOST: name, ZONE: f"zone-{i % ZONES}", "kubernetes.io/os": "linux"},
+            "labels": dict(zip(NODE_KEYS, (name, f"zone-{i % ZONES}", *_well_known(i)), strict=True)),
         },
         "status": {
             "capacity": room,
@@ -51,6 +62,10 @@ def node(i: int) -> Object:
             "images": [{"names": [f"registry.example/app-{(i + k) % APPS}:1"], "sizeBytes": 1 << 28} for k in range(8)],
         },
     }
+
+
+def _well_known(i: int) -> tuple[str, ...]:
+    return "region-1", "linux", "amd64", f"type-{i % 4}", f"rack-{i // 20}", f"pool-{i % 7}"
 
 
 def namespace(name: str, **labels: str) -> Object:

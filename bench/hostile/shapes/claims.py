@@ -21,7 +21,13 @@ def claim(i: int, storage_class: str = "wait", selected: str = "", **more: objec
         "resources": {"requests": {"storage": "1Gi"}},
         **more,
     }
-    return {"kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": "Pending"},
+    }
 
 
 def using(name: str, claims: range, **requests: str) -> Object:

@@ -73,7 +73,7 @@ def _preemptors(count: int, terms: int = 0) -> list[Object]:
     made = []
     for i in range(count):
         one = pod(
-            f"high-{i}", TENANT, {"app": f"high-{i}"}, {"priority": 1_000 + i % 7}, cpu="31", memory=f"{60_000 + i}Mi"
+            f"high-{i}", TENANT, {"app": f"high-{i}"}, {"priority": 1_000 + i % 7}, cpu="31500m", memory=f"{60_000 + i}Mi"
         )
         if terms:
             one["spec"]["affinity"] = apart(not_in(terms, f"s{i}-"))["spec"]["affinity"]
@@ -87,7 +87,13 @@ def _budget(i: int) -> Object:
         "minAvailable": 1,
         "selector": {"matchExpressions": [{"key": "zz", "operator": "NotIn", "values": [f"x{i}"]}]},
     }
-    return {"kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec, "status": {"disruptionsAllowed": 0}}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"disruptionsAllowed": 0},
+    }
 
 
 def _preempt_past_budgets(nodes: int) -> Iterator[Write]:

@@ -14,18 +14,23 @@ _LABELS = {f"l{i}": "v" for i in range(5_000)}
 def service(i: int, selector: dict[str, str]) -> Object:
     """A Service of the hostile tenant."""
     metadata = {"name": f"service-{i}", "namespace": TENANT, "uid": f"service-{TENANT}-{i}"}
-    return {"kind": "Service", "metadata": metadata, "spec": {"selector": selector}}
+    spec = {"selector": selector, "ports": [{"port": 80}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
 def _set(i: int, requirements: list[Object], kind: str = "ReplicaSet") -> Object:
     metadata = {"name": f"set-{i}", "namespace": TENANT, "uid": f"set-{TENANT}-{i}"}
-    return {"kind": kind, "metadata": metadata, "spec": {"selector": {"matchExpressions": requirements}}}
+    spec: Object = {"selector": {"matchExpressions": requirements}}
+    if kind == "PodDisruptionBudget":
+        return {"apiVersion": "policy/v1", "kind": kind, "metadata": metadata, "spec": {"minAvailable": 1, **spec}}
+    spec["template"] = {"metadata": {"labels": {"own": "1"}}, "spec": {"containers": [{"name": "c", "image": "a"}]}}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": {"replicas": 0, **spec}}
 
 
 def _owned(i: int, kind: str) -> Object:
     made = pod(f"owned-{i}", TENANT, {**_LABELS, "own": str(i)})
     made["metadata"]["ownerReferences"] = [
-        {"kind": kind, "name": "set-0", "uid": f"set-{TENANT}-0", "controller": True}
+        {"apiVersion": "apps/v1", "kind": kind, "name": "set-0", "uid": f"set-{TENANT}-0", "controller": True}
     ]
     return made
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from bench.crowd import HOST, ZONE
 from bench.hostile.scenario import Scenario, one
-from bench.hostile.town import PREFERRED, REQUIRED, TENANT, Object, pod
+from bench.hostile.town import NODE_KEYS, PREFERRED, REQUIRED, TENANT, Object, pod
 
 
 def spec_of(spec: Object, name: str = "worst") -> Object:
@@ -51,16 +51,21 @@ def not_in(count: int, salt: str = "x") -> list[Object]:
 
 
 def spread(count: int, when: str = "ScheduleAnyway", **more: Any) -> Object:
-    """A pod with so many spread constraints, no two alike."""
+    """A pod with so many spread constraints, each of which counts every pod.
+
+    The API server takes one for each topology key and kind: the first are by keys that nodes have, both kinds.
+    """
+    kinds = [(key, kind) for key in NODE_KEYS for kind in ("DoNotSchedule", "ScheduleAnyway")]
+    kinds += [(f"example.com/k{i}", when) for i in range(count)]
     constraints = [
         {
-            "maxSkew": 1 + i,
-            "topologyKey": (HOST, ZONE)[i % 2],
-            "whenUnsatisfiable": when,
-            "labelSelector": {"matchExpressions": [needs("NotIn", [f"x{i // 2}"])]},
-            **more,
+            "maxSkew": 1_000_000 - i,
+            "topologyKey": key,
+            "whenUnsatisfiable": kind,
+            "labelSelector": {"matchExpressions": [needs("NotIn", [f"x{i}"])]},
+            **(more if kind == "DoNotSchedule" or "minDomains" not in more else {**more, "minDomains": None}),
         }
-        for i in range(count)
+        for i, (key, kind) in enumerate(kinds[:count])
     ]
     return spec_of({"topologySpreadConstraints": constraints})
 
@@ -209,7 +214,10 @@ SCENARIOS = [
         one(lambda: rather([{"topologyKey": "a"} for _ in range(20_000)])),
     ),
     Scenario(
-        "spread-500", "Pod", "500 spread constraints, by host and zone, each counts every pod", one(lambda: spread(500))
+        "spread-500",
+        "Pod",
+        "500 spread constraints, by the keys that nodes have and by others, each counts every pod",
+        one(lambda: spread(500)),
     ),
     Scenario("spread-hard-500", "Pod", "the same, required", one(lambda: spread(500, "DoNotSchedule"))),
     Scenario(
