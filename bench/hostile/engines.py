@@ -13,7 +13,7 @@ import msgspec
 from bench.hostile import town
 from bench.hostile.isolated import isolated, resident
 from bench.hostile.machine import Machine
-from bench.hostile.meters import Cpu, Meter
+from bench.hostile.meters import Cpu, Meter, Steps
 from bench.hostile.row import Chosen, Row
 from bench.hostile.scenario import Scenario, Write
 from scheduler.bench.figures import quantile
@@ -68,7 +68,8 @@ class Town:
     def measure(self, scenario: Scenario | None, seconds: float, every: float, meter: Meter | None = None) -> Measured:
         """Carry a scenario out in a copy of this process; None: others' pods alone, for so long."""
         trial = Trial(self, scenario, meter or Cpu())
-        return isolated(lambda: trial.run(seconds, every), trial.so_far, Measured, PATIENCE)
+        timed = not isinstance(meter, Steps)
+        return isolated(lambda: trial.run(seconds, every), trial.so_far, Measured, PATIENCE, timed=timed)
 
     def profile(self, scenario: Scenario) -> None:
         """Print where the time of a scenario goes."""
@@ -84,7 +85,7 @@ class Town:
             Trial(self, scenario, Cpu()).run(scenario.seconds, scenario.every)
             return end()
 
-        isolated(work, end, Measured, PATIENCE)
+        isolated(work, end, Measured, PATIENCE, timed=True)
 
 
 class Trial:

@@ -20,10 +20,10 @@ _POPULATE_WRITE = 23
 """madvise(2), since Linux 5.14."""
 
 
-def isolated(work: Callable[[], T], so_far: Callable[[], T], kind: type[T], seconds: float) -> T:
+def isolated(work: Callable[[], T], so_far: Callable[[], T], kind: type[T], seconds: float, *, timed: bool) -> T:
     """What `work` returns, run in a fork; what `so_far` returns once it has taken so many seconds of CPU time.
 
-    Raises RuntimeError when it ends without a result.
+    `timed`: what it does is timed, and must not pay for the fork. Raises RuntimeError when it ends without a result.
     """
     reading, writing = os.pipe()
     sys.stdout.flush()
@@ -43,7 +43,8 @@ def isolated(work: Callable[[], T], so_far: Callable[[], T], kind: type[T], seco
                     tell(so_far())
                     os._exit(0)  # nothing that is under way may catch it
 
-                _own_pages()
+                if timed:
+                    _own_pages()
                 signal.signal(signal.SIGPROF, over)
                 signal.setitimer(signal.ITIMER_PROF, seconds)
                 done = work()

@@ -60,7 +60,7 @@ class Machine:
         self._raw: dict[str, bytes] = {}
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
-        self._under_way = ""
+        self.doing = ""
 
     @property
     def waiting(self) -> int:
@@ -132,7 +132,7 @@ class Machine:
         self._handle(f"Put {kind}", Put(thing))
 
     def _turn(self, what: str, work: Callable[[], T]) -> T:
-        self._under_way = what
+        self.doing = what
         self._meter.begin()
         done = work()
         self.interrupt()
@@ -140,11 +140,11 @@ class Machine:
 
     def interrupt(self) -> None:
         """End the turn that is under way, if one is: no more of it will be seen."""
-        if self._under_way:
+        if self.doing:
             spent = self._meter.end()
             self.now += spent
-            self.turns.add(self._under_way, spent)
-            self._under_way = ""
+            self.turns.add(self.doing, spent)
+            self.doing = ""
 
     def _handle(self, what: str, stimulus: Stimulus) -> None:
         for one in self._turn(what, lambda: self._engine.handle(stimulus, self.now)):

@@ -73,7 +73,12 @@ def _preemptors(count: int, terms: int = 0) -> list[Object]:
     made = []
     for i in range(count):
         one = pod(
-            f"high-{i}", TENANT, {"app": f"high-{i}"}, {"priority": 1_000 + i % 7}, cpu="31500m", memory=f"{60_000 + i}Mi"
+            f"high-{i}",
+            TENANT,
+            {"app": f"high-{i}"},
+            {"priority": 1_000 + i % 7},
+            cpu="31500m",
+            memory=f"{60_000 + i}Mi",
         )
         if terms:
             one["spec"]["affinity"] = apart(not_in(terms, f"s{i}-"))["spec"]["affinity"]
