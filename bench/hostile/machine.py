@@ -73,19 +73,21 @@ class Machine:
         self._next_other(others, every, 0.0, seconds)
         until = seconds + self._patience
         while self.now < until:
+            due = self._engine.next_tick()
+            ticks = due is not None and due <= self.now
+            if ticks:
+                self._handle("Tick", Tick())
             if self._heap and self._heap[0][0] <= self.now:
                 heapq.heappop(self._heap)[2]()
             elif self._engine.has_work and self._engine.in_flight < MOST_IN_FLIGHT:
                 self._handle("Cycle", Cycle())
-            else:
-                due = self._engine.next_tick()
+            elif getattr(self._engine.queue, "has_chores", False):
+                self._handle("Tick", Tick())
+            elif not ticks:
                 first = self._heap[0][0] if self._heap else None
-                if due is not None and due <= self.now:
-                    self._handle("Tick", Tick())
-                elif first is None and (due is None or not self._arrived):
+                if first is None and (due is None or not self._arrived):
                     return
-                else:
-                    self.now = min(at for at in (first, due) if at is not None)
+                self.now = min(at for at in (first, due) if at is not None)
 
     def _at(self, when: float, do: Callable[[], None]) -> None:
         self._number += 1
