@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit controlplane browser vectors reference manifests chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale
+.PHONY: help setup demo test check unit controlplane browser vectors reference manifests chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale hostile
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ bench-trace: $(STAMP) controlplane ## Placement quality on a trace, kube-schedul
 
 bench-scale: $(STAMP) ## The engine alone, up to 50,000 nodes and 500,000 pods: make bench-scale RECORD=1
 	@$(BIN)/python -m bench.scale $(if $(RECORD),--record)
+
+hostile: $(STAMP) controlplane ## What legal objects at their largest cost, each with its bound: make hostile ROWS=anti PARTS=scheduler SEARCH=minutes RECORD=1
+	@$(BIN)/python -m bench.hostile $(if $(PARTS),--parts $(PARTS)) $(if $(ROWS),--rows $(ROWS)) $(if $(SEARCH),--search $(SEARCH)) $(if $(RECORD),--record)
 
 vectors: $(STAMP) ## Compare decisions with the real plugins' answers: make vectors VECTORS=path
 	@$(BIN)/pytest -q tests/conformance

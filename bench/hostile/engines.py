@@ -1,0 +1,191 @@
+"""The scheduler's part: each scenario against an engine with the default profile, in a cluster of many tenants."""
+
+from __future__ import annotations
+
+import cProfile
+import gc
+import pstats
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+
+import msgspec
+
+from bench.hostile import town
+from bench.hostile.isolated import isolated, resident
+from bench.hostile.machine import Machine
+from bench.hostile.meters import Cpu, Meter, Steps
+from bench.hostile.row import Chosen, Row
+from bench.hostile.scenario import Scenario, Write
+from scheduler.bench.figures import quantile
+from scheduler.engine.engine import Engine
+from scheduler.engine.stimuli import Put
+from scheduler.framework.config import ProfileConfig, SchedulerConfiguration
+from scheduler.framework.profiles import build
+from scheduler.model.kinds import Decoder
+from scheduler.plugins.registry import registry
+
+API = 10.0
+"""Milliseconds that an API server and its watch take of a pod's way from creation to binding."""
+PATIENCE = 20.0
+"""Seconds of CPU time that a row may take."""
+TRIES = 3
+"""A row that breaks a bound is measured anew: other work on the machine only ever adds."""
+
+
+class Measured(msgspec.Struct):
+    """One scenario at one size. Times in milliseconds of CPU."""
+
+    turn: float = 0.0
+    what: str = ""
+    """What the longest turn did."""
+    total: float = 0.0
+    waits_p50: float = 0.0
+    waits_p99: float = 0.0
+    waits_most: float = 0.0
+    bound: int = 0
+    waiting: int = 0
+    """Pods of others that were not bound."""
+    memory: float = 0.0
+    bytes: int = 0
+    cut: bool = False
+    """It took longer than it was given."""
+
+
+class Town:
+    """An engine that has seen a cluster of so many nodes."""
+
+    def __init__(self, nodes: int) -> None:
+        self.nodes = nodes
+        profiles = [ProfileConfig(scheduler_name=town.SCHEDULER)]
+        self.engine = Engine(build(SchedulerConfiguration(profiles=profiles), registry()))
+        self.decoder = Decoder()
+        for kind, raw in town.objects(nodes):
+            self.engine.handle(Put(self.decoder.of_kind(kind)(raw)), 0.0)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
+
+    def measure(self, scenario: Scenario | None, seconds: float, every: float, meter: Meter | None = None) -> Measured:
+        """Carry a scenario out in a copy of this process; None: others' pods alone, for so long."""
+        trial = Trial(self, scenario, meter or Cpu())
+        timed = not isinstance(meter, Steps)
+        return isolated(lambda: trial.run(seconds, every), trial.so_far, Measured, PATIENCE, timed=timed)
+
+    def profile(self, scenario: Scenario) -> None:
+        """Print where the time of a scenario goes."""
+        watched = cProfile.Profile()
+
+        def end() -> Measured:
+            watched.disable()
+            pstats.Stats(watched).sort_stats("tottime").print_stats(25)
+            return Measured()
+
+        def work() -> Measured:
+            watched.enable()
+            Trial(self, scenario, Cpu()).run(scenario.seconds, scenario.every)
+            return end()
+
+        isolated(work, end, Measured, PATIENCE, timed=True)
+
+
+class Trial:
+    """One scenario on one engine, which is not the same afterwards."""
+
+    def __init__(self, made: Town, scenario: Scenario | None, meter: Meter) -> None:
+        self._town, self._scenario = made, scenario
+        self._machine = Machine(made.engine, made.decoder, meter)
+        self._largest = 0
+        self._before = 0.0
+
+    def run(self, seconds: float, every: float) -> Measured:
+        """All of it."""
+        self._before = resident()
+        self._machine.run(self._writes(), map(town.encoded, map(town.ordinary, count())), every, seconds)
+        return self._result(cut=False)
+
+    def so_far(self) -> Measured:
+        """What there is when the time is over."""
+        self._machine.interrupt()
+        return self._result(cut=True)
+
+    def _writes(self) -> Iterator[Write]:
+        for write in self._scenario.writes(self._town.nodes) if self._scenario is not None else ():
+            self._largest = max(self._largest, len(write.raw))
+            yield write
+
+    def _result(self, *, cut: bool) -> Measured:
+        turns, waits = self._machine.turns, sorted(self._machine.waits)
+        return Measured(
+            turn=1000 * turns.longest,
+            what=turns.what,
+            total=1000 * turns.total,
+            waits_p50=1000 * (quantile(waits, 0.5) or 0.0),
+            waits_p99=1000 * (quantile(waits, 0.99) or 0.0),
+            waits_most=1000 * (waits[-1] if waits else 0.0),
+            bound=len(waits),
+            waiting=self._machine.waiting,
+            memory=resident() - self._before,
+            bytes=self._largest,
+            cut=cut,
+        )
+
+
+def rows(chosen: Chosen, scenarios: Sequence[Scenario], say: Callable[[str], None]) -> Iterator[Row]:
+    """Every scenario at every size; one row each, as soon as it is there."""
+    wanted = [scenario for scenario in scenarios if chosen.wants(scenario.name)]
+    if wanted:
+        say(f"towns of {' and '.join(f'{nodes:,}' for nodes in chosen.nodes)} nodes")
+    towns = [Town(nodes) for nodes in chosen.nodes] if wanted else []
+    alone: dict[tuple[float, float], list[Measured]] = {}
+    for scenario in wanted:
+        pace = scenario.seconds, scenario.every
+        if pace not in alone:
+            alone[pace] = [made.measure(None, *pace) for made in towns]
+        yield _row(scenario, towns, alone[pace])
+
+
+def _row(scenario: Scenario, towns: list[Town], alone: list[Measured]) -> Row:
+    row: Row | None = None
+    for _ in range(TRIES):
+        tried = _once(scenario, towns, alone)
+        if row is None or tried.costs["turn_ms"] < row.costs["turn_ms"]:
+            row = tried
+        if row.held or row.costs["turn_ms"] > 5 * scenario.bounds.get("turn_ms", 0.0):
+            break
+    assert row is not None
+    return row
+
+
+def _once(scenario: Scenario, towns: list[Town], alone: list[Measured]) -> Row:
+    found = [made.measure(scenario, scenario.seconds, scenario.every) for made in towns]
+    last, base = found[-1], alone[-1]
+    first = max(found[0].total - alone[0].total, 0.0)
+    total = max(last.total - base.total, 0.0)
+    costs = {
+        "turn_ms": last.turn,
+        "total_ms": total,
+        "each_ms": total / scenario.objects,
+        "others_p50_ms": last.waits_p50,
+        "others_p99_ms": last.waits_p99,
+        "others_ms": last.waits_most,
+        "p99_times": (last.waits_p99 + API) / (base.waits_p99 + API),
+        "unbound_count": last.waiting,
+        "memory_mb": last.memory,
+        "growth_times": total / first if first > 1.0 else 0.0,
+    }
+    note = f"longest: {last.what}"
+    if last.cut:
+        note += f"; cut after {PATIENCE:g} s of CPU"
+    bounds = {"unbound_count": 0.0, **scenario.bounds}
+    return Row(
+        "scheduler", scenario.kind, scenario.name, scenario.shape, last.bytes, scenario.objects, costs, bounds, note
+    )
+
+
+def profile(chosen: Chosen, scenarios: Sequence[Scenario]) -> None:
+    """Print where the time of the chosen scenarios goes, at the largest size."""
+    made = Town(chosen.nodes[-1])
+    for scenario in scenarios:
+        if chosen.wants(scenario.name):
+            print(f"## {scenario.name}", flush=True)
+            made.profile(scenario)

@@ -1,0 +1,55 @@
+"""Whether the API server takes what the rows are made of: each kind of object of each scenario, created for once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from bench.hostile.scenario import Scenario
+from bench.hostile.town import TENANT, Object
+from tests.controlplane.api import Api, ApiError
+
+LOOKED_AT = 40
+"""Writes of a scenario among which the largest of each kind is tried."""
+PATHS = {
+    "Pod": f"/api/v1/namespaces/{TENANT}/pods",
+    "Service": f"/api/v1/namespaces/{TENANT}/services",
+    "PersistentVolumeClaim": f"/api/v1/namespaces/{TENANT}/persistentvolumeclaims",
+    "ReplicaSet": f"/apis/apps/v1/namespaces/{TENANT}/replicasets",
+    "StatefulSet": f"/apis/apps/v1/namespaces/{TENANT}/statefulsets",
+    "PodDisruptionBudget": f"/apis/policy/v1/namespaces/{TENANT}/poddisruptionbudgets",
+    "Node": "/api/v1/nodes",
+    "Namespace": "/api/v1/namespaces",
+}
+
+
+def refusals(api: Api, scenarios: Iterable[Scenario]) -> Iterator[tuple[str, str]]:
+    """(scenario, what the API server said) of each that it does not take."""
+    for scenario in scenarios:
+        largest: dict[str, bytes] = {}
+        for write in itertools.islice(scenario.writes(100), LOOKED_AT):
+            if len(write.raw) > len(largest.get(write.kind, b"")):
+                largest[write.kind] = write.raw
+        for kind, raw in largest.items():
+            document = _new(msgspec.json.decode(raw), f"{scenario.name}-{kind.lower()}")
+            try:
+                api.create(PATHS[kind], document)
+                if status := document.pop("status", None):
+                    api.patch(f"{PATHS[kind]}/{document['metadata']['name']}/status", {"status": status})
+                api.delete(f"{PATHS[kind]}/{document['metadata']['name']}")
+            except ApiError as error:
+                yield scenario.name, str(error)[:300]
+
+
+def _new(document: Object, name: str) -> Object:
+    """Under a name of its own, without what only the API server gives."""
+    for given in ("uid", "creationTimestamp"):
+        document["metadata"].pop(given, None)
+    document["metadata"]["name"] = name
+    if document["kind"] == "Namespace":
+        del document["metadata"]["labels"]["kubernetes.io/metadata.name"]
+    if document["kind"] == "Pod":
+        document["spec"].pop("priority", None)  # of a class, which the server looks up
+    return document

@@ -1,0 +1,190 @@
+"""A core of its own for one engine: its clock goes on by the CPU time of each turn, and skips what would be idle.
+
+It does what the shell of `berth run` does, news before decisions, and what an API server would answer. So a figure is
+what a pod waits for the scheduler on a machine that does nothing else, whatever else this machine does meanwhile.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import msgspec
+
+from bench.hostile.meters import Meter
+from bench.hostile.scenario import Write
+from scheduler.engine.engine import Engine
+from scheduler.engine.instructions import Bind, Instruction, PatchCondition, Preempt, Prepare
+from scheduler.engine.stimuli import Bound, Cycle, Gone, Prepared, Put, Stimulus, Tick
+from scheduler.model.kinds import Decoder
+from scheduler.model.pod import Pod
+
+T = TypeVar("T")
+
+ANSWER = 0.005
+"""Seconds after which the API server has answered a write and the watch has brought its echo."""
+MOST_IN_FLIGHT = 160
+"""As `berth run` has it."""
+
+
+class Turns:
+    """What the turns of the loop cost."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+        self.longest = 0.0
+        self.what = ""
+        """What the longest one did."""
+
+    def add(self, what: str, spent: float) -> None:
+        """Count a turn."""
+        self.count += 1
+        self.total += spent
+        if spent > self.longest:
+            self.longest, self.what = spent, what
+
+
+class Machine:
+    """Runs writes of a hostile tenant and pods of others against one engine."""
+
+    def __init__(self, engine: Engine, decoder: Decoder, meter: Meter, patience: float = 60.0) -> None:
+        """`patience`: seconds, on the machine's own clock, that the last pods may take to be bound."""
+        self._engine, self._decoder, self._meter, self._patience = engine, decoder, meter, patience
+        self.now = 0.0
+        self.turns = Turns()
+        self.waits: list[float] = []
+        """Seconds from the arrival of each pod of others to its binding."""
+        self._arrived: dict[str, float] = {}
+        self._raw: dict[str, bytes] = {}
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+        self.doing = ""
+
+    @property
+    def waiting(self) -> int:
+        """Pods of others that are not bound."""
+        return len(self._arrived)
+
+    def run(self, writes: Iterator[Write], others: Iterator[bytes], every: float, seconds: float) -> None:
+        """Apply the writes from half of the time of the others' first pods on; others come at their own pace."""
+        self._next_write(writes, min(0.25, seconds / 4))
+        self._next_other(others, every, 0.0, seconds)
+        until = seconds + self._patience
+        while self.now < until:
+            due = self._engine.next_tick()
+            ticks = due is not None and due <= self.now
+            if ticks:
+                self._handle("Tick", Tick())
+            if self._heap and self._heap[0][0] <= self.now:
+                heapq.heappop(self._heap)[2]()
+            elif self._engine.has_work and self._engine.in_flight < MOST_IN_FLIGHT:
+                self._handle("Cycle", Cycle())
+            elif getattr(self._engine.queue, "has_chores", False):
+                self._handle("Tick", Tick())
+            elif not ticks:
+                first = self._heap[0][0] if self._heap else None
+                if first is None and (due is None or not self._arrived):
+                    return
+                self.now = min(at for at in (first, due) if at is not None)
+
+    def _at(self, when: float, do: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._heap, (when, self._number, do))
+
+    def _next_write(self, writes: Iterator[Write], at: float) -> None:
+        write = next(writes, None)
+        if write is None:
+            return
+        at += write.after / 1000
+
+        def apply() -> None:
+            self._write(write)
+            self._next_write(writes, at)
+
+        self._at(at, apply)
+
+    def _next_other(self, others: Iterator[bytes], every: float, at: float, until: float) -> None:
+        raw = next(others, None)
+        if raw is None or at > until:
+            return
+
+        def arrive() -> None:
+            pod = self._turn("decode of an ordinary pod", lambda: self._decoder.pod(raw))
+            self._arrived[pod.uid] = at
+            self._handle("Put of an ordinary pod", Put(pod, added=True))
+
+            self._next_other(others, every, at + every, until)
+
+        self._at(at, arrive)
+
+    def _write(self, write: Write) -> None:
+        if write.key is not None:
+            self._raw.pop(write.key[2], None)
+            self._handle(f"Gone {write.kind}", Gone(write.kind, *write.key))
+            return
+        self._apply(write.kind, write.raw)
+
+    def _apply(self, kind: str, raw: bytes) -> None:
+        decode = self._decoder.of_kind(kind)
+        thing = self._turn(f"decode {kind}", lambda: decode(raw))
+        if isinstance(thing, Pod):
+            self._raw[thing.uid] = raw
+        self._handle(f"Put {kind}", Put(thing))
+
+    def _turn(self, what: str, work: Callable[[], T]) -> T:
+        self.doing = what
+        self._meter.begin()
+        done = work()
+        self.interrupt()
+        return done
+
+    def interrupt(self) -> None:
+        """End the turn that is under way, if one is: no more of it will be seen."""
+        if self.doing:
+            spent = self._meter.end()
+            self.now += spent
+            self.turns.add(self.doing, spent)
+            self.doing = ""
+
+    def _handle(self, what: str, stimulus: Stimulus) -> None:
+        for one in self._turn(what, lambda: self._engine.handle(stimulus, self.now)):
+            self._follow(one)
+
+    def _follow(self, one: Instruction) -> None:
+        """What the API server would do."""
+        match one:
+            case Bind(pod, node):
+                arrived = self._arrived.pop(pod.uid, None)
+                if arrived is not None:
+                    self.waits.append(self.now - arrived)
+                self._at(self.now + ANSWER, lambda: self._confirm(pod, node))
+            case Prepare(pod):
+                self._at(self.now + ANSWER, lambda: self._handle("Prepared", Prepared(pod.uid, {})))
+            case Preempt(_, _, victims):
+                for victim in victims:
+                    going = Gone("Pod", victim.namespace, victim.name, victim.uid)
+                    self._at(self.now + ANSWER, lambda going=going: self._handle("Gone Pod", going))  # type: ignore[misc]
+            case PatchCondition(pod, reason, message, nominated):
+                raw = self._raw.get(pod.uid)
+                if raw is not None:
+                    said = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+                    status = {"conditions": [said], "nominatedNodeName": nominated or pod.nominated_node_name}
+                    echo = b'%b,"status":%b}' % (raw[:-1], msgspec.json.encode(status))
+                    self._at(self.now + ANSWER, lambda: self._echo(pod.uid, echo))
+
+    def _confirm(self, pod: Pod, node: str) -> None:
+        raw = self._raw.pop(pod.uid, None)
+        self._handle("Bound", Bound(pod.uid))
+        if raw is None:
+            echo = msgspec.structs.replace(pod, node_name=node)
+        else:
+            bound = raw.replace(b'"spec":{', b'"spec":{"nodeName":"%b",' % node.encode(), 1)
+            echo = self._turn("decode of a bound pod", lambda: self._decoder.pod(bound))
+        self._handle("Put of a bound pod", Put(echo))
+
+    def _echo(self, uid: str, raw: bytes) -> None:
+        if uid in self._raw:
+            pod = self._turn("decode of a status echo", lambda: self._decoder.pod(raw))
+            self._handle("Put of a status echo", Put(pod))

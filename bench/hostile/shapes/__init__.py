@@ -1,0 +1,8 @@
+"""What a tenant may write, by kind. Each module has its `SCENARIOS`."""
+
+from bench.hostile.scenario import Scenario
+from bench.hostile.shapes import claims, nodes, placed, queueing, selecting, specs, terms
+
+SCENARIOS: list[Scenario] = [
+    scenario for module in (terms, specs, placed, queueing, selecting, claims, nodes) for scenario in module.SCENARIOS
+]
