@@ -1,11 +1,14 @@
 """A few rows of a cluster, looked at as if they were all: what a plugin computes over them costs what they are."""
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import HostPort
 from scheduler.state.cluster import Cluster
@@ -15,18 +18,29 @@ from scheduler.state.ports import conflicts
 from scheduler.state.weighing import Terms
 
 
+class ViewError(TypeError):
+    """Somebody tried to change what is only looked at."""
+
+
+def _refuse(self: object, *_: object, **__: object) -> NoReturn:
+    raise ViewError("these are some rows of the nodes, to be looked at: they can't be changed")
+
+
 class _SomeCodes(Column[Value]):
-    """The codes of some rows, answered by the whole column."""
+    """The codes of some rows, answered by the whole column. Read-only."""
 
     def __init__(self, column: Column[Value], rows: NDArray[np.intp]) -> None:
         self.codes = column.codes[rows]
         self.values = column.values
         self._code = column._code
+        self._in_order = -1
         self.answers = column.answers  # type: ignore[method-assign]
+
+    set = fill = grow = _refuse
 
 
 class SomeNodes(Nodes):
-    """Columns of some rows, in the order given. Read-only."""
+    """Columns of some rows, in the order given. Read-only. What is counted over all nodes is the whole's."""
 
     def __init__(self, nodes: Nodes, rows: NDArray[np.intp]) -> None:
         self._nodes = nodes
@@ -35,6 +49,12 @@ class SomeNodes(Nodes):
         self.count = nodes.count
         self.resources = nodes.resources
         self.largest = nodes.largest
+        self.effort = nodes.effort
+        self.log = nodes.log
+        self.object_log = nodes.object_log
+        self.puts = nodes.puts
+        self.label_changes = nodes.label_changes
+        self.key_changes = nodes.key_changes
         self.alive = nodes.alive[rows]
         self.unschedulable = nodes.unschedulable[rows]
         self.pods = nodes.pods[rows]
@@ -43,6 +63,55 @@ class SomeNodes(Nodes):
         self.requested = nodes.requested[:, rows]
         self.nonzero = nodes.nonzero[:, rows]
         self.taints = _SomeCodes(nodes.taints, rows)
+
+    @cached_property
+    def names(self) -> list[str | None]:  # type: ignore[override]
+        """The name of each of these rows."""
+        return [self._nodes.names[row] for row in self._of.tolist()]
+
+    @cached_property
+    def objects(self) -> list[Node | None]:  # type: ignore[override]
+        """The node of each of these rows."""
+        return [self._nodes.objects[row] for row in self._of.tolist()]
+
+    @cached_property
+    def unoffered(self) -> dict[str, dict[int, int]]:  # type: ignore[override]
+        """As of the whole, with these rows' positions."""
+        positions = self._positions
+        found = {}
+        for name, by_row in self._nodes.unoffered.items():
+            here = {positions[row]: amount for row, amount in by_row.items() if row in positions}
+            if here:
+                found[name] = here
+        return found
+
+    @cached_property
+    def _positions(self) -> dict[int, int]:
+        return {row: position for position, row in enumerate(self._of.tolist())}
+
+    @property
+    def label_keys(self) -> Mapping[str, int]:
+        """Label key → how many nodes have it, of all."""
+        return self._nodes.label_keys
+
+    def row_of(self, name: str) -> int | None:
+        """The position of a name among these rows."""
+        row = self._nodes.row_of(name)
+        return None if row is None else self._positions.get(row)
+
+    def image(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
+        """(rows that hold the image, its size there in bytes) of these; None when no node has it, of all."""
+        found = self._nodes.image(name)
+        if found is None:
+            return None
+        positions = self._positions
+        here = [
+            (positions[row], size) for row, size in zip(*map(np.ndarray.tolist, found), strict=True) if row in positions
+        ]
+        rows, sizes = zip(*here, strict=True) if here else ((), ())
+        return np.array(rows, dtype=np.intp), np.array(sizes, dtype=np.int64)
+
+    ensure_row = release_row = rename = put = put_labels = charge = suppose = suppose_all = add = sweep = _refuse
 
     def label(self, key: str) -> Column[str]:
         """The column of one label key."""
@@ -60,10 +129,7 @@ class SomeNodes(Nodes):
     def live_row(self, name: str) -> int | None:
         """The position of a node among these rows."""
         row = self._nodes.live_row(name)
-        if row is None:
-            return None
-        found = np.flatnonzero(self._of == row)
-        return int(found[0]) if len(found) else None
+        return None if row is None else self._positions.get(row)
 
     def derived(
         self,
@@ -73,6 +139,10 @@ class SomeNodes(Nodes):
     ) -> Numbers:
         """Numbers that follow from each row alone, of these rows."""
         return self._nodes.derived(question, of_all, of_row)[..., self._of]
+
+    def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
+        """As of the whole, of these rows."""
+        return self._nodes.port_users(ports)[self._of]
 
     def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
         """As `port_conflicts`, for one of these rows."""
@@ -98,6 +168,20 @@ class _OtherPods(SomeNodes):
                 self.nonzero[:, 0] += np.multiply(sign, pod.shape.nonzero)
                 self.pods[0] += sign
         self._there = pods
+
+    def derived(
+        self,
+        question: Hashable,
+        of_all: Callable[[Nodes], Numbers],
+        of_row: Callable[[Nodes, int], float | Sequence[float]],
+    ) -> Numbers:
+        """Numbers that follow from the row as it is here."""
+        return np.array(of_row(self, 0))[..., np.newaxis]
+
+    def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
+        """As of the whole, for the pods that are there."""
+        users = sum(conflicts((port,), pod.shape.host_ports) for pod in self._there for port in ports)
+        return np.array([users], dtype=np.int64)
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
         """Whether the pods that are there have any of the host ports."""
