@@ -19,17 +19,21 @@ from scheduler.state.validate_terms import validate_terms
 
 def validate(cluster: Cluster) -> list[str]:
     """One line for each thing that differs from what the objects say: where, what it has, what it should be."""
-    return [
-        *_rows(cluster),
-        *_placements(cluster),
-        *_nodes(cluster),
-        *_charges(cluster),
-        *_columns(cluster),
-        *_images(cluster),
-        *_ports(cluster),
-        *validate_terms(cluster),
-        *validate_storage(cluster),
-    ]
+    end = cluster.effort.pause()  # sums are brought up to date, at nobody's cost
+    try:
+        return [
+            *_rows(cluster),
+            *_placements(cluster),
+            *_nodes(cluster),
+            *_charges(cluster),
+            *_columns(cluster),
+            *_images(cluster),
+            *_ports(cluster),
+            *validate_terms(cluster),
+            *validate_storage(cluster),
+        ]
+    finally:
+        cluster.effort.resume(end)
 
 
 def _differ(where: str, what: str, has: Any, should: Any) -> Iterator[str]:
