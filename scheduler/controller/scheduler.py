@@ -377,6 +377,8 @@ class Scheduler:
             if inbox:
                 for _ in range(min(len(inbox), 32)):
                     self._carry_out(meter.handle(inbox.popleft(), now))
+                    if time.monotonic() - now > SLICE_SECONDS:
+                        break  # what extenders said of a costly pod
             elif cycles and engine.has_work and engine.in_flight < MAX_IN_FLIGHT and self.leading:
                 began = time.perf_counter()
                 instructions = self._cycle(now)

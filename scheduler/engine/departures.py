@@ -3,6 +3,7 @@
 Mirrors kube-scheduler `schedule_one.go` (assumeAndReserve, bindingCycle, handleBindingCycleError).
 """
 
+from itertools import islice
 from typing import Any
 
 from scheduler.engine import wakes
@@ -38,6 +39,9 @@ from scheduler.state.cluster import Cluster
 _GONE_FOR_GOOD = frozenset((404, 409))
 """Binding answers that say the pod is gone, replaced or taken: its watch event tells the rest."""
 
+_GIVEN_UP_AT_ONCE = 64
+"""Pods whose time is over that are turned back in one turn."""
+
 
 class Departures:
     """Pods on their way to the node that was chosen for them."""
@@ -65,8 +69,8 @@ class Departures:
         return self._flights.writing
 
     def next_due(self) -> float | None:
-        """Engine time at which `give_up` has something to do."""
-        return self._flights.next_due()
+        """Engine time at which `give_up`, or `settle`, has something to do."""
+        return 0.0 if self._waiting.spoken else self._flights.next_due()
 
     def set_out(
         self,
@@ -173,9 +177,12 @@ class Departures:
         return done
 
     def give_up(self, now: float) -> list[Instruction]:
-        """Turn pods back that have waited too long for what PreBind needs, or for a Permit plugin's word."""
+        """Turn pods back that have waited too long for what PreBind needs, or for a Permit plugin's word.
+
+        Only some of them, if there are many.
+        """
         done: list[Instruction] = []
-        for flight in list(self._flights.due(now)):
+        for flight in list(islice(self._flights.due(now), _GIVEN_UP_AT_ONCE)):
             waiting = self._waiting.get(flight.queued.pod.uid)
             if waiting is not None:
                 waiting.expire(waiting.earliest()[1])

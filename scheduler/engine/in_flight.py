@@ -29,6 +29,7 @@ class Stage(Enum):
 
 
 _TIMED = (Stage.WAITING, Stage.HELD)
+_FEW = 1024
 
 
 @dataclass(slots=True)
@@ -110,7 +111,7 @@ class InFlight:
             return
         self._wake(uid, flight)
         flight.stage, flight.on = Stage.WAITING, wait.on
-        heapq.heappush(self._deadlines, (flight.deadline, uid))
+        self._expires(flight, uid)
         for key in wait.on or (None,):
             self._waiting.setdefault(key, {})[uid] = None
         self._idle += 1
@@ -120,7 +121,7 @@ class InFlight:
         uid = flight.queued.pod.uid
         self._wake(uid, flight)
         flight.stage, flight.deadline = Stage.HELD, deadline
-        heapq.heappush(self._deadlines, (deadline, uid))
+        self._expires(flight, uid)
         self._idle += 1
 
     def calling(self, flight: Flight, call: Call) -> None:
@@ -151,6 +152,12 @@ class InFlight:
                 return deadline
             heapq.heappop(self._deadlines)
         return None
+
+    def _expires(self, flight: Flight, uid: str) -> None:
+        heapq.heappush(self._deadlines, (flight.deadline, uid))
+        if len(self._deadlines) > 4 * len(self._flights) + _FEW:
+            # Of pods that went on, or went: the longest deadline is a quarter of an hour.
+            self._deadlines = sorted({(f.deadline, uid) for uid, f in self._flights.items() if f.stage in _TIMED})
 
     def _wake(self, uid: str, flight: Flight) -> None:
         if flight.stage in (Stage.WRITING, Stage.BINDING):

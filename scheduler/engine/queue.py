@@ -21,7 +21,7 @@ from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 
 ATTEMPT_FAILED = "ScheduleAttemptFailure"
-AT_ONCE = 512
+AT_ONCE = 256
 """Pods that are moved from place to place in one turn; the others follow in the next ones."""
 _PUT_OFF_AT_ONCE = 256
 """Pods of namespaces in debt that are sent to their lanes in one turn."""

@@ -3,6 +3,7 @@
 Mirrors kube-scheduler `framework/runtime/waiting_pods_map.go`. Plugins reach them through `Held.waiting`.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -11,6 +12,8 @@ from scheduler.model.pod import Pod
 
 LONGEST_HOLD = 900.0
 """Seconds that a Permit plugin may make a pod wait at most (maxTimeout)."""
+_SETTLED_AT_ONCE = 64
+"""Pods that go on, or turn back, in one turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class WaitingPod:
     """Plugin that has not allowed the pod yet → (engine time at which it is rejected, seconds it may wait)."""
     since: float
     """Engine time."""
-    _settled: list["WaitingPod"] = field(repr=False)
+    _settled: "deque[WaitingPod]" = field(repr=False)
     rejected: tuple[str, str] | None = None
     """(plugin, message) once it was rejected."""
 
@@ -63,7 +66,7 @@ class WaitingPods:
         """By UID."""
         self.waits: list[tuple[str, float]] = []
         """(status, seconds) of those that wait no longer, for who counts them and empties this."""
-        self._settled: list[WaitingPod] = []
+        self._settled: deque[WaitingPod] = deque()
 
     def __iter__(self) -> Iterator[WaitingPod]:
         return iter(tuple(self.pods.values()))
@@ -87,9 +90,19 @@ class WaitingPods:
         if waiting is not None:
             self.waits.append((result, now - waiting.since))
 
+    @property
+    def spoken(self) -> bool:
+        """Whether a plugin has spoken for pods that `settled` did not come to yet."""
+        return bool(self._settled and self.pods)
+
     def settled(self) -> Iterator[WaitingPod]:
-        """Pods for which a plugin has spoken since they were last asked for; those that are gone are left out."""
-        while self._settled:
-            waiting = self._settled.pop(0)
+        """Pods for which a plugin has spoken since they were last asked for; those that are gone are left out.
+
+        Only some of them, if there are many.
+        """
+        left = _SETTLED_AT_ONCE
+        while self._settled and left:
+            waiting = self._settled.popleft()
             if self.pods.get(waiting.pod.uid) is waiting:
+                left -= 1
                 yield waiting

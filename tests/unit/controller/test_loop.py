@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from scheduler.controller import scheduler as scheduler_module
 from scheduler.controller.scheduler import Scheduler
 from scheduler.engine.instructions import Failed, Instruction
+from scheduler.engine.queue import AT_ONCE
 from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Put
 from scheduler.framework.config import decode
@@ -90,3 +91,22 @@ async def test_backoffs_end_while_there_is_no_end_of_work() -> None:
     assert queued.place is Place.BACKOFF
     scheduler._work(cycles=False)
     assert queued.place is Place.ACTIVE
+
+
+async def test_a_replica_that_stands_by_keeps_its_queue_current() -> None:
+    """What is done some pods at a time goes on there too, though it schedules nothing."""
+    config = decode(configuration())
+    scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config)
+    decoder, engine = Decoder(), scheduler.engine
+    many = 3 * AT_ONCE
+    for i in range(many):
+        waiting = decoder.pod(wire.encode(pod(f"p{i}", labels={"app": "web"})))
+        engine.handle(Put(waiting), 0.0)
+        queued = engine.queue.pop(0.0)
+        assert queued is not None
+        engine.queue.park(queued, frozenset(("NodeResourcesFit",)), 0.0)
+    scheduler._receive(Put(decoder.node(wire.encode(node("n")))))
+    while scheduler._work(cycles=False):
+        pass
+    assert engine.queue.counts()[Place.UNSCHEDULABLE] == 0
+    assert engine.queue.counts()[Place.ACTIVE] == many

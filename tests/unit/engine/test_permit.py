@@ -199,3 +199,43 @@ def test_a_coroutine_that_binds_is_not_disturbed_by_its_own_success(opened: Open
     assert len(done) == 1
     assert released == []
     assert harness.engine.cluster.assumed() == 0
+
+
+def test_many_that_are_let_go_at_once(opened: Open) -> None:
+    """They go on some at a time, and a Tick is due until all have; so do those whose time is over."""
+    harness = opened(gang(300, seconds=20.0))
+    harness.put(node("n1", cpu="64"), *(node(f"n{i}", cpu="64") for i in range(2, 6)))
+    harness.put(*(pod(f"p{i}", cpu="1m") for i in range(299)))
+    everything(harness)
+    harness.put(pod("last", cpu="1m"))
+    bound = [of(harness.cycle(), Bind)]
+    while (due := harness.engine.next_tick()) is not None and due <= harness.now:
+        bound.append(of(harness.tick(0.0), Bind))
+    assert len(bound) > 3
+    assert max(map(len, bound)) < 100
+    assert sum(map(len, bound)) == 300
+
+
+def test_many_whose_time_is_over(opened: Open) -> None:
+    """They turn back some at a time."""
+    harness = opened(gang(1000, seconds=20.0))
+    harness.put(*(node(f"n{i}", cpu="64") for i in range(5)), *(pod(f"p{i}", cpu="1m") for i in range(299)))
+    everything(harness)
+    failed = [of(harness.tick(20.0), Failed)]
+    while (due := harness.engine.next_tick()) is not None and due <= harness.now:
+        failed.append(of(harness.tick(0.0), Failed))
+    assert len(failed) > 3
+    assert max(map(len, failed)) < 100
+    assert sum(map(len, failed)) == 299
+    assert harness.engine.cluster.assumed() == 0
+
+
+def test_deadlines_of_pods_that_went_are_forgotten(opened: Open) -> None:
+    """What is kept of pods that waited does not grow with how many there were."""
+    harness = opened(gang(2, seconds=900.0))
+    harness.put(node("n1"))
+    for i in range(3000):
+        harness.put(pod(f"p{i}", cpu="1m"))
+        everything(harness)
+        harness.gone("Pod", f"p{i}")
+    assert len(harness.engine._departures._flights._deadlines) <= 1100
