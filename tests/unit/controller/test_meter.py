@@ -280,3 +280,39 @@ def test_plugins_are_timed_in_one_attempt_of_ten(chance: float, timed: bool) -> 
     assert (found is not None) == timed
     if found is not None:
         assert found.distributions.keys() >= {("NodeName", "PreFilter", "Success"), ("NodePorts", "Filter", "Success")}
+
+
+class Digging:
+    """Has work to do for each pod, once, and keeps what it has done."""
+
+    name = "Digging"
+
+    def __init__(self) -> None:
+        self._dug: set[int] = set()
+
+    def filter(self, pod: Any, cluster: Any) -> Any:
+        for spade in range(30):
+            if spade not in self._dug:
+                self._dug.add(spade)
+                cluster.effort.charge(1_000)
+        return ()
+
+
+def test_an_attempt_in_slices_is_one_attempt() -> None:
+    """Slices that came to nothing yet are no attempts, and leave no marks on the ones after them."""
+    bench = Bench(1.0, Digging)
+    bench.put(node("n1"))
+    bench.put(node("n2"))
+    bench.put(pod("web"))
+    done: list[Any] = []
+    while not done:
+        done = bench.cycle()
+    bench.meter.handle(Bound(done[0].pod.uid), bench.clock())
+    assert bench.series(families.ATTEMPTS) == {("scheduled", "berth"): 1}
+    assert {at: n for at, n in bench.series(families.POINT_SECONDS).items() if at[0] in ("PreFilter", "Filter")} == {
+        ("PreFilter", "Success", "berth"): 1,
+        ("Filter", "Success", "berth"): 1,
+    }
+    assert bench.engine.attempts.slices == 6
+    assert bench.engine.attempts.steps == 30_000
+    assert validate(bench.engine.cluster) == []
