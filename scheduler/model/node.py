@@ -9,7 +9,7 @@ from msgspec import Struct
 from scheduler.model import wire
 from scheduler.model.pod import Interner
 from scheduler.model.quantity import BOUND, units
-from scheduler.model.resources import in_units, parse_amounts
+from scheduler.model.resources import CORE, in_units, parse_amounts
 from scheduler.model.taints import Taint, Taints
 
 
@@ -46,6 +46,8 @@ _amounts_decoder = msgspec.json.Decoder(wire.Amounts)
 _images_decoder = msgspec.json.Decoder(list[wire.ContainerImage])
 
 
+MOST_RESOURCES = 256
+"""So many resources of a node count; real ones have a dozen."""
 _REMEMBERED_BYTES = 8192
 """Longer lists are not worth remembering: a kubelet may write a megabyte."""
 
@@ -58,7 +60,15 @@ def _bounded(size: int) -> int:
 @lru_cache(maxsize=1024)
 def _allocatable(amounts: bytes) -> tuple[Mapping[str, int], int, tuple[str, ...]]:
     """(status.allocatable, its pods, problems). Nodes of one kind say it with the same bytes, and share the answer."""
-    nano, problems = parse_amounts(_amounts_decoder.decode(amounts) if amounts else None, "status.allocatable")
+    written = _amounts_decoder.decode(amounts) if amounts else {}
+    cut = len(written) - MOST_RESOURCES
+    if cut > 0:
+        # Each has a row of numbers for all nodes: what one kubelet writes must not be paid for by everybody.
+        first = [name for name in CORE if name in written] + [name for name in written if name not in CORE]
+        written = {name: written[name] for name in (*first[:MOST_RESOURCES], *("pods",) * ("pods" in written))}
+    nano, problems = parse_amounts(written, "status.allocatable")
+    if cut > 0:
+        problems.append(f"status.allocatable: Too many: {cut} of its resources count as none, want {MOST_RESOURCES}")
     return in_units(nano), units(nano.get("pods", 0)), tuple(problems)
 
 

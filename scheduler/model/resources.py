@@ -8,6 +8,7 @@ kubelet reports allocated or actual resources the largest of the three counts.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from scheduler.model.quantity import QuantityError, is_absurd, milli_units, parse_nano, units
 from scheduler.model.selectors import is_qualified_name
@@ -20,6 +21,9 @@ Nano = dict[str, int]
 DEFAULT_MILLI_CPU = 100
 DEFAULT_MEMORY = 200 << 20
 _DEFAULTS: Nano = {"cpu": parse_nano("100m"), "memory": parse_nano("200Mi")}
+
+_REMEMBERED_LENGTH = 80
+"""Anybody may write names of hundreds of characters: longer ones are not worth remembering."""
 
 CORE = ("cpu", "memory", "ephemeral-storage")
 
@@ -64,6 +68,11 @@ def parse_amounts(amounts: Amounts | None, path: str) -> tuple[Nano, list[str]]:
 
 def is_scalar(name: str) -> bool:
     """Whether the scheduler counts this resource besides cpu, memory and ephemeral-storage (IsScalarResourceName)."""
+    return _is_scalar(name) if len(name) <= _REMEMBERED_LENGTH else _is_scalar.__wrapped__(name)
+
+
+@lru_cache(maxsize=32_768)
+def _is_scalar(name: str) -> bool:
     return is_extended(name) or "kubernetes.io/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
 
 

@@ -269,15 +269,11 @@ class _Attempt:
 
     def _coded(self, placements: Iterable[Placement]) -> list[int]:
         """The codes of placed pods' shapes."""
-        codes, found = self._codes, []
-        for placement in placements:
-            shape = placement.pod.shape
-            code = codes.get(shape)
-            if code is None:
-                code = codes[shape] = len(codes)
-                self._takes.append(self._spare.takes(shape))
-            found.append(code)
-        return found
+        shapes = [placement.pod.shape for placement in placements]
+        for shape in set(shapes).difference(self._codes):
+            self._codes[shape] = len(self._codes)
+            self._takes.append(self._spare.takes(shape))
+        return list(map(self._codes.__getitem__, shapes))
 
     def _free(self, rows: list[int]) -> Ints:
         """What is left on these rows beside the nominated pods that the pod has to yield to."""

@@ -24,7 +24,7 @@ from scheduler.model.volumes import NO_VOLUMES
 from scheduler.plugins.node_volume_limits import not_owner
 from scheduler.plugins.resource_strategies import ShapePoint, broken_linear, check_shape
 from scheduler.plugins.volume_assuming import Promised, assume, restore, still_unbound
-from scheduler.plugins.volume_matching import NONE, Claims, Found, MatchingError, claims_of, find
+from scheduler.plugins.volume_matching import NONE, Claims, Found, MatchingError, begin, claims_of, go_on
 from scheduler.state.assumed import OutOfSyncError
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
@@ -189,14 +189,19 @@ class VolumeBinding(RowLocal):
             raise PluginError(self.name, str(error)) from None
 
     def _find(self, pod: Pod, cluster: Cluster) -> Found:
-        """What was found last, if it was for this pod and nothing has changed since: Filter, Score and Reserve ask."""
-        storage = cluster.storage
-        state = (storage, storage.version, cluster.nodes.puts, cluster.nodes.rows)
-        if self._found is None or self._found[0] is not pod or self._found[1] != state:
-            try:
-                self._found = (pod, state, find(claims_of(pod, storage), cluster))
-            except MatchingError as error:
-                raise PluginError(self.name, str(error)) from None
+        """What was found last, if it was for this pod and nothing has changed since: Filter, Score and Reserve ask.
+
+        An attempt that used up its slice goes on at the next claim.
+        """
+        storage, nodes = cluster.storage, cluster.nodes
+        state = (storage, storage.version, nodes.label_changes, nodes.rows)
+        try:
+            if self._found is None or self._found[0] is not pod or self._found[1] != state:
+                self._found = (pod, state, begin(claims_of(pod, storage), cluster))
+            go_on(self._found[2], cluster)
+        except MatchingError as error:
+            self._found = None
+            raise PluginError(self.name, str(error)) from None
         return self._found[2]
 
 

@@ -68,6 +68,23 @@ class Provision:
 
 
 @dataclass(slots=True)
+class Progress:
+    """How far the search came: a slice may end after any claim."""
+
+    claims: Claims
+    checked: int = 0
+    """Bound claims that were looked at."""
+    to_match: list[PersistentVolumeClaim] = field(default_factory=list)
+    undecided: Bools | None = None
+    """Rows that the claims with a selected node leave; None: not looked at."""
+    to_provision: list[tuple[PersistentVolumeClaim, Bools]] = field(default_factory=list)
+    provided: int = 0
+    """Claims to make volumes for that were looked at."""
+    left: Bools | None = None
+    """Rows on which no claim failed, of the kind that is looked at."""
+
+
+@dataclass(slots=True)
 class Found:
     """What would serve the pod on each row, and which rows can't for which of four reasons."""
 
@@ -79,6 +96,7 @@ class Found:
     """An unbound claim finds neither a volume nor a class that provisions here."""
     full: Bools
     """Not enough room for a volume that is to be made."""
+    progress: Progress
     choices: list[Choice] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
     """Volumes by name: the number under which one claim's volume is known to the next."""
@@ -112,48 +130,70 @@ def _waits(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> 
     return storage_class.binding_mode == WAIT_FOR_FIRST_CONSUMER and not claim.volume_name
 
 
-def find(claims: Claims, cluster: Cluster) -> Found:
-    """What would serve the claims on each row.
+def begin(claims: Claims, cluster: Cluster) -> Found:
+    """Nothing is looked at yet."""
+    unreachable, lost, unmatched, full = np.zeros((4, cluster.nodes.rows), dtype=np.bool_)
+    return Found(unreachable, lost, unmatched, full, Progress(claims))
 
-    Raises MatchingError.
+
+def go_on(found: Found, cluster: Cluster) -> None:
+    """Look at what is left of the claims: what would serve them on each row.
+
+    Raises MatchingError, and SliceOver after any of the claims: asked again, it gets further.
     """
-    rows = cluster.nodes.rows
-    unreachable, lost, unmatched, full = np.zeros((4, rows), dtype=np.bool_)
-    found = Found(unreachable, lost, unmatched, full)
+    progress, claims = found.progress, found.progress.claims
     _check_bound(claims.bound, cluster, found)
     if not claims.waiting:
-        return found
-    undecided = np.ones(rows, dtype=np.bool_)
-    for claim in claims.waiting:
-        if claim.selected_node is not None:
-            row = cluster.nodes.live_row(claim.selected_node)
-            here = np.zeros(rows, dtype=np.bool_)
-            if row is not None:
-                here[row] = True
-            undecided &= here
-    found.unmatched |= ~undecided
-    to_provision = [(claim, undecided) for claim in claims.waiting if claim.selected_node is not None]
-    to_match = [claim for claim in claims.waiting if claim.selected_node is None]
-    for claim in sorted(to_match, key=lambda claim: claim.requested or 0):
+        return
+    undecided = progress.undecided
+    if undecided is None:
+        undecided = progress.undecided = _look_at_selected(claims, cluster, found)
+    across = 1 + cluster.nodes.rows // 500
+    while len(found.choices) < len(progress.to_match):
+        claim = progress.to_match[len(found.choices)]
         choice = _choose(claim, undecided, found, cluster)
         found.choices.append(choice)
-        to_provision.append((claim, undecided & (choice.chosen == NONE)))
-    _provision(to_provision, cluster, found)
-    return found
+        progress.to_provision.append((claim, undecided & (choice.chosen == NONE)))
+        cluster.effort.charge(20 + 2 * len(choice.volumes) + 5 * across * len(found.choices))
+    _provision(cluster, found)
 
 
-def _check_bound(claims: Iterable[PersistentVolumeClaim], cluster: Cluster, found: Found) -> None:
+def _look_at_selected(claims: Claims, cluster: Cluster, found: Found) -> Bools:
+    """bool[rows] of the node that claims were given already, or of all."""
+    progress, rows = found.progress, cluster.nodes.rows
+    undecided = np.ones(rows, dtype=np.bool_)
+    only: set[int | None] = set()
+    for claim in claims.waiting:
+        if claim.selected_node is not None:
+            only.add(cluster.nodes.live_row(claim.selected_node))
+    if only:
+        undecided[:] = False
+        row = only.pop()
+        if row is not None and not only:
+            undecided[row] = True
+    found.unmatched |= ~undecided
+    progress.to_provision = [(claim, undecided) for claim in claims.waiting if claim.selected_node is not None]
+    to_match = [claim for claim in claims.waiting if claim.selected_node is None]
+    progress.to_match = sorted(to_match, key=lambda claim: claim.requested or 0)
+    return undecided
+
+
+def _check_bound(claims: Sequence[PersistentVolumeClaim], cluster: Cluster, found: Found) -> None:
     """The first claim that fails on a row says why (checkBoundClaims)."""
-    left = np.ones(cluster.nodes.rows, dtype=np.bool_)
-    for claim in claims:
-        volume = cluster.storage.volumes.get(claim.volume_name)
+    progress = found.progress
+    left = ~(found.unreachable | found.lost)
+    while progress.checked < len(claims):
+        volume = cluster.storage.volumes.get(claims[progress.checked].volume_name)
         if volume is None:
             found.lost |= left
+            progress.checked = len(claims)
             return
         reached = reached_by(volume, cluster)
         if reached is not None:
             found.unreachable |= left & ~reached
             left &= reached
+        progress.checked += 1
+        cluster.effort.charge(5 if reached is None else 20)
 
 
 def reached_by(volume: PersistentVolume, cluster: Cluster) -> Bools | None:
@@ -281,22 +321,27 @@ def _free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     )
 
 
-def _provision(wanted: Iterable[tuple[PersistentVolumeClaim, Bools]], cluster: Cluster, found: Found) -> None:
+def _provision(cluster: Cluster, found: Found) -> None:
     """Make volumes for claims on the rows that need it; the first claim that fails on a row says why."""
-    left = np.ones(cluster.nodes.rows, dtype=np.bool_)
-    for claim, where in wanted:
+    progress = found.progress
+    if progress.left is None:
+        progress.left = np.ones(cluster.nodes.rows, dtype=np.bool_)
+    left = progress.left
+    while progress.provided < len(progress.to_provision):
+        claim, where = progress.to_provision[progress.provided]
         rows = where & left
-        if not rows.any():
-            continue
-        storage_class = cluster.storage.classes.get(claim.storage_class)
-        if storage_class is None:
-            raise MatchingError(f'failed to find storage class "{claim.storage_class}"')
-        allowed = _allowed(storage_class, cluster.nodes)
-        room, enough = _room(claim, storage_class, cluster)
-        found.unmatched |= rows & ~allowed
-        found.full |= rows & allowed & ~enough
-        left &= ~rows | (allowed & enough)
-        found.provisions.append(Provision(claim, rows, room))
+        if rows.any():
+            storage_class = cluster.storage.classes.get(claim.storage_class)
+            if storage_class is None:
+                raise MatchingError(f'failed to find storage class "{claim.storage_class}"')
+            allowed = _allowed(storage_class, cluster.nodes)
+            room, enough = _room(claim, storage_class, cluster)
+            found.unmatched |= rows & ~allowed
+            found.full |= rows & allowed & ~enough
+            left &= ~rows | (allowed & enough)
+            found.provisions.append(Provision(claim, rows, room))
+        progress.provided += 1
+        cluster.effort.charge(50)
 
 
 def _allowed(storage_class: StorageClass, nodes: Nodes) -> Bools:

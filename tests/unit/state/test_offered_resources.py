@@ -9,6 +9,7 @@ from scheduler.framework.decision import fit_error
 from scheduler.framework.profiles import build
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
+from scheduler.model.node import MOST_RESOURCES
 from scheduler.plugins.registry import registry
 from scheduler.state.cluster import Cluster
 from scheduler.state.validate import validate
@@ -115,3 +116,18 @@ def test_reasons_share_one_array(count: int) -> None:
     assert len({id(where) for _, where in reasons}) == 1
     assert fit_error(decision).count("3 Insufficient example.com/r") == count
     assert decision.unresolvable(3).all()
+
+
+def test_of_a_node_with_thousands_of_resources_some_hundred_count() -> None:
+    """A kubelet writes 10,000 names: what everybody needs counts, of the rest as many as any real node has."""
+    made = node("n0", cpu="4", pods="10")
+    made["status"]["allocatable"] = {f"example.com/r{i}": "1" for i in range(10_000)} | made["status"]["allocatable"]
+    read = decoder.node(wire.encode(made))
+    assert (read.allocatable["cpu"], read.allowed_pods, read.allocatable["example.com/r0"]) == (4000, 10, 1)
+    assert len(read.allocatable) <= MOST_RESOURCES
+    (problem,) = read.problems
+    assert problem.startswith("status.allocatable: Too many: ")
+    cluster = Cluster()
+    cluster.put_node(read)
+    assert len(cluster.nodes.allocatable) <= 2 * MOST_RESOURCES
+    _checked(cluster)
