@@ -35,6 +35,7 @@ from scheduler.policy.admission.server import AdmissionServer
 from scheduler.policy.admission.settings import Settings
 from scheduler.policy.admission.tally import Key
 from scheduler.policy.admission.tls import ServingTls
+from scheduler.telemetry.blocks import Blocks
 from scheduler.telemetry.ending import end_at_once
 
 QPS, BURST = 200.0, 400
@@ -70,6 +71,7 @@ class Replica:
         self._settings = settings
         self._ending = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._blocks = Blocks()
         tls = ServingTls()
         overlap = timedelta(seconds=settings.overlap_seconds)
         self.certificates: SharedSecret | MountedFiles
@@ -121,9 +123,11 @@ class Replica:
         """Serve until `end`. What breaks one of the parts comes out here."""
         settings = self._settings
         await self._aside.start()
+        self._blocks.start()
         try:
             await self._run(settings)
         finally:
+            self._blocks.stop()
             await self._aside.stop()
 
     async def _run(self, settings: Settings) -> None:
@@ -209,6 +213,10 @@ class Replica:
                 "berth_admission_namespaces_closed": (
                     "Namespaces that nothing is let into, as a policy that rejects is left out there",
                     lambda: self.cache.closed,
+                ),
+                "berth_admission_longest_turn_seconds": (
+                    "The longest that the event loop was held at one go since the start, in CPU time",
+                    lambda: self._blocks.longest,
                 ),
                 "berth_admission_aside_waiting": (
                     "Reviews that are dear to judge and wait for a worker",
