@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import time
 from collections.abc import Callable
@@ -53,6 +54,7 @@ def nowhere(_client: Client, _replica: Replica) -> AbstractAsyncContextManager[o
 
 async def admit(connection: Connection, settings: Settings, served: Served = nowhere) -> None:
     """Serve reviews until SIGTERM or SIGINT; `served` runs around it, and tells of it."""
+    gc.freeze()  # what was imported stays: no collection looks through it while reviews wait
     async with Client(connection, qps=QPS, burst=BURST) as client:
         replica = Replica(client, settings)
         loop = asyncio.get_running_loop()
