@@ -106,6 +106,7 @@ def lint(
     for group in _groups(accepted):
         live = frozenset(scheduler) if scheduler else None
         ask = partial(analyse, owner_selectors=owners, live_schedulers=live)
+        findings += withheld.over(group)
         findings += withheld.report(group.enforced(), ask, reserved).findings
     if output is Output.JSON:
         out.as_json({"policies": len(accepted), "findings": findings})

@@ -17,6 +17,7 @@ Kind = Literal[
     "void-writes",
     "stamp-written",
     "reserved-key",
+    "over-bound",
     "undecided",
 ]
 

@@ -1,9 +1,13 @@
-"""Writes to reserved keys (`powers`): the analysis is asked about policies without them, and each is a finding."""
+"""What policies say and no cluster does: writes to reserved keys (`powers`), and policies beyond a bound (`bounds`).
+
+The analysis is asked about policies without the writes, and each of both is a finding.
+"""
 
 from collections.abc import Callable, Collection
 
 from msgspec import structs
 
+from scheduler.policy import bounds
 from scheduler.policy.findings import Finding, Report
 from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import Policies, Policy, Rule
@@ -21,6 +25,15 @@ def report(policies: Policies, ask: Callable[[Policies], Report], reserved: Rese
     emptied = {place for finding in findings for place in finding.rules}
     found = [one for one in ask(rest).findings if one.kind != "no-action" or not emptied.issuperset(one.rules)]
     return Report((*findings, *found))
+
+
+def over(policies: Policies) -> list[Finding]:
+    """Those of one namespace that are left out, as together they cost too much. Files tell no age: names decide."""
+    prices = {policy.name: bounds.price(policy) for policy in policies.policies}
+    ordered = sorted((bounds.Place(price.kind, "", name), price.units) for name, price in prices.items())
+    applied = set(bounds.bound(ordered).applied)
+    left = [place.name for place, _ in ordered if place not in applied]
+    return [Finding("over-bound", (name,), (), bounds.left_out(prices[name].units)) for name in left[:MOST]]
 
 
 def _without(policies: Policies, reserved: Reserved) -> tuple[Policies, list[Finding]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import time
 from collections.abc import Callable
@@ -35,6 +36,7 @@ from scheduler.policy.admission.server import AdmissionServer
 from scheduler.policy.admission.settings import Settings
 from scheduler.policy.admission.tally import Key
 from scheduler.policy.admission.tls import ServingTls
+from scheduler.telemetry.blocks import Blocks
 from scheduler.telemetry.ending import end_at_once
 
 QPS, BURST = 200.0, 400
@@ -52,6 +54,7 @@ def nowhere(_client: Client, _replica: Replica) -> AbstractAsyncContextManager[o
 
 async def admit(connection: Connection, settings: Settings, served: Served = nowhere) -> None:
     """Serve reviews until SIGTERM or SIGINT; `served` runs around it, and tells of it."""
+    gc.freeze()  # what was imported stays: no collection looks through it while reviews wait
     async with Client(connection, qps=QPS, burst=BURST) as client:
         replica = Replica(client, settings)
         loop = asyncio.get_running_loop()
@@ -70,6 +73,7 @@ class Replica:
         self._settings = settings
         self._ending = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._blocks = Blocks()
         tls = ServingTls()
         overlap = timedelta(seconds=settings.overlap_seconds)
         self.certificates: SharedSecret | MountedFiles
@@ -121,9 +125,11 @@ class Replica:
         """Serve until `end`. What breaks one of the parts comes out here."""
         settings = self._settings
         await self._aside.start()
+        self._blocks.start()
         try:
             await self._run(settings)
         finally:
+            self._blocks.stop()
             await self._aside.stop()
 
     async def _run(self, settings: Settings) -> None:
@@ -209,6 +215,10 @@ class Replica:
                 "berth_admission_namespaces_closed": (
                     "Namespaces that nothing is let into, as a policy that rejects is left out there",
                     lambda: self.cache.closed,
+                ),
+                "berth_admission_longest_turn_seconds": (
+                    "The longest that the event loop was held at one go since the start, in CPU time",
+                    lambda: self._blocks.longest,
                 ),
                 "berth_admission_aside_waiting": (
                     "Reviews that are dear to judge and wait for a worker",

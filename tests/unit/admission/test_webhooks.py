@@ -168,6 +168,8 @@ def test_injected_bundle_stays() -> None:
         ({"failure_policy": "Maybe"}, "--failure-policy Maybe: want one of Ignore, Fail"),
         ({"overlap_seconds": -1.0}, "--overlap -1"),
         ({"drain_seconds": float("nan")}, "--drain"),
+        ({"workers": 17}, "--workers 17: want 0 to 16"),
+        ({"workers": -1}, "--workers -1"),
     ],
 )
 def test_settings_are_checked(given: dict[str, Any], said: str) -> None:

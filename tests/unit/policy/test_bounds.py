@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model.selectors import Requirement
+from scheduler.policy import withheld
 from scheduler.policy.bounds import MOST, Place, bound, price
 from scheduler.policy.parse import parse
 from scheduler.policy.spec import (
@@ -20,7 +21,7 @@ from scheduler.policy.spec import (
     Predicate,
     Rule,
 )
-from tests.unit.policy.build import needs, policy, rule
+from tests.unit.policy.build import needs, policies, policy, rule
 
 OBJECT_BYTES = 3 << 19
 """The largest object that etcd takes (1.5 MiB)."""
@@ -94,6 +95,16 @@ def test_newcomers_push_out_nothing_that_matters_as_much(stored: dict[Place, int
     before = bound(sorted(stored.items())).applied
     after = bound(sorted({**stored, new: units}.items())).applied
     assert {place for place in before if place < new} <= set(after)
+
+
+def test_lint_says_who_is_left_out() -> None:
+    """Lint names the policies that would not apply, and says what they cost."""
+    writes = [rule(set_labels={f"k{i}": "v" for i in range(32)}) for _ in range(64)]
+    many = policies(*(policy(f"p{i:02}", *writes, mode="warn") for i in range(20)), policy("no", rule(reject=True)))
+    found = withheld.over(many)
+    assert [one.policies for one in found] == [(f"p{i:02}",) for i in range(20 - len(found), 20)] and found
+    assert "cost more than 32768 units" in found[0].message
+    assert withheld.over(policies(policy("no", rule(reject=True)))) == []
 
 
 def test_no_more_is_looked_at_than_fits() -> None:
