@@ -74,6 +74,17 @@ async def connect(target: Target, *, tls: bool = True) -> tuple[asyncio.StreamRe
         return await asyncio.open_connection(target.host, target.port, ssl=context)
 
 
+async def ask(target: Target, words: bytes, *, tls: bool = True) -> bytes:
+    """Connect, say this, and return all that is answered. Raises OSError and TimeoutError."""
+    async with asyncio.timeout(SECONDS):
+        reader, writer = await connect(target, tls=tls)
+        try:
+            writer.write(words)
+            return await reader.read()
+        finally:
+            writer.transport.abort()
+
+
 async def many(target: Target, count: int, said: bytes, *, tls: bool = True) -> list[asyncio.StreamWriter]:
     """So many connections that have said this and wait; those that the port has closed by then are among them."""
     turns = asyncio.Semaphore(AT_ONCE)
@@ -111,24 +122,21 @@ def again(said: bytes, *, tls: bool = True, hands: int = 8) -> Attack:
 
     @asynccontextmanager
     async def attack(target: Target, count: int) -> AsyncIterator[None]:
+        over = False
+
         async def hand() -> None:
             for _ in range(count // hands):
-                try:
-                    reader, writer = await connect(target, tls=tls)
-                    writer.write(said)
-                    async with asyncio.timeout(SECONDS):
-                        await reader.read()
-                    writer.transport.abort()
-                except (OSError, TimeoutError):
-                    continue
+                if over:
+                    return
+                with contextlib.suppress(OSError, TimeoutError):
+                    await ask(target, said, tls=tls)
 
         clients = [asyncio.create_task(hand()) for _ in range(hands)]
         try:
             yield
         finally:
-            for client in clients:
-                client.cancel()
-            await asyncio.gather(*clients, return_exceptions=True)
+            over = True  # not cancelled: in the middle of a handshake asyncio would leave a socket behind
+            await asyncio.gather(*clients)
 
     return attack
 
@@ -161,11 +169,7 @@ async def probe(target: Target) -> float | None:
     """Milliseconds until a probe is answered with 200; None when it is not."""
     began = time.perf_counter()
     try:
-        async with asyncio.timeout(SECONDS):
-            reader, writer = await connect(target)
-            writer.write(PROBE)
-            said = await reader.read()
-            writer.transport.abort()
+        said = await ask(target, PROBE)
     except (OSError, TimeoutError):
         return None
     return 1000 * (time.perf_counter() - began) if b" 200 " in said.partition(b"\r\n")[0] else None

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from bench.hostile import engines, live, page
+from bench.hostile import engines, live, page, ports
 from bench.hostile.meters import Cpu
 from bench.hostile.recipe import found
 from bench.hostile.row import Chosen, Row
@@ -27,7 +27,11 @@ def _scheduler(chosen: Chosen, say: Say) -> Iterator[Row]:
     return engines.rows(chosen, [*SCENARIOS, *found()], say)
 
 
-PARTS: dict[str, Callable[[Chosen, Say], Iterator[Row]]] = {"scheduler": _scheduler, "live": live.rows}
+PARTS: dict[str, Callable[[Chosen, Say], Iterator[Row]]] = {
+    "scheduler": _scheduler,
+    "live": live.rows,
+    "ports": ports.rows,
+}
 """Who measures what. `live` needs a control plane (make controlplane)."""
 SEARCHED = 1_000
 """Nodes of the town that a search looks in."""

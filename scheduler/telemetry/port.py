@@ -74,6 +74,8 @@ class Port:
         self._listening: list[socket.socket] = []
         self._looking: asyncio.Task[None] | None = None
         self._stopped = False
+        self._empty: asyncio.Event | None = None
+        """Set when no connection is left, once somebody waits for that."""
         self._handshakes: dict[asyncio.Task[None], Connection] = {}
         self._spare = _Spare(SPARE_DESCRIPTORS)
 
@@ -101,6 +103,14 @@ class Port:
         self._spare.close()
         self.server.pre_shutdown()
         await self.server.shutdown(seconds)
+        for one in self.connections:
+            one.end()
+        if self._of:  # who was told goodbye by TLS has a moment to answer
+            self._empty = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TLS_CLOSE_SECONDS + 1.0):
+                    await self._empty.wait()
+        await asyncio.sleep(0)  # asyncio closes sockets a turn later
 
     def cut_off(self) -> None:
         """Close all connections: what they were accepted with does not count any more."""
@@ -227,6 +237,8 @@ class Port:
         """It is closed."""
         self._of.pop(watched.inner, None)
         self.connections.leave(watched.held)
+        if self._empty is not None and not self._of:
+            self._empty.set()
 
 
 def _hang_up(connection: socket.socket) -> None:

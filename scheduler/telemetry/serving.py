@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scheduler.telemetry.port import Port
 
 CERTIFICATE_SECONDS = 10.0
-CLOSE_SECONDS = 2.0
+CLOSE_SECONDS = 5.0
 
 log = structlog.get_logger("serving")
 
