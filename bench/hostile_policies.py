@@ -206,8 +206,8 @@ def _operator(name: str) -> tuple[float, float, str]:
 
     def work() -> str:
         stored = [judge.read(json.loads(text)) for text in raw]
-        found = judge.findings(stored)
-        said = [judge.conditions(item, found.get(item.name, ()), frozenset()) for item in stored]
+        told = judge.findings(stored).told
+        said = [judge.conditions(item, told.get(item.name, judge.NOTHING_TOLD), frozenset()) for item in stored]
         return "undecided" if any(c.reason == "Undecided" for held in said for c in held) else "decided"
 
     return _measured(work)
