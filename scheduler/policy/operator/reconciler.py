@@ -234,7 +234,7 @@ class Reconciler:
         return not left
 
     async def _tell(self, one: Stored, told: Told, counts: Counts | None, events: int = TURN_EVENTS) -> int:
-        """Write one policy's status if it differs, and tell of its problems in at most so many Events; how many it deserves."""
+        """Write one policy's status if it differs, and some Events of its problems; how many those are."""
         conditions = judge.conditions(one, told, self._live(), self._settings.exempt)
         now = self._clock()
         change = status.change(one, conditions, counts, _stamp(now))
