@@ -19,7 +19,7 @@ from scheduler.policy.operator.judge import Stored
 from scheduler.policy.operator.pages import bodies
 
 MOST_BYTES = 4_000_000
-MOST_TEXTS = 150_000
+MOST_TEXTS = 80_000
 """Keys and values, quotation marks telling: each takes many times its length once it is read."""
 
 

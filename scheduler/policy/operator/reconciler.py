@@ -33,7 +33,7 @@ GATHER_SECONDS = 0.1
 """After the first word of a change: `kubectl apply` of ten policies is one look."""
 RETRY_SECONDS = 2.0
 RESYNC_SECONDS = 300.0
-WORKERS = 4
+WORKERS = 2
 """Namespaces that are looked at side by side: each waits for the API server most of the time."""
 QUICK = 300_000
 """Steps of an analysis that everybody behind in the queue waits for; what takes more goes to the other queue."""
