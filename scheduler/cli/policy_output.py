@@ -13,6 +13,10 @@ from scheduler.policy.impact import Impact
 from scheduler.report.tables import console_for
 from scheduler.report.wording import count, printable
 
+_NAMES = 6
+_EXAMPLE = 1000
+"""Characters of an example that a table shows."""
+
 
 def as_json(answer: Any) -> None:
     """An answer as JSON."""
@@ -36,7 +40,7 @@ def findings(found: Sequence[Finding], policies: int) -> None:
         return
     table = Table("FINDING", "RULES", "WHAT", box=SIMPLE_HEAD, pad_edge=False)
     for finding in found:
-        table.add_row(finding.kind, printable(", ".join(finding.rules or finding.policies)), _told(finding))
+        table.add_row(finding.kind, printable(_named(finding.rules or finding.policies)), _told(finding))
     _print(table)
     print(f"{_policies(policies)}, {count(len(found), 'finding')}")
 
@@ -93,6 +97,12 @@ def _print(table: Table) -> None:
     print("\n".join(line for line in kept if line))
 
 
+def _named(names: Sequence[str]) -> str:
+    """The names, or the first few of many."""
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
+
+
 def _told(finding: Finding) -> str:
     if finding.example is None:
         return printable(finding.message)
@@ -101,4 +111,7 @@ def _told(finding: Finding) -> str:
     shown |= {field: metadata[field] for field in ("labels", "annotations") if field in metadata}
     containers = finding.example.get("spec", {}).get("containers", [])
     shown |= {field: value for container in containers for field, value in container.items() if field == "resources"}
-    return printable(f"{finding.message}. Example: {msgspec.json.encode(shown).decode()}")
+    example = msgspec.json.encode(shown).decode()
+    if len(example) > _EXAMPLE:
+        example = f"{example[:_EXAMPLE]}… (-o json shows all of it)"
+    return printable(f"{finding.message}. Example: {example}")

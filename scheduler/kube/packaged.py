@@ -9,6 +9,7 @@ one line that names the file and what was expected.
 
 from __future__ import annotations
 
+import base64
 import os
 from datetime import UTC, datetime
 from typing import Any
@@ -56,7 +57,18 @@ def _merged(chosen: Selected) -> Any:
             inner = user.value["user"] or {}
             for word in ("exec", "tokenFile", *(("token",) if chosen.user.get("tokenFile") else ())):
                 inner.pop(word, None)
+            _name_files(inner, ("client-certificate", "client-key"))
+    for cluster in merged["clusters"].value:
+        if cluster["name"] == chosen.cluster_name:
+            _name_files(cluster.value["cluster"] or {}, ("certificate-authority",))
     return merged
+
+
+def _name_files(entry: dict[str, Any], words: tuple[str, ...]) -> None:
+    """Keys and certificates as files of ours: the package would write them to temporary files of its own."""
+    for word in words:
+        if data := entry.pop(f"{word}-data", None):
+            entry[word] = as_file(base64.b64decode(data))
 
 
 def run_exec(chosen: Selected, tls: Tls | None) -> Credential:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,10 @@ from urllib.request import getproxies_environment
 
 from scheduler.kube.kubeconfig import Selected
 
+_OWN_FILES = "/proc/self/fd"
+_MOST = 64
 _inline: dict[bytes, str] = {}
+"""Contents → the name of the file that holds them, the one that was asked for last at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +67,49 @@ def proxies(host: str) -> tuple[str | None, str]:
 
 
 def as_file(contents: bytes) -> str:
-    """The name of a private file with these contents, which goes when we go: OpenSSL wants files."""
-    name = _inline.get(contents)
+    """The name of a private file with these contents: OpenSSL wants files.
+
+    On Linux it is in memory, and goes with the process however that ends. Elsewhere it is a temporary file, which goes
+    when the process ends by itself; after a SIGKILL it stays.
+    """
+    name = _inline.pop(contents, None)
     if name is None or not Path(name).exists():
-        with tempfile.NamedTemporaryFile(prefix="berth-", suffix=".pem", delete=False) as file:
-            file.write(contents)
-        name = _inline[contents] = file.name
-        atexit.register(Path(name).unlink, missing_ok=True)
+        while len(_inline) >= _MOST:
+            _close(_inline.pop(next(iter(_inline))))
+        name = _in_memory(contents) or _on_disk(contents)
+    _inline[contents] = name
     return name
+
+
+def _in_memory(contents: bytes) -> str | None:
+    if not hasattr(os, "memfd_create"):
+        return None
+    file = os.memfd_create("berth-pem")  # closed on exec, like every file of Python
+    name = f"{_OWN_FILES}/{file}"
+    try:
+        with open(file, "wb", closefd=False) as stream:
+            stream.write(contents)
+        if Path(name).read_bytes() == contents:
+            return name
+    except OSError:
+        pass  # no /proc here, or no room in memory: a temporary file may do
+    os.close(file)
+    return None
+
+
+def _on_disk(contents: bytes) -> str:
+    with tempfile.NamedTemporaryFile(prefix="berth-", suffix=".pem", delete=False) as file:
+        file.write(contents)
+    atexit.register(Path(file.name).unlink, missing_ok=True)
+    return file.name
+
+
+def _close(name: str) -> None:
+    """Give up a file that was not asked for in a long time: plugins give new certificates for ever."""
+    if name.startswith(f"{_OWN_FILES}/"):
+        os.close(int(name.rpartition("/")[2]))
+    else:
+        Path(name).unlink(missing_ok=True)
 
 
 def _file(entry: dict[str, Any], word: str, base: Path) -> str | None:

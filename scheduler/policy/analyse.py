@@ -5,23 +5,33 @@ evaluator, and no finding is a proof. Where a bound on the work is hit, the repo
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations
 from typing import Any
 
-from scheduler.model.selectors import LabelSelector
+from scheduler.model.selectors import LabelSelector, Requirement
 from scheduler.policy import keys
 from scheduler.policy.dead import dead_rejects, dead_writers
 from scheduler.policy.findings import Finding, Kind, Report
 from scheduler.policy.merge import may_write
 from scheduler.policy.questions import Questions
-from scheduler.policy.solver import TooComplexError
-from scheduler.policy.space import WORLDS, Axis, Space, criteria
+from scheduler.policy.solver import ROOM, TooComplexError
+from scheduler.policy.space import AXIS, WORLDS, Among, Axis, Space, criteria, weigh
 from scheduler.policy.spec import Policies, Rule, Write
-from scheduler.policy.story import chain, poisoning
-from scheduler.policy.verdict import wish
+from scheduler.policy.story import MOST_PASSES, chain, cut, poisoning, shown
 
 TOTAL, EACH = 20_000_000, 2_000_000
-"""Steps of the solver: half a minute at most for a whole analysis, three seconds for a question."""
+"""Steps: half a minute at most for a whole analysis, three seconds for a question."""
+FINDING = 1000
+"""What a finding costs beside its question, in steps: it is kept, and told."""
+TEXT = 400
+"""Characters of a policy's own that a message shows in one place."""
+TOO_COMPLEX = "too complex to decide within the bound"
+_ABOUT = {
+    "_self_poison": "whether what is written is rejected later",
+    "_chains": "whether a second pass writes again",
+    "_owned": "which writes owners' labels keep back",
+    "_conflicts": "which rules can disagree",
+    "_dead": "which rules never make a difference",
+}
 
 
 def analyse(
@@ -34,10 +44,15 @@ def analyse(
     """The report on the policies of one namespace; those in mode warn or observe do nothing, so have no part in it.
 
     `policies.enforced()` asks what would be if they all enforced. `owner_selectors`: what controllers of the namespace
-    find their pods by. `live_schedulers` None: not known.
+    find their pods by. `live_schedulers` None: not known. `total` and `each` bound the steps of all questions and of
+    one. Where they end, and where the rules mention more than is kept at once, the report says `undecided`.
     """
-    worlds = [Questions(Space(policies.enforcing, world, owner_selectors), total // 2, each) for world in WORLDS]
-    return Report(tuple(_Analysis(policies, owner_selectors, live_schedulers, worlds).findings()))
+    rules, worlds = policies.enforcing, []
+    weight = weigh(rules, owner_selectors)
+    if weight <= ROOM:
+        worlds = [Questions(Space(rules, world, owner_selectors), total // 2, each) for world in WORLDS]
+    findings = tuple(_Analysis(policies, owner_selectors, live_schedulers, worlds, weight).findings())
+    return Report(findings, weight + sum(world.solver.work for world in worlds))
 
 
 class _Analysis:
@@ -47,22 +62,58 @@ class _Analysis:
         owners: Sequence[LabelSelector],
         live: frozenset[str] | None,
         worlds: Sequence[Questions],
+        weight: int,
     ) -> None:
         self.policies = policies
         self.rules = policies.enforcing
         self.owners = owners
         self.live = live
         self.worlds = worlds
+        """None when there is no room for them."""
+        self.weight = weight
         self.undecided: list[Finding] = []
+        self._left_out: list[str] = []
+        self._one_pass = sum(1 + len(criteria(rule)) + len(rule.writes) for rule in self.rules)
 
     def findings(self) -> Iterator[Finding]:
         yield from self._plain()
-        yield from self._dead()
-        yield from self._conflicts()
-        yield from self._self_poison()
-        yield from self._chains()
-        yield from self._owned()
+        # What comes to a question for each rule goes before what comes to one for each pair of them.
+        poisoned, chained, owned = (self._all(ask) for ask in (self._self_poison, self._chains, self._owned))
+        conflicts, dead = (self._all(ask) for ask in (self._conflicts, self._dead))
+        yield from (*dead, *conflicts, *poisoned, *chained, *owned)
         yield from self.undecided
+        if self._left_out:
+            policies = tuple(dict.fromkeys(rule.policy for rule in self.rules))
+            yield Finding("undecided", policies, (), f"{self._bound()}; not known in full: {', '.join(self._left_out)}")
+
+    def _all(self, ask: Callable[[], Iterator[Finding]]) -> list[Finding]:
+        """All findings of one kind, each paid for; what it is about is noted if the budget does not last."""
+        found = []
+        for finding in ask():
+            self._owe(FINDING)
+            found.append(finding)
+        if self.over:
+            self._left_out.append(_ABOUT[ask.__name__])
+        return found
+
+    @property
+    def over(self) -> bool:
+        """Whether no question is answered any more."""
+        return all(world.exhausted for world in self.worlds)
+
+    def _owe(self, steps: int) -> None:
+        for world in self.worlds:
+            world.solver.owe(steps)
+
+    def _bound(self) -> str:
+        """Which bound of the whole analysis was hit."""
+        steps = sum(world.solver.total for world in self.worlds)
+        if any(world.solver.work > world.solver.total for world in self.worlds):
+            return f"{TOO_COMPLEX}: the rules of these policies together take more than {steps} steps"
+        return (
+            f"{TOO_COMPLEX}: the rules of these policies together mention too many keys and values "
+            f"({self.weight}, where a value counts 1 and a key {AXIS}: want about {ROOM} at most)"
+        )
 
     def _plain(self) -> Iterator[Finding]:
         """What a rule says of itself."""
@@ -74,7 +125,9 @@ class _Analysis:
                 yield _finding("no-action", [rule], f"{rule} neither rejects nor writes anything")
             for write in rule.writes:
                 if (write.field, write.key) == ("annotation", keys.QOS):
-                    yield _finding("stamp-written", [rule], f"{rule} writes {wish(write)}: on pods the QoS stamp stays")
+                    yield _finding(
+                        "stamp-written", [rule], f"{rule} writes {shown(write)}: on pods the QoS stamp stays"
+                    )
                 if (write.field, write.key) != ("annotation", keys.SCHEDULER_NAME) or self.live is None:
                     continue
                 if write.value not in self.live and write.value != keys.DEFAULT_SCHEDULER:
@@ -102,14 +155,16 @@ class _Analysis:
             for write in rule.writes:
                 writes.setdefault((write.field, write.key), []).append(write)
         for (field, key), wishes in sorted(writes.items()):
-            for one, other in combinations(wishes, 2):
-                if one.value == other.value:
-                    continue
-                question = f"whether {one.rule} and {other.rule} can disagree on {field} {key}"
-                example = self._ask(question, [one.rule, other.rule], _disagreeing(one, other))
-                if example is not None:
-                    message = f'{one.rule} writes {wish(one)}, {other.rule} writes "{other.value}" and wins'
-                    yield _finding("conflicting-writes", [one.rule, other.rule], message, example)
+            for i, one in enumerate(wishes):
+                self._owe(len(wishes) - i)
+                if self.over:
+                    return
+                for other in (other for other in wishes[i + 1 :] if other.value != one.value):
+                    question = f"whether {one.rule} and {other.rule} can disagree on {field} {key}"
+                    example = self._ask(question, [one.rule, other.rule], _disagreeing(one, other))
+                    if example is not None:
+                        message = f'{one.rule} writes {shown(one)}, {other.rule} writes "{cut(other.value)}" and wins'
+                        yield _finding("conflicting-writes", [one.rule, other.rule], message, example)
 
     def _self_poison(self) -> Iterator[Finding]:
         for rule in self.rules:
@@ -118,6 +173,7 @@ class _Analysis:
             question = f"whether what the policies write can match {rule}, which rejects"
             example = self._ask(question, [rule], _poisoned(rule))
             if example is not None:
+                self._owe(2 * self._one_pass)
                 involved, told = poisoning(self.policies, example, rule)
                 yield _finding("self-poison", involved, told, example)
 
@@ -125,6 +181,7 @@ class _Analysis:
         for rule in self.rules:
             example = self._ask(f"whether a second pass can make {rule} write", [rule], _second(rule))
             if example is not None:
+                self._owe((MOST_PASSES + 2) * self._one_pass)
                 involved, told = chain(self.policies, example, rule)
                 yield _finding("not-idempotent", involved, told, example)
 
@@ -133,13 +190,15 @@ class _Analysis:
             question = f"whether {write.rule} can overwrite {write.key} under its owner"
             example = self._ask(question, [write.rule], _at_risk(write, self.owners))
             if example is not None:
-                message = f"{write.rule} writes {wish(write)}, and owners find their objects by that label"
+                message = f"{write.rule} writes {shown(write)}, and owners find their objects by that label"
                 yield _finding("owner-selector", [write.rule], f"{message}: it is not written there", example)
 
     def _ask(
         self, question: str, rules: list[Rule], ask: Callable[[Questions], dict[str, Any] | None]
     ) -> dict[str, Any] | None:
         """The first world's example; when none has one but some world could not be decided, that is said."""
+        if self.over:
+            return None  # which is said once, of all that is left out
         too_complex = False
         for world in self.worlds:
             try:
@@ -149,28 +208,30 @@ class _Analysis:
                 continue
             if example is not None:
                 return example
-        if too_complex:
+        if too_complex and not self.over:
             self._give_up(question, rules)
         return None
 
     def _give_up(self, question: str, rules: list[Rule]) -> None:
-        self.undecided.append(_finding("undecided", rules, f"too complex to decide within the bound: {question}"))
+        self._owe(FINDING)
+        self.undecided.append(_finding("undecided", rules, f"{TOO_COMPLEX}: {question}"))
 
     def _example(self, rule: Rule) -> dict[str, Any] | None:
         """An object that the rule matches."""
         for world in self.worlds:
             box = world.space.boxes.get(id(rule))
             if box is not None:
-                values = world.space.values
-                return world.space.example({a: next(v for v in values[a] if v in inside) for a, inside in box.items()})
+                return world.space.within(box)
         return None
 
     def _contradiction(self, rule: Rule) -> str:
         """The criteria that no object meets together."""
-        for field, first in criteria(rule):
-            same = [other for of, other in criteria(rule) if of == field and other.key == first.key]
-            if all(world.space.box((field, other) for other in same) is None for world in self.worlds):
-                return " and ".join(f"{field} {other}" for other in same)
+        by_axis: dict[Axis, list[Requirement]] = {}
+        for field, requirement in criteria(rule):
+            by_axis.setdefault((field, requirement.key), []).append(requirement)
+        for (field, _), same in by_axis.items():
+            if all(world.space.meet((field, one) for one in same) is None for world in self.worlds):
+                return cut(" and ".join(f"{field} {one}" for one in same), TEXT)
         return "its criteria contradict each other"
 
 
@@ -181,7 +242,7 @@ def _disagreeing(one: Write, other: Write) -> Ask:
     """Where two writes meet."""
 
     def ask(world: Questions) -> dict[str, Any] | None:
-        if world.space.writer(one) is None or world.space.writer(other) is None:
+        if not (world.space.gets_anywhere(one) and world.space.gets_anywhere(other)):
             return None
         return world.ask(world.accepted, world.matches(one.rule), world.matches(other.rule))
 
@@ -210,6 +271,7 @@ def _second(rule: Rule) -> Ask:
                 continue
             writer, later = found
             deciding = [rule, *(other.write.rule for other in later)]
+            world.solver.owe(len(deciding))
             # If no key that decides who writes here is ever written, the second pass decides as the first did.
             if not any(axis in world.space.writers for one in deciding for axis in world.space.boxes[id(one)]):
                 continue
@@ -235,23 +297,33 @@ def _at_risk(write: Write, owners: Sequence[LabelSelector]) -> Ask:
         if found is None:
             return None
         writer, later = found
+        kept_back = writer.kept_back
+        if kept_back is None and not owners:
+            return None
+        world.solver.owe(len(later))
         axis = write.field, write.key
         last = [world.accepted, world.matches(write.rule), *world.none_of(other.write.rule for other in later)]
-        example = world.ask(last, world.among(axis, writer.kept_back)) if writer.kept_back else None
+        example = None if kept_back is None else world.ask(last, world.among(axis, kept_back))
         for owner in owners:
             if example is not None:
                 break
-            kept = [
-                old
-                for old in writer.turns
-                if old != write.value and not may_write(write.key, old, write.value, (owner,))
-            ]
+            world.solver.owe(1 + len(owner.requirements))
+            kept = _kept_for(owner, write)
             selected = world.space.box(("label", requirement) for requirement in owner.requirements)
-            if kept and selected is not None and not owner.nothing:
+            if kept is not None and selected is not None and not owner.nothing:
                 example = world.ask(last, world.inside(selected), world.among(axis, kept))
         return example
 
     return ask
+
+
+def _kept_for(owner: LabelSelector, write: Write) -> Among | None:
+    """The old values of a label that a write leaves alone because the owner's selector reads it."""
+    asked = [requirement for requirement in owner.requirements if requirement.key == write.key]
+    if not asked and write.key not in keys.OWNERS_OWN:
+        return None
+    adds = may_write(write.key, None, write.value, (owner,))
+    return Among(frozenset((None, write.value) if adds else (write.value,)), all_but=True)
 
 
 def _finding(kind: Kind, rules: Sequence[Rule], message: str, example: dict[str, Any] | None = None) -> Finding:

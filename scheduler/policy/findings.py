@@ -36,6 +36,8 @@ class Report(Struct, frozen=True):
     """All findings about the policies of one namespace."""
 
     findings: Sequence[Finding] = ()
+    steps: int = 0
+    """What it took: of the solver, and of reading the rules."""
 
     def of(self, *kinds: Kind) -> list[Finding]:
         """The findings of some kinds."""

@@ -6,9 +6,11 @@ from scheduler.policy.merge import merge
 from scheduler.policy.objects import JsonObject, Snapshot
 from scheduler.policy.qos import qos_class
 from scheduler.policy.spec import Policies, Rule, Write
-from scheduler.policy.verdict import Verdict, wish
+from scheduler.policy.verdict import Verdict
 
 MOST_PASSES = 12
+_MOST_WRITES = 8
+_VALUE = 120
 
 
 def passes(policies: Policies, obj: JsonObject) -> list[Verdict]:
@@ -73,7 +75,20 @@ def _reads(write: Write, rule: Rule) -> bool:
 
 
 def _told(writes: list[Write]) -> str:
-    return ", ".join(f"{write.rule} writes {wish(write)}" for write in writes) or "nothing is written"
+    told = [f"{write.rule} writes {shown(write)}" for write in writes[:_MOST_WRITES]]
+    if len(writes) > _MOST_WRITES:
+        told.append(f"and {len(writes) - _MOST_WRITES} more")
+    return ", ".join(told) or "nothing is written"
+
+
+def shown(write: Write) -> str:
+    """A write in words, its value cut to what a reader needs."""
+    return f'{write.field} {write.key}="{cut(write.value)}"'
+
+
+def cut(text: str, length: int = _VALUE) -> str:
+    """A text of a policy that fits into a message."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def _rules(writes: list[Write]) -> list[Rule]:

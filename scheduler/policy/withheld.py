@@ -23,8 +23,9 @@ def report(policies: Policies, ask: Callable[[Policies], Report], reserved: Rese
     if not findings:
         return ask(policies)
     emptied = {place for finding in findings for place in finding.rules}
-    found = [one for one in ask(rest).findings if one.kind != "no-action" or not emptied.issuperset(one.rules)]
-    return Report((*findings, *found))
+    asked = ask(rest)
+    found = [one for one in asked.findings if one.kind != "no-action" or not emptied.issuperset(one.rules)]
+    return Report((*findings, *found), asked.steps)
 
 
 def over(policies: Policies) -> list[Finding]:

@@ -34,7 +34,9 @@ class Source(Protocol):
     def ready(self) -> Checks: ...
     def notes(self) -> Mapping[str, str]: ...
     def held(self) -> str | None: ...
-    async def authorize(self, authorization: str | None, path: str, certificate: bytes | None) -> tuple[int, str]: ...
+    async def authorize(
+        self, authorization: str | None, path: str, certificate: bytes | None, peer: str
+    ) -> tuple[int, str]: ...
     async def readings(self) -> list[Reading]: ...
     async def pages(self) -> bytes: ...
     async def configuration(self) -> Any: ...
@@ -92,7 +94,7 @@ class _Pages:
             return self.port.busy(peer, 429)
         self._asking[peer] += 1
         try:
-            return await self._guarded(path, request.headers.get("Authorization"), self._certificate(request))
+            return await self._guarded(path, request.headers.get("Authorization"), self._certificate(request), peer)
         except TimeoutError:
             return _text(503, source.held() or f"no answer within {PATIENCE:g} s")
         finally:
@@ -106,9 +108,11 @@ class _Pages:
         certificate: bytes | None = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         return certificate
 
-    async def _guarded(self, path: str, authorization: str | None, certificate: bytes | None) -> web.Response:
+    async def _guarded(
+        self, path: str, authorization: str | None, certificate: bytes | None, peer: str
+    ) -> web.Response:
         source = self._source
-        status, said = await self._on_main(source.authorize(authorization, path, certificate))
+        status, said = await self._on_main(source.authorize(authorization, path, certificate, peer))
         if status != 200:
             return _text(status, said)
         if path == "/metrics":

@@ -51,7 +51,7 @@ class Address:
 class Endpoints:
     """What a component has to say. Checks and notes are asked on the serving thread, the rest on the main loop."""
 
-    authorize: Callable[[str | None, str, bytes | None], Awaitable[tuple[int, str]]]
+    authorize: Callable[[str | None, str, bytes | None, str], Awaitable[tuple[int, str]]]
     """(Authorization header, path, the client's certificate) → 200 when a GET is allowed, or the status to answer
     with, and why. The certificate is in DER form, and verified."""
     authorities: Authorities | None = None
@@ -203,9 +203,11 @@ class Serving:
         held = self.held()
         return {**self._endpoints.notes(), **({} if held is None else {"event-loop": held})}
 
-    async def authorize(self, authorization: str | None, path: str, certificate: bytes | None) -> tuple[int, str]:
+    async def authorize(
+        self, authorization: str | None, path: str, certificate: bytes | None, peer: str
+    ) -> tuple[int, str]:
         """As in Endpoints."""
-        return await self._endpoints.authorize(authorization, path, certificate)
+        return await self._endpoints.authorize(authorization, path, certificate, peer)
 
     async def readings(self) -> list[Reading]:
         """Every metric there is, now."""

@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench.hostile_policies import rejects as split_rejects
+from bench.hostile_policies import sorts
+from scheduler.policy.spec import MAX_RULES
+from tests.controlplane import namespaces
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.wait import wait_for
@@ -271,3 +275,42 @@ def _there(api: Api) -> bool:
     with contextlib.suppress(ApiError):
         return bool(api.get(EVERYWHERE))
     return False
+
+
+def test_an_expensive_namespace_waits_for_itself(ship: Ship) -> None:
+    """Legal policies that cost much: their statuses say what is not known, others have theirs, memory stays flat."""
+    large, long = (namespaces.create(ship.api, name) for name in ("large", "long"))
+    try:
+        replica = ship.start(f"--watch-namespace={large}", f"--watch-namespace={long}", "--audit-kind=configmaps")
+        ship.put("first", writes(team="a"))
+        ship.wait_conditions("first", Accepted="True")
+        before = replica.peak_memory_mb()
+        for number in range(6):
+            (document,) = sorts(MAX_RULES)
+            ship.put(f"large-{number}", *document["spec"]["rules"], namespace=large)
+        for document in split_rejects(20 * MAX_RULES):
+            ship.put(document["metadata"]["name"], *document["spec"]["rules"], namespace=long)
+        ship.put("quiet", writes(tier="b"))
+        ship.wait_conditions("quiet", Accepted="True", Conflict="False", SelfConsistent="True")
+        said = wait_for("the large policies' status", lambda: reasons(ship, large, "large-0"), PATIENCE)
+        assert said == {"Accepted": "NotLookedAt", "Conflict": "NotLookedAt", "SelfConsistent": "NotLookedAt"}
+        wait_for(
+            "the long analysis",
+            lambda: reasons(ship, long, "p00000").get("SelfConsistent") in ("Undecided", "Consistent"),
+            PATIENCE,
+        )
+        assert replica.probe("/livez")[0] == 200
+        grew = replica.peak_memory_mb() - before
+        assert grew < 60, grew
+        assert not replica.lines("the watch ended, it is started again")
+        assert replica.stop(START) == 0
+        assert "Traceback" not in replica.log.read_text()
+    finally:
+        for namespace in (large, long):
+            namespaces.remove(ship.api, namespace, by_hand=ship.cluster.owned)
+
+
+def reasons(ship: Ship, namespace: str, name: str) -> dict[str, str]:
+    """Why the conditions are as they are, by type, but for the schedulers' one."""
+    found = ship.api.get(f"{POLICIES.format(namespace)}/{name}").get("status", {}).get("conditions", [])
+    return {one["type"]: one["reason"] for one in found if one["type"] != "SchedulerAvailable"}

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from scheduler.engine.eviction.claims import Claims
 from scheduler.engine.eviction.followed import Followed
 from scheduler.engine.eviction.owners import owner_key
-from scheduler.engine.eviction.promises import Promises
+from scheduler.engine.eviction.promises import Promises, size
 from scheduler.engine.eviction.wording import left_alone
 from scheduler.engine.stimuli import Gone
 from scheduler.framework.runtime import Framework
@@ -22,6 +22,9 @@ from scheduler.state.cluster import Cluster
 
 NODE_CHANGED, POD_CHANGED, FOUND = "NodeChanged", "PodChanged", "Found"
 """Why a promise is broken: its node's labels changed, the pod asks for something else, or it was so from the start."""
+_REASONS = (NODE_CHANGED, POD_CHANGED, FOUND)
+MOST_QUESTIONS = 2000
+"""Of a requirement; with more a pod is followed by nobody. Asking them takes some 20 ms."""
 
 
 @dataclass(slots=True)
@@ -30,6 +33,8 @@ class Seen:
 
     broken: dict[str, str] = field(default_factory=dict)
     anew: set[str] = field(default_factory=set)
+    by_node: set[str] = field(default_factory=set)
+    """Those whose node changed, or was new: a broken promise that its own pod brought about is nobody else's."""
     mended: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     unreadable: list[tuple[Pod, str]] = field(default_factory=list)
@@ -51,22 +56,26 @@ class Census:
         self._changed: dict[str | None, set[int]] = {}
         """Label key (None: all of them) → rows where it changed since the last look."""
         self._pods: dict[str, str] = {}
+        self._before: dict[int, Mapping[str, str]] = {}
+        """As in Seen, for looks that are not over."""
         self._unreadable: dict[str, str] = {}
         self._seen = Seen()
 
     @property
     def has_news(self) -> bool:
         """Whether a look would find anything changed."""
-        return bool(self._changed or self._pods or self._seen.lost or self._seen.unreadable)
+        seen = self._seen
+        return bool(self._changed or self._pods or self._promises.due or seen.lost or seen.unreadable)
 
     def node(self, row: int) -> str:
         """The name of a row's node."""
         return self.cluster.nodes.names[row] or ""
 
     def wanted(self, pod: Pod) -> NodeRequirement | None:
-        """What a pod of one of our profiles asks of its node while it runs."""
+        """What a pod of one of our profiles asks of its node while it runs, if that is not too much."""
         by_profile = self._by_profile.get(pod.scheduler_name)
-        return None if by_profile is None else required(pod.shape, by_profile=by_profile)
+        wanted = None if by_profile is None else required(pod.shape, by_profile=by_profile)
+        return None if wanted is None or size(wanted) > MOST_QUESTIONS else wanted
 
     def mark(self, uid: str, *, broken: bool) -> None:
         """Whether a promise counts as broken: only those that do are reported as mended."""
@@ -106,20 +115,26 @@ class Census:
                 self.cluster.drop_selecting(kind, gone.namespace, gone.name)
 
     def look(self) -> Seen:
-        """What changed since the last look: one pass for each label key that changed anywhere, one for the pods."""
+        """What changed since the last look means: for as many promises as one look may cost, the others are next."""
         seen, self._seen = self._seen, Seen()
         changed, self._changed = self._changed, {}
         pods, self._pods = self._pods, {}
-        broken, mended = self._promises.check(self._promises.slots(pods))
-        seen.broken.update((uid, pods[uid]) for uid in broken)
-        seen.mended += mended
+        for reason in (FOUND, POD_CHANGED):
+            uids = [uid for uid, why in pods.items() if why == reason]
+            self._promises.mark_due(self._promises.slots(uids), _REASONS.index(reason))
         for key, rows in changed.items():
-            broken, mended = self._promises.check(self._promises.on(rows, key))
-            for uid in broken:
-                seen.broken.setdefault(uid, NODE_CHANGED if key is not None else FOUND)
-            if key is not None:
-                seen.anew.update(broken)
-            seen.mended += mended
+            why = _REASONS.index(NODE_CHANGED if key is not None else FOUND)
+            self._promises.mark_due(self._promises.on(rows, key), why, by_node=True, anew=key is not None)
+        broken, mended = self._promises.look()
+        seen.mended += mended
+        seen.before = {**self._before, **seen.before}
+        for due in broken:
+            seen.broken[due.uid] = _REASONS[due.why]
+            if due.anew:
+                seen.anew.add(due.uid)
+            if due.by_node:
+                seen.by_node.add(due.uid)
+        self._before = seen.before if self._promises.due else {}
         return seen
 
     def _put_node(self, node: Node) -> None:
@@ -128,7 +143,8 @@ class Census:
         if old is None or old.uid != node.uid:
             self._touch(row, None)
         elif old.labels is not node.labels and old.labels != node.labels:
-            self._seen.before.setdefault(row, old.labels)
+            if row not in self._before:
+                self._seen.before.setdefault(row, old.labels)
             for key in {key for key, _ in old.labels.items() ^ node.labels.items()}:
                 self._touch(row, key)
 
@@ -178,13 +194,27 @@ class Census:
 
     def _note_unreadable(self, pod: Pod) -> None:
         """An annotation that can't be read is the user's to mend: it is told once."""
-        promise = pod.shape.promise
-        problem = promise.problem if promise is not None and pod.scheduler_name in self._by_profile else None
+        problem = self._problem(pod)
         if problem is None or pod.terminating:
             self._unreadable.pop(pod.uid, None)
         elif self._unreadable.get(pod.uid) != problem:
             self._unreadable[pod.uid] = problem
             self._seen.unreadable.append((pod, problem))
+
+    def _problem(self, pod: Pod) -> str | None:
+        """Why nobody can keep to what a pod asks for."""
+        by_profile = self._by_profile.get(pod.scheduler_name)
+        if by_profile is None:
+            return None
+        if pod.shape.promise is not None and pod.shape.promise.problem is not None:
+            return pod.shape.promise.problem
+        wanted = required(pod.shape, by_profile=by_profile)
+        questions = 0 if wanted is None else size(wanted)
+        if questions <= MOST_QUESTIONS:
+            return None
+        return (
+            f"it asks {questions} things of its node, want {MOST_QUESTIONS} at most: nobody sees to it that they hold"
+        )
 
 
 def _all_pods(framework: Framework) -> bool:

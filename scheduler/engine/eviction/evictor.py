@@ -35,6 +35,11 @@ from scheduler.engine.eviction.wording import breach
 from scheduler.engine.stimuli import Gone, Put
 from scheduler.framework.runtime import Framework
 
+PROOFS = 10
+"""Pods of a node for which another node is looked for in one turn; the others' turns come a second apart."""
+_NEXT_PROOF_SECONDS = 1.0
+MOST_DUE = 2000
+"""Promises that are due and are seen to in one look."""
 _LEAVING_SECONDS = 600.0
 """After the API said yes to an eviction, a pod that is still there is looked at anew."""
 
@@ -130,7 +135,8 @@ class Evictor:
             elif uid not in seen.anew or broken.stage not in PATIENT:
                 continue
             self._start(broken, now)
-            self.breaker.broke(self.census.node(broken.followed.row), now)
+            if uid in seen.by_node:
+                self.breaker.broke(self.census.node(broken.followed.row), now)
         for uid in seen.mended:
             self._forget(uid, mended=True)
 
@@ -162,7 +168,9 @@ class Evictor:
     def _due_nodes(self, now: float) -> Iterable[str]:
         """Nodes with promises that are due, and for which no gate is shut that only time opens."""
         nodes = []
-        while self._due and self._due[0][0] <= now:
+        for _ in range(MOST_DUE):
+            if not self._due or self._due[0][0] > now:
+                break
             _, ticket, uid = heapq.heappop(self._due)
             broken = self._broken.get(uid)
             if broken is None or broken.ticket != ticket:
@@ -201,16 +209,25 @@ class Evictor:
     # -- the second observation, and the gates -------------------------------------------------------------------
 
     def _reading(self, node: str) -> list[Broken]:
+        """The promises for which a node was read: each namespace's first, then each one's second, and so on."""
         row = self.census.cluster.nodes.row_of(node)
         here = self._on_row.get(row, ()) if row is not None else ()
-        return sorted(
-            (self._broken[uid] for uid in here if self._broken[uid].stage is Stage.READING), key=lambda b: b.ticket
-        )
+        reading = (self._broken[uid] for uid in here if self._broken[uid].stage is Stage.READING)
+        place: Counter[str] = Counter()
+        ranked = []
+        for broken in sorted(reading, key=lambda b: b.ticket):
+            namespace = broken.followed.pod.namespace
+            ranked.append((place[namespace], broken.ticket, broken))
+            place[namespace] += 1
+        return [broken for _, _, broken in sorted(ranked, key=lambda one: one[:2])]
 
     def _was_read(self, read: WasRead, now: float) -> list[Instruction]:
         done: list[Instruction] = []
         news: list[Broken] = []
-        for broken in self._reading(read.name):
+        for number, broken in enumerate(self._reading(read.name)):
+            if number >= PROOFS:
+                self._hold(broken, now + _NEXT_PROOF_SECONDS)
+                continue
             if self._stale or self.breaker.open or not self._is_still_broken(broken, read):
                 self._start(broken, now)
                 continue

@@ -5,6 +5,7 @@ asks of nodes changed, since its counts are the same; here that is all that coun
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,27 @@ from scheduler.state.view import some_rows
 Slots = NDArray[np.intp]
 _FIRST = 256
 _NOBODY = -1
+LOOK = 20_000
+"""What one look may cost, a pod counting 1 and a criterion of a distinct requirement `_CRITERION`: some 20 ms."""
+_CRITERION = 10
+_NOT_DUE = -1
+
+
+class Due(NamedTuple):
+    """A pod whose promise is broken: why it was looked at, whether its node changed, and in what it reads."""
+
+    uid: str
+    why: int
+    by_node: bool
+    anew: bool
 
 
 class Promises:
-    """Slots of pods: their row, the number of their requirement, and whether it is known to be broken."""
+    """Slots of pods: their row, the number of their requirement, and whether it is known to be broken.
+
+    Pods that have to be looked at are marked; each look takes as many as it may, by requirement: the one that waits
+    longest, and then the cheapest, so that a tenant whose requirements are large or many waits for itself.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -31,8 +49,14 @@ class Promises:
         self._row = np.full(_FIRST, _NOBODY, dtype=np.int64)
         self._kind = np.zeros(_FIRST, dtype=np.int64)
         self._broken = np.zeros(_FIRST, dtype=np.bool_)
+        self._why = np.full(_FIRST, _NOT_DUE, dtype=np.int64)
+        self._by_node = np.zeros(_FIRST, dtype=np.bool_)
+        self._anew = np.zeros(_FIRST, dtype=np.bool_)
+        self._waiting: dict[int, None] = {}
+        """Numbers of requirements that are due, the one that waits longest first; some may not be due any more."""
         self._number: dict[NodeRequirement, int] = {}
         self._requirements: list[NodeRequirement] = []
+        self._weight: list[int] = []
         self._users: list[int] = []
         self._spare: list[int] = []
         self._readers: dict[str, set[int]] = {}
@@ -58,6 +82,8 @@ class Promises:
         self._leave(int(self._kind[slot]))
         self._row[slot] = _NOBODY
         self._broken[slot] = False
+        self._why[slot] = _NOT_DUE
+        self._by_node[slot] = self._anew[slot] = False
         self._free.append(slot)
 
     def mark(self, uid: str, *, broken: bool) -> None:
@@ -83,11 +109,55 @@ class Promises:
         """The slots of pods that are here."""
         return np.array([self._slot[uid] for uid in uids if uid in self._slot], dtype=np.intp)
 
-    def check(self, slots: Slots) -> tuple[list[str], list[str]]:
-        """(UIDs whose promise is broken, UIDs whose promise was known to be and holds again)."""
+    @property
+    def due(self) -> bool:
+        """Whether any pod has to be looked at."""
+        return bool(self._waiting)
+
+    def mark_due(self, slots: Slots, why: int, *, by_node: bool = False, anew: bool = False) -> None:
+        """These pods have to be looked at, and why; who is to be looked at already keeps its reason."""
+        if not len(slots):
+            return
+        self._why[slots] = np.where(self._why[slots] == _NOT_DUE, why, self._why[slots])
+        self._by_node[slots] |= by_node
+        self._anew[slots] |= anew
+        self._waiting |= dict.fromkeys(
+            kind for kind in np.unique(self._kind[slots]).tolist() if kind not in self._waiting
+        )
+
+    def look(self, most: int = LOOK) -> tuple[list[Due], list[str]]:
+        """(broken promises, UIDs whose promise was known to be broken and holds again) of as many as one look may."""
+        slots = self._some_due(most)
         holds = self._holding(slots)
-        mended = slots[holds & self._broken[slots]]
-        return [self._uids[slot] for slot in slots[~holds]], [self._uids[slot] for slot in mended]
+        broken = [
+            Due(self._uids[slot], int(self._why[slot]), bool(self._by_node[slot]), bool(self._anew[slot]))
+            for slot in slots[~holds]
+        ]
+        mended = [self._uids[slot] for slot in slots[holds & self._broken[slots]]]
+        self._why[slots] = _NOT_DUE
+        self._by_node[slots] = self._anew[slots] = False
+        return broken, mended
+
+    def _some_due(self, most: int) -> Slots:
+        if not self._waiting:
+            return np.zeros(0, dtype=np.intp)
+        slots = np.flatnonzero(self._why[: len(self._uids)] != _NOT_DUE)
+        numbers, counts = np.unique(self._kind[slots], return_counts=True)
+        cost = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+        self._waiting = {kind: None for kind in self._waiting if kind in cost}
+        chosen: set[int] = set()
+        left = most
+        oldest = next(iter(self._waiting), None)
+        cheapest = sorted(cost, key=lambda kind: _CRITERION * self._weight[kind] + cost[kind])
+        for kind in cheapest if oldest is None else (oldest, *cheapest):
+            if kind in chosen:
+                continue
+            left -= _CRITERION * self._weight[kind] + cost[kind]
+            if left < 0 and chosen:
+                break
+            chosen.add(kind)
+            self._waiting.pop(kind, None)
+        return slots[np.isin(self._kind[slots], list(chosen))]
 
     def _holding(self, slots: Slots) -> Bools:
         """bool[len(slots)]: one vectorised question for each distinct requirement, over the rows in question only.
@@ -116,6 +186,9 @@ class Promises:
                 self._row = np.concatenate((self._row, np.full(slot, _NOBODY, dtype=np.int64)))
                 self._kind = np.concatenate((self._kind, np.zeros(slot, dtype=np.int64)))
                 self._broken = np.concatenate((self._broken, np.zeros(slot, dtype=np.bool_)))
+                self._why = np.concatenate((self._why, np.full(slot, _NOT_DUE, dtype=np.int64)))
+                self._by_node = np.concatenate((self._by_node, np.zeros(slot, dtype=np.bool_)))
+                self._anew = np.concatenate((self._anew, np.zeros(slot, dtype=np.bool_)))
         self._slot[uid] = slot
         return slot
 
@@ -125,9 +198,11 @@ class Promises:
             if self._spare:
                 number = self._spare.pop()
                 self._requirements[number] = wanted
+                self._weight[number] = size(wanted)
             else:
                 number = len(self._requirements)
                 self._requirements.append(wanted)
+                self._weight.append(size(wanted))
                 self._users.append(0)
             self._number[wanted] = number
             for key in wanted.reads():
@@ -147,3 +222,9 @@ class Promises:
             if not readers:
                 del self._readers[key]
         self._spare.append(number)
+
+
+def size(wanted: NodeRequirement) -> int:
+    """How many questions a requirement comes to."""
+    terms = wanted.selector.terms if wanted.selector is not None else ()
+    return 1 + len(wanted.labels) + sum(1 + len(term.labels) + len(term.fields) for term in terms)

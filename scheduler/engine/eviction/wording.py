@@ -8,19 +8,28 @@ from scheduler.model.promise import ANNOTATION, NO_TERM, NodeRequirement
 from scheduler.model.selectors import Requirement
 
 Labels = Mapping[str, str]
+_MOST_MISSED, _LENGTH = 5, 300
+"""Requirements that are named, and what one of them may take: a pod may ask for thousands of values."""
 
 
 def breach(wanted: NodeRequirement, node: str, labels: Labels, before: Labels | None = None) -> str:
     """Which requirements a node does not meet, with the label's value now, and `before` where that is known."""
     parts = []
-    for missed in wanted.broken(node, labels):
+    broken = wanted.broken(node, labels)
+    for missed in broken[:_MOST_MISSED]:
         if missed is NO_TERM:
             parts.append("no term can match a node")
         elif isinstance(missed, Requirement):
-            parts.append(f"{missed}: {_change(missed.key, labels, before)}")
+            parts.append(f"{_cut(str(missed))}: {_change(missed.key, labels, before)}")
         else:
-            parts.append(str(missed))
+            parts.append(_cut(str(missed)))
+    if len(broken) > _MOST_MISSED:
+        parts.append(f"and {len(broken) - _MOST_MISSED} more")
     return "; ".join(parts)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LENGTH else f"{text[: _LENGTH - 1]}…"
 
 
 def _change(key: str, labels: Labels, before: Labels | None) -> str:

@@ -8,7 +8,8 @@ which an owner finds the object is left alone, as it would be in a request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -29,12 +30,16 @@ from scheduler.policy.options import Options
 from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import Policies
 
-SLICE = 25
-"""Objects that are judged before other tasks get a turn."""
+SLICE = 10_000
+"""Criteria that are asked, about, before other tasks get a turn: some milliseconds."""
+MOST_COST = 200_000_000
+"""Criteria that are asked in one audit: a minute of a core. Objects beyond it are not looked at, which is said."""
+MOST_PROBLEMS = 50
 QPS, BURST = 5.0, 5
 """Of the client that lists: at most 500 objects a second are read."""
 
 log = structlog.get_logger("audit")
+Found = TypeVar("Found")
 
 
 class Total(msgspec.Struct):
@@ -52,6 +57,8 @@ class Result(msgspec.Struct):
     policies: dict[str, Counts]
     kinds: dict[str, Total]
     problems: list[str]
+    cost: int = 0
+    """Criteria that were asked, about."""
 
 
 class Audit:
@@ -88,32 +95,47 @@ class Audit:
         for kind in self._kinds:
             try:
                 async for page in pages(self._client, kind, namespace):
-                    await self._judge(tally, owners, page.objects())
+                    if not await self._judge(tally, owners, page.objects()):
+                        seen = tally.result.total.objects
+                        told = f"objects after the first {seen} are not counted: the policies ask too much of each"
+                        self._complain(tally, told, f"namespace {namespace}: {told}")
+                        return tally.result
             except (ApiError, Unreachable, msgspec.MsgspecError) as error:
                 self._complain(tally, f"can't list {kind.plural} {kind.group}".rstrip() + f": {str(error)[:200]}")
         return tally.result
 
-    async def _judge(self, tally: Tally, owners: ListedOwners, found: list[JsonObject]) -> None:
-        for number, obj in enumerate(found):
-            if tally.needs_owners(obj):
+    async def _judge(self, tally: Tally, owners: ListedOwners, found: list[JsonObject]) -> bool:
+        """Judge some objects, in slices; False once the audit has cost all that it may."""
+        since = 0
+        for obj in found:
+            if tally.result.cost + tally.each > MOST_COST:
+                return False
+            selectors: tuple[LabelSelector, ...] = ()
+            if await self._work(tally, lambda: tally.needs_owners(obj)):  # noqa: B023 - done at once
                 try:
                     selectors = await owners.selectors(guard.controllers(guard.references_of(obj)))
                 except guard.OwnerUnknownError as error:
                     self._complain(tally, f"{error}: labels of their objects count as theirs")
                     selectors = guard.everything(objects.snapshot(obj).labels)
-                tally.add(obj, selectors)
-            else:
-                tally.add(obj)
-            if number % SLICE == SLICE - 1:
+            await self._work(tally, lambda: tally.add(obj, selectors))  # noqa: B023 - done at once
+            since += tally.each
+            if since >= SLICE:
+                since = 0
                 await asyncio.sleep(0)
+        return True
 
-    def _complain(self, tally: Tally, told: str) -> None:
+    async def _work(self, tally: Tally, work: Callable[[], Found]) -> Found:
+        """Here, or beside the loop where one object alone takes longer than a slice."""
+        return work() if tally.each < SLICE else await asyncio.to_thread(work)
+
+    def _complain(self, tally: Tally, told: str, logged: str = "") -> None:
         """Say it in the result, and in the log the first time."""
-        if told not in tally.result.problems:
-            tally.result.problems.append(told)
-        if told not in self._complained:
-            self._complained.add(told)
-            log.warning("left out of the audit", problem=told)
+        tally.problem(told)
+        if (logged or told) not in self._complained:
+            if len(self._complained) >= 1000:
+                self._complained.clear()
+            self._complained.add(logged or told)
+            log.warning("left out of the audit", problem=logged or told)
 
 
 class Tally:
@@ -125,7 +147,10 @@ class Tally:
         self._enforced = policies.enforced()
         self._writes_labels = any(rule.action.labels for rule in self._enforced.enforcing)
         counts = {policy.name: Counts() for policy in policies.policies}
+        self.each = weight(self._enforced)
+        """What it takes to judge one object."""
         self.result = Result(Total(), counts, {}, [])
+        self._enforcing = {policy.name for policy in policies.policies if policy.mode == "enforce"}
 
     def needs_owners(self, obj: JsonObject) -> bool:
         """Whether the verdict on this object may depend on by which labels its owner finds it."""
@@ -138,17 +163,17 @@ class Tally:
 
     def add(self, obj: JsonObject, owners: tuple[LabelSelector, ...] = ()) -> None:
         """Judge one object, which its owners find by these selectors; exempt ones do not count."""
+        self.result.cost += self.each
         kind = objects.group_and_kind(obj)[1]
         options = structs.replace(self._options, owner_selectors=owners) if owners else self._options
         try:
             verdict = evaluate(self._policies, "CREATE", objects.check(obj), None, options)
         except ShapeError as error:
-            self.result.problems.append(f"{kind}: {error}")
+            self.problem(f"{kind}: {error}")
             return
         if verdict.exempt is not None:
             return
-        enforcing = {policy.name for policy in self._policies.policies if policy.mode == "enforce"}
-        mutated = any(effect.mutated for effect in verdict.effects if effect.policy in enforcing)
+        mutated = any(effect.mutated for effect in verdict.effects if effect.policy in self._enforcing)
         for total in (self.result.total, self.result.kinds.setdefault(kind, Total())):
             total.objects += 1
             total.rejected += not verdict.allowed
@@ -162,6 +187,25 @@ class Tally:
             if effect.rejected and len(counts.examples) < MOST_EXAMPLES:
                 metadata = obj["metadata"]
                 counts.examples.append(f"{kind} {metadata.get('namespace', '')}/{metadata.get('name', '')}")
+
+    def problem(self, told: str) -> None:
+        """Note what was left out; each text once, and not too many."""
+        problems = self.result.problems
+        if told not in problems and len(problems) < MOST_PROBLEMS:
+            problems.append(told)
+
+
+def weight(policies: Policies) -> int:
+    """What it takes to judge one object: all that the rules ask and write."""
+    rules = (rule for policy in policies.policies for rule in policy.rules)
+    return sum(
+        1
+        + len(rule.predicate.labels)
+        + len(rule.predicate.annotations)
+        + len(rule.action.labels)
+        + len(rule.action.annotations)
+        for rule in rules
+    )
 
 
 def report(results: dict[str, Result], time: str) -> JsonObject:

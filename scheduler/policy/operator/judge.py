@@ -21,6 +21,8 @@ MOST_FINDINGS = 5
 Truth = Literal["True", "False", "Unknown"]
 JsonObject = dict[str, Any]
 Analyse = Callable[[Policies], Report]
+TOTAL, EACH = 5_000_000, 1_000_000
+"""Steps of the analysis of a namespace, and of one question: some seconds of a core."""
 
 CONFLICT: tuple[Kind, ...] = ("conflicting-writes",)
 INCONSISTENT: tuple[Kind, ...] = ("self-poison", "not-idempotent")
@@ -57,6 +59,8 @@ class Stored(msgspec.Struct, frozen=True):
     created: str = ""
     over: int = 0
     """What it costs, when it is left out because the policies of its namespace cost too much."""
+    unread: str = ""
+    """Why nobody looked at the spec."""
 
     @property
     def schedulers(self) -> frozenset[str]:
@@ -104,82 +108,159 @@ def bounded(stored: Iterable[Stored]) -> list[Stored]:
     return [structs.replace(one, policy=None, over=units[one.name]) if one.name in units else one for one in found]
 
 
-def findings(
-    stored: Iterable[Stored], ask: Analyse = analyse, reserved: Reserved = RESERVED
-) -> Mapping[str, Sequence[Finding]]:
-    """What the analysis says of each accepted policy of a namespace, by name.
+class Metadata(msgspec.Struct, rename="camel"):
+    """Which object it is."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+
+
+class Unread(msgspec.Struct):
+    """A policy whose spec is not decoded."""
+
+    metadata: Metadata
+    status: Any = None
+
+
+def unread(document: Unread, why: str) -> Stored:
+    """A policy object that nobody looks into."""
+    metadata, status = document.metadata, document.status
+    return Stored(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        generation=metadata.generation,
+        rules=0,
+        status=status if isinstance(status, dict) else {},
+        unread=why,
+    )
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the analysis says of a policy, as its conditions tell it: a few lines, however much was found."""
+
+    remarks: str = ""
+    conflicts: str = ""
+    inconsistent: str = ""
+    reason: str = ""
+    """Of the condition SelfConsistent, where `inconsistent` says something."""
+    undecided: str = ""
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What is said of the policies of a namespace, by name; what that took; whether every question was answered."""
+
+    told: Mapping[str, Told] = {}
+    steps: int = 0
+    decided: bool = True
+
+
+NOTHING_TOLD = Told()
+WAITING = Told(undecided="the analysis of this namespace's policies takes long and is under way")
+
+
+def within(total: int, each: int) -> Analyse:
+    """The analysis with a budget of steps."""
+    return lambda policies: analyse(policies, total=total, each=each)
+
+
+def findings(stored: Iterable[Stored], ask: Analyse | None = None, reserved: Reserved = RESERVED) -> Judged:
+    """What the analysis says of each accepted policy of a namespace.
 
     A policy that enforces is looked at among those that do; one in mode warn or observe as if all of them enforced,
     which is what its author wants to know.
     """
+    ask = ask or within(TOTAL, EACH)
     policies = Policies(one.policy for one in stored if one.policy is not None)
     now = withheld.report(policies, ask, reserved)
     enforcing = all(policy.mode == "enforce" for policy in policies.policies)
     then = now if enforcing else withheld.report(policies.enforced(), ask, reserved)
-    return {
-        policy.name: [
-            found for found in (now if policy.mode == "enforce" else then).findings if policy.name in found.policies
-        ]
+    reports = (now,) if then is now else (now, then)
+    by_name = {id(report): _by_name(report) for report in reports}
+    told = {
+        policy.name: tell(by_name[id(now if policy.mode == "enforce" else then)].get(policy.name, ()))
         for policy in policies.policies
     }
+    return Judged(told, sum(report.steps for report in reports), all(report.decided for report in reports))
+
+
+def _by_name(report: Report) -> Mapping[str, list[Finding]]:
+    found: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        for name in finding.policies:
+            found.setdefault(name, []).append(finding)
+    return found
+
+
+def tell(found: Sequence[Finding]) -> Told:
+    """The findings about one policy in words."""
+    wrong = [finding for finding in found if finding.kind in INCONSISTENT]
+    return Told(
+        remarks=_told([finding for finding in found if finding.kind in REMARKS]),
+        conflicts=_told([finding for finding in found if finding.kind in CONFLICT]),
+        inconsistent=_told(wrong),
+        reason="SelfPoison" if any(finding.kind == "self-poison" for finding in wrong) else "NotIdempotent",
+        undecided=_told([finding for finding in found if finding.kind == "undecided"]),
+    )
 
 
 def conditions(
-    one: Stored, found: Sequence[Finding], live: frozenset[str] | None, exempt: frozenset[str] = frozenset()
+    one: Stored, told: Told, live: frozenset[str] | None, exempt: frozenset[str] = frozenset()
 ) -> tuple[Condition, ...]:
     """The four conditions of a policy. `live`: schedulers with a live Lease; None: not known."""
+    if one.unread:
+        return _unknown("NotLookedAt", one.unread)
     if one.over:
         return _unjudged("NamespaceOverBound", bounds.left_out(one.over))
     if one.policy is None:
-        return _unjudged("Invalid", f"not applied: {_told(one.problems)}")
-    undecided = [finding for finding in found if finding.kind == "undecided"]
+        return _unjudged("Invalid", f"not applied: {_lines(one.problems)}")
     return (
-        _accepted(one, one.policy, found, exempt),
-        _conflict(found, undecided),
-        _self_consistent(found, undecided),
+        _accepted(one, one.policy, told, exempt),
+        _conflict(told),
+        _self_consistent(told),
         _scheduler_available(one, live),
     )
 
 
 def _unjudged(reason: str, told: str) -> tuple[Condition, ...]:
     """The conditions of a policy that does not apply."""
-    unknown = "the policy is not accepted"
-    others = ("Conflict", "SelfConsistent", "SchedulerAvailable")
-    return (
-        Condition("Accepted", "False", reason, told),
-        *(Condition(kind, "Unknown", "NotAccepted", unknown) for kind in others),
-    )
+    return (Condition("Accepted", "False", reason, told), *_unknown("NotAccepted", "the policy is not accepted")[1:])
 
 
-def _accepted(one: Stored, policy: Policy, found: Sequence[Finding], exempt: frozenset[str]) -> Condition:
+def _unknown(reason: str, message: str) -> tuple[Condition, ...]:
+    types = ("Accepted", "Conflict", "SelfConsistent", "SchedulerAvailable")
+    return tuple(Condition(kind, "Unknown", reason, message) for kind in types)
+
+
+def _accepted(one: Stored, policy: Policy, told: Told, exempt: frozenset[str]) -> Condition:
     if one.namespace in exempt:
         return Condition(
             "Accepted", "False", "ExemptNamespace", f"not applied: no policy applies in namespace {one.namespace}"
         )
     modes = {"warn": "nothing is rejected or written, people are told", "observe": "nothing is rejected or written"}
-    told = f"applied in mode {policy.mode}" + (f": {modes[policy.mode]}" if policy.mode in modes else "")
-    remarks = [finding for finding in found if finding.kind in REMARKS]
-    if not remarks:
-        return Condition("Accepted", "True", "Accepted", told)
-    return Condition("Accepted", "True", "AcceptedWithRemarks", f"{told}; {_told(map(_line, remarks))}")
+    said = f"applied in mode {policy.mode}" + (f": {modes[policy.mode]}" if policy.mode in modes else "")
+    if not told.remarks:
+        return Condition("Accepted", "True", "Accepted", said)
+    return Condition("Accepted", "True", "AcceptedWithRemarks", f"{said}; {told.remarks}")
 
 
-def _conflict(found: Sequence[Finding], undecided: Sequence[Finding]) -> Condition:
-    conflicts = [finding for finding in found if finding.kind in CONFLICT]
-    if conflicts:
-        return Condition("Conflict", "True", "ConflictingWrites", _told(map(_line, conflicts)))
-    if undecided:
-        return Condition("Conflict", "Unknown", "Undecided", _told(map(_line, undecided)))
+def _conflict(told: Told) -> Condition:
+    if told.conflicts:
+        return Condition("Conflict", "True", "ConflictingWrites", told.conflicts)
+    if told.undecided:
+        return Condition("Conflict", "Unknown", "Undecided", told.undecided)
     return Condition("Conflict", "False", "NoConflict", "no two rules can write different values to one key")
 
 
-def _self_consistent(found: Sequence[Finding], undecided: Sequence[Finding]) -> Condition:
-    wrong = [finding for finding in found if finding.kind in INCONSISTENT]
-    if wrong:
-        reason = "SelfPoison" if any(finding.kind == "self-poison" for finding in wrong) else "NotIdempotent"
-        return Condition("SelfConsistent", "False", reason, _told(map(_line, wrong)))
-    if undecided:
-        return Condition("SelfConsistent", "Unknown", "Undecided", _told(map(_line, undecided)))
+def _self_consistent(told: Told) -> Condition:
+    if told.inconsistent:
+        return Condition("SelfConsistent", "False", told.reason, told.inconsistent)
+    if told.undecided:
+        return Condition("SelfConsistent", "Unknown", "Undecided", told.undecided)
     return Condition("SelfConsistent", "True", "Consistent", "a second pass changes nothing and rejects nothing")
 
 
@@ -204,10 +285,15 @@ def _line(finding: Finding) -> str:
     return f"{finding.message}; for example {msgspec.json.encode(finding.example, order='sorted').decode()}"
 
 
-def _told(lines: Iterable[str]) -> str:
-    told = list(lines)
-    more = f"; and {len(told) - MOST_FINDINGS} more" if len(told) > MOST_FINDINGS else ""
-    return cut("; ".join(told[:MOST_FINDINGS]), MESSAGE_LENGTH - len(more)) + more
+def _told(found: Sequence[Finding]) -> str:
+    return _lines([_line(finding) for finding in found[:MOST_FINDINGS]], len(found))
+
+
+def _lines(lines: Sequence[str], number: int = 0) -> str:
+    """The first few lines, and how many more there are."""
+    left = max(number, len(lines)) - MOST_FINDINGS
+    more = f"; and {left} more" if left > 0 else ""
+    return cut("; ".join(lines[:MOST_FINDINGS]), MESSAGE_LENGTH - len(more)) + more
 
 
 def cut(text: str, length: int = MESSAGE_LENGTH) -> str:

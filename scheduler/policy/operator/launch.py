@@ -62,9 +62,11 @@ async def audit_once(connection: Connection, settings: Settings) -> JsonObject:
         operator = Operator(client, slow, settings)
         results: dict[str, Result] = {}
         for namespace in await operator.reconciler.namespaces():
-            stored = bounded(await operator.reconciler.read(namespace))
+            stored = bounded((await operator.reconciler.read(namespace)).policies)
             policies = Policies(one.policy for one in stored if one.policy is not None)
             results[namespace] = await operator.audit.run(namespace, policies)
+            for problem in dict.fromkeys(one.unread for one in stored if one.unread):
+                results[namespace].problems.append(problem)
         return report(results, f"{micro_time(time.time())[:-8]}Z")
 
 

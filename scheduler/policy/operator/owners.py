@@ -18,6 +18,9 @@ from scheduler.policy.guard import Owner, OwnerReference, OwnerUnknownError
 from scheduler.policy.operator.pages import pages
 from scheduler.policy.options import OptionsError
 
+MOST_CRITERIA = 100_000
+"""Criteria and values of all owners of a kind in a namespace; with more, none is known."""
+
 
 class ListedOwners:
     """The owners of one namespace, as they were when first asked for."""
@@ -47,11 +50,15 @@ class ListedOwners:
     async def _list(self, group: str, kind: str) -> dict[str, LabelSelector | None] | OwnerUnknownError:
         resource = OWNERS[group, kind]
         found: dict[str, LabelSelector | None] = {}
+        size = 0
         try:
             async for page in pages(self._client, resource, self._namespace):
                 for item in page.items or ():
                     owner = msgspec.convert(item, Owner)
-                    found[owner.metadata.uid] = owner.selects(kind)
+                    selector = found[owner.metadata.uid] = owner.selects(kind)
+                    size += 1 + sum(1 + len(one.values) for one in selector.requirements) if selector else 1
+                if size > MOST_CRITERIA:
+                    return OwnerUnknownError(f"owners of kind {kind} are not known: their selectors are too large")
         except (ApiError, Unreachable, OptionsError, msgspec.MsgspecError) as error:
             return OwnerUnknownError(f"owners of kind {kind} are not known: {str(error)[:200]}")
         return found

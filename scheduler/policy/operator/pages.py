@@ -1,4 +1,4 @@
-"""All objects of a kind, page by page: as fast as the client's rate allows, and no page kept."""
+"""All objects of a kind, page by page: as fast as the client's rate allows, no page kept, and none of them large."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from scheduler.kube.client import Client
 from scheduler.kube.resources import Resource
 from scheduler.policy.objects import JsonObject
 
-PAGE = 100
+FIRST, MOST, PAGE_BYTES = 5, 100, 1_000_000
+"""Objects of the first page, of the others at most, and what a page should come to: an object may have 1.5 MB."""
 
 
 class _ListMeta(msgspec.Struct, rename={"next": "continue"}):
     next: str = ""
 
 
+class _Counted(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
 class Page(msgspec.Struct, rename="camel"):
     """One page of a list. Its items carry no kind and apiVersion: the list has them."""
 
-    metadata: _ListMeta
     kind: str = ""
     api_version: str = ""
     items: list[JsonObject] | None = None
@@ -37,11 +42,24 @@ async def pages(client: Client, kind: Resource, namespace: str | None) -> AsyncI
 
     Raises ApiError, Unreachable, and MsgspecError for an answer that is no list.
     """
-    query = {"limit": str(PAGE)}
+    async for body, _ in bodies(client, kind, namespace):
+        yield msgspec.json.decode(body, type=Page)
+
+
+async def bodies(
+    client: Client, kind: Resource, namespace: str | None
+) -> AsyncIterator[tuple[bytes, list[msgspec.Raw]]]:
+    """The same as bytes, and each item in it; the next page is as long as the size of this one's objects allows.
+
+    Raises ApiError, Unreachable, and MsgspecError for an answer that is no list.
+    """
+    query = {"limit": str(FIRST)}
     while True:
         body = await client.get(kind.path(namespace), query=urlencode(query))
-        page = msgspec.json.decode(body, type=Page)
-        yield page
+        page = msgspec.json.decode(body, type=_Counted)
+        items = page.items or []
+        yield body, items
         if not page.metadata.next:
             return
-        query["continue"] = page.metadata.next
+        each = max(len(body) // max(len(items), 1), 1)
+        query = {"limit": str(min(max(PAGE_BYTES // each, 1), MOST)), "continue": page.metadata.next}

@@ -1,37 +1,44 @@
 """Make each policy's status true: read a namespace, judge it, write what differs. The leader's work.
 
 A namespace that somebody named is looked at as a whole, since every policy of it can change what is true of another.
-What is there is read anew each time; events only say where to look. Analyses are kept until a spec changes.
+What is there is read anew each time; events only say where to look. What an analysis said is kept until a spec changes.
+
+No namespace waits for what another one costs. Each has its turn, in which no more than some megabytes are read, a
+fraction of a second is spent on the analysis, and some statuses are written; what remains is for its next turn, which
+comes when its share has paid for the last (`turns`). An analysis that takes longer goes on in a second queue, of which
+nobody else waits for the end. Next door: `counting` audits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import msgspec
 import structlog
 
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.resources import METADATA_POLICIES
 from scheduler.kube.writes import micro_time
-from scheduler.policy.findings import Finding
-from scheduler.policy.operator import judge, status
+from scheduler.policy.operator import judge, reading, status
 from scheduler.policy.operator.audit import Audit
-from scheduler.policy.operator.judge import Stored
+from scheduler.policy.operator.counting import Counting
+from scheduler.policy.operator.judge import Judged, Stored, Told
+from scheduler.policy.operator.reading import Read
 from scheduler.policy.operator.settings import Settings
 from scheduler.policy.operator.status import Counts
-from scheduler.policy.spec import Policies
+from scheduler.policy.operator.turns import Turns
 
 GATHER_SECONDS = 0.1
 """After the first word of a change: `kubectl apply` of ten policies is one look."""
-SETTLE_SECONDS = 2.0
-"""Before an audit: policies are edited in bursts, and an audit reads the whole namespace."""
 RETRY_SECONDS = 2.0
 RESYNC_SECONDS = 300.0
+WORKERS = 2
+"""Namespaces that are looked at side by side: each waits for the API server most of the time."""
+QUICK = 300_000
+"""Steps of an analysis that everybody behind in the queue waits for; what takes more goes to the other queue."""
+TURN_WRITES, TURN_EVENTS = 20, 10
+"""Statuses that are written, and Events that are posted, in one turn of a namespace."""
 
 log = structlog.get_logger("reconciler")
 Revision = frozenset[tuple[str, int]]
@@ -51,71 +58,86 @@ class Reconciler:
         *,
         identity: str,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.writes = 0
         self._client = client
-        self._audit = audit
         self._settings = settings
         self._live = live
         self._leading = leading
         self._identity = identity
         self._clock = clock
-        self._dirty: set[str] = set()
-        self._everything = True
-        self._awake = asyncio.Event()
-        self._analysed: dict[str, tuple[Revision, Mapping[str, Sequence[Finding]]]] = {}
-        self._known: dict[str, tuple[Revision, Policies]] = {}
-        self._counted: dict[str, tuple[Revision, Mapping[str, Counts]]] = {}
-        self._to_audit: set[str] = set()
-        self._audit_awake = asyncio.Event()
+        self._turns = Turns(monotonic)
+        self._long = Turns(monotonic)
+        """Whose analysis takes longer than a turn."""
+        self._quick, self._slow = asyncio.Lock(), asyncio.Lock()
+        self._everything = asyncio.Event()
+        self._judged: dict[str, tuple[Revision, Judged]] = {}
+        self._pending: dict[str, Revision] = {}
+        """What the second queue is to analyse."""
+        self._counting = Counting(audit, self.read, self._counted_anew, settings.audit_seconds, monotonic)
 
     def mark(self, namespace: str | None) -> None:
         """Look at this namespace, or at all of them, soon."""
         if namespace is None:
-            self._everything = True
+            self._everything.set()
         else:
-            self._dirty.add(namespace)
-        self._awake.set()
+            self._turns.want(namespace, after=GATHER_SECONDS)
 
     async def lead(self) -> None:
         """Reconcile until cancelled; everything is looked at first."""
         self.mark(None)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._look_forever())
+            tasks.create_task(self._find_forever())
             tasks.create_task(self._resync_forever())
+            tasks.create_task(self._think_forever())
+            for _ in range(WORKERS):
+                tasks.create_task(self._look_forever())
             if self._settings.audit_seconds:
-                tasks.create_task(self._audit_forever())
-                tasks.create_task(self._mark_audits_forever())
+                tasks.create_task(self._counting.run())
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    async def _look_forever(self) -> None:
+    async def _find_forever(self) -> None:
         while True:
-            await self._awake.wait()
+            await self._everything.wait()
             await asyncio.sleep(GATHER_SECONDS)
-            self._awake.clear()
-            if not await self._look_at_all():
-                self._awake.set()
+            self._everything.clear()
+            if not await self._find():
+                self._everything.set()
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _look_at_all(self) -> bool:
-        """Look wherever somebody said; False when some of it has to be done again."""
-        dirty, self._dirty = self._dirty, set()
-        if self._everything:
+    async def _find(self) -> bool:
+        """Want every namespace that has policies, or had them; False when that could not be found out."""
+        try:
+            found = await reading.namespaces(self._client, self._settings.watched)
+        except (ApiError, Unreachable) as error:
+            self._failed("", error)
+            return False
+        for namespace in sorted(found | self._judged.keys()):
+            self._turns.want(namespace)
+        return True
+
+    async def _look_forever(self) -> None:
+        while True:
+            namespace = await self._turns.next()
             try:
-                dirty |= set(await self.namespaces()) | self._known.keys()
-                self._everything = False
-            except (ApiError, Unreachable) as error:
-                self._failed("", error)
-        for namespace in sorted(dirty):
-            try:
-                await self.look(namespace)
-            except (ApiError, Unreachable) as error:
-                self._failed(namespace, error)
-                self._dirty.add(namespace)
-            except Exception:
-                log.exception("bug: this namespace is left alone until it changes", namespace=namespace)
-        return not (self._dirty or self._everything)
+                await self._look_at(namespace)
+            finally:
+                self._turns.done(namespace)
+
+    async def _look_at(self, namespace: str) -> None:
+        """One turn of a namespace; it gets another one where something is left to do."""
+        try:
+            if await self.look(namespace):
+                return
+        except (ApiError, Unreachable) as error:
+            self._failed(namespace, error)
+            self._turns.want(namespace, after=RETRY_SECONDS)
+        except Exception:
+            log.exception("bug: this namespace is left alone until it changes", namespace=namespace)
+        else:
+            self._turns.want(namespace)
 
     def _failed(self, namespace: str, error: ApiError | Unreachable) -> None:
         """Say it, unless it is the CRD that is missing (`watch` says that) or somebody who was faster."""
@@ -127,46 +149,107 @@ class Reconciler:
             await asyncio.sleep(RESYNC_SECONDS)
             self.mark(None)
 
-    async def look(self, namespace: str) -> None:
-        """Make the statuses of one namespace true.
+    async def look(self, namespace: str) -> bool:
+        """Make the statuses of one namespace true; False when more of them are left than a turn may write.
 
         Raises ApiError and Unreachable; a 409 when a policy changed meanwhile: then look again.
         """
-        stored = judge.bounded(await self.read(namespace))
-        revision = frozenset((one.uid, one.generation) for one in stored)
+        read = await self.read(namespace)
+        self._turns.charge(namespace, size=read.size)
+        stored = judge.bounded(read.policies)
+        revision = _revision(stored)
         if not stored:
-            for kept in (self._analysed, self._known, self._counted):
-                kept.pop(namespace, None)
-            return
-        if self._analysed.get(namespace, (None,))[0] != revision:
-            # Seconds, for a policy set that tries hard.
-            found = await asyncio.to_thread(judge.findings, stored, reserved=self._settings.reserved)
-            self._analysed[namespace] = (revision, found)
-            self._known[namespace] = (revision, Policies(one.policy for one in stored if one.policy is not None))
-            self._want_audit(namespace)
-        findings = self._analysed[namespace][1]
-        counted_at, counted = self._counted.get(namespace, (None, {}))
-        for one in stored:
-            counts = counted.get(one.name) if counted_at == revision else None
-            await self._tell(one, findings.get(one.name, ()), counts)
+            self._judged.pop(namespace, None)
+            self._counting.forget(namespace)
+            return True
+        kept = self._judged.get(namespace)
+        if kept is None or kept[0] != revision:
+            kept = None
+            if self._pending.get(namespace) != revision:
+                judged = await self._judge(self._quick, self._turns, namespace, stored, QUICK, QUICK)
+                if judged.decided:
+                    self._keep(namespace, revision, judged)
+                    kept = revision, judged
+                else:
+                    self._pending[namespace] = revision
+                    self._long.want(namespace)
+        return await self._tell_all(namespace, stored, None if kept is None else kept[1], revision)
 
-    async def _tell(self, one: Stored, found: Sequence[Finding], counts: Counts | None) -> None:
-        """Write one policy's status if it differs, and tell of its problems."""
-        conditions = judge.conditions(one, found, self._live(), self._settings.exempt)
+    async def _judge(
+        self, lock: asyncio.Lock, turns: Turns, namespace: str, stored: Sequence[Stored], total: int, each: int
+    ) -> Judged:
+        """Ask the analysis, off the loop, and one at a time in each queue: what it takes of memory is bounded too."""
+        async with lock:
+            judged = await asyncio.to_thread(judge.findings, stored, judge.within(total, each), self._settings.reserved)
+        turns.charge(namespace, steps=judged.steps)
+        return judged
+
+    async def _think_forever(self) -> None:
+        while True:
+            namespace = await self._long.next()
+            try:
+                await self._think(namespace)
+            except (ApiError, Unreachable) as error:
+                self._failed(namespace, error)
+                self._long.want(namespace, after=RETRY_SECONDS)
+            except Exception:
+                log.exception("bug: this namespace is left alone until it changes", namespace=namespace)
+            finally:
+                self._pending.pop(namespace, None)
+                self._long.done(namespace)
+
+    async def _think(self, namespace: str) -> None:
+        """The analysis of a namespace that takes longer than a turn, with all of its budget."""
+        read = await self.read(namespace)
+        self._long.charge(namespace, size=read.size)
+        stored = judge.bounded(read.policies)
+        judged = await self._judge(self._slow, self._long, namespace, stored, judge.TOTAL, judge.EACH)
+        if not judged.decided:
+            log.warning("policies are not analysed in full", namespace=namespace, steps=judged.steps)
+        self._keep(namespace, _revision(stored), judged)
+        self._turns.want(namespace)
+
+    def _keep(self, namespace: str, revision: Revision, judged: Judged) -> None:
+        self._judged[namespace] = revision, judged
+        self._counting.want(namespace)
+
+    async def _tell_all(
+        self, namespace: str, stored: Sequence[Stored], judged: Judged | None, revision: Revision
+    ) -> bool:
+        """Write as many statuses as a turn may; False when some are left. `judged` None: that is under way."""
+        counted = self._counting.of(namespace, revision)
+        before, events = self.writes, TURN_EVENTS
+        left = False
+        for one in stored:
+            if judged is None and one.status.get("observedGeneration") == one.generation:
+                continue  # what was said of this very spec stays until there is more to say
+            left = self.writes - before >= TURN_WRITES
+            if left:
+                break
+            told = judge.WAITING if judged is None else judged.told.get(one.name, judge.NOTHING_TOLD)
+            events -= await self._tell(one, told, counted.get(one.name), max(events, 0))
+        if events < 0:
+            log.warning("some events are not posted, they are too many for one turn", namespace=namespace, left=-events)
+        self._turns.charge(namespace, writes=self.writes - before)
+        return not left
+
+    async def _tell(self, one: Stored, told: Told, counts: Counts | None, events: int = TURN_EVENTS) -> int:
+        """Write one policy's status if it differs, and some Events of its problems; how many those are."""
+        conditions = judge.conditions(one, told, self._live(), self._settings.exempt)
         now = self._clock()
         change = status.change(one, conditions, counts, _stamp(now))
         if change is None or not self._leading():
-            return
+            return 0
         path, body = status.patch(one, change.status)
         try:
             await self._client.patch(path, body)
         except ApiError as error:
             if error.status == 422:  # an older CRD, or a namesake: retrying would not help
                 log.error("status refused", namespace=one.namespace, name=one.name, error=str(error)[:300])
-                return
+                return 0
             if error.status != 404:
                 raise
-            return
+            return 0
         self.writes += 1
         log.info(
             "status written",
@@ -174,58 +257,27 @@ class Reconciler:
             name=one.name,
             conditions={condition.type: condition.reason for condition in conditions},
         )
-        for condition in change.told:
+        for condition in change.told[:events]:
             try:
                 await self._client.create(*status.event(one, condition, self._identity, now))
             except (ApiError, Unreachable) as error:
                 log.warning("event lost", namespace=one.namespace, name=one.name, error=str(error)[:300])
+        return len(change.told)
 
-    async def read(self, namespace: str | None) -> list[Stored]:
-        """The policies of one namespace, or of all, as the API server has them."""
-        body = await self._client.get(METADATA_POLICIES.path(namespace))
-        document: dict[str, Any] = msgspec.json.decode(body)
-        return [judge.read(item, self._settings.allowed_prefixes) for item in document.get("items") or ()]
+    async def read(self, namespace: str) -> Read:
+        """The policies of one namespace, as the API server has them."""
+        return await reading.read(self._client, namespace, self._settings.allowed_prefixes)
 
     async def namespaces(self) -> list[str]:
         """The namespaces that have policies and are ours to look at."""
-        found: list[Stored] = []
-        for namespace in self._settings.watched or (None,):
-            found += await self.read(namespace)
-        return sorted({one.namespace for one in found})
+        return sorted(await reading.namespaces(self._client, self._settings.watched))
 
-    # -- audits --------------------------------------------------------------------------------------------------
+    def _counted_anew(self, namespace: str) -> None:
+        self._turns.want(namespace)
 
-    def _want_audit(self, namespace: str) -> None:
-        self._to_audit.add(namespace)
-        self._audit_awake.set()
 
-    async def _mark_audits_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self._settings.audit_seconds)
-            for namespace in self._known:
-                self._want_audit(namespace)
-
-    async def _audit_forever(self) -> None:
-        while True:
-            await self._audit_awake.wait()
-            await asyncio.sleep(SETTLE_SECONDS)
-            self._audit_awake.clear()
-            while self._to_audit:
-                namespace = self._to_audit.pop()
-                revision, policies = self._known.get(namespace, (frozenset(), Policies()))
-                if not policies.policies:
-                    continue
-                result = await self._audit.run(namespace, policies)
-                log.info(
-                    "audited",
-                    namespace=namespace,
-                    objects=result.total.objects,
-                    rejected=result.total.rejected,
-                    mutated=result.total.mutated,
-                    problems=len(result.problems),
-                )
-                self._counted[namespace] = (revision, result.policies)
-                self.mark(namespace)
+def _revision(stored: Sequence[Stored]) -> Revision:
+    return frozenset((one.uid, one.generation) for one in stored)
 
 
 def _stamp(moment: float) -> str:

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from scheduler.kube.authorities import KEY, NAME, NAMESPACE
-from scheduler.kube.reviews import KEEP_SECONDS, Reviews
+from scheduler.kube.reviews import ALL_BURST, KEEP_MOST, KEEP_SECONDS, PEER_BURST, PEERS_MOST, Reviews
 from tests.certificates import Authority, der
 from tests.unit.kube.conftest import ScriptedServer
 
@@ -109,6 +109,58 @@ async def test_a_certificate_comes_before_a_token(server: ScriptedServer, tmp_pa
         assert (await reviews.authorize("Bearer good", "/metrics", nameless))[0] == 401
     (asked,) = knows.asked
     assert (asked["user"], asked["groups"]) == ("ann", ["ops", "system:authenticated"])
+
+
+async def test_made_up_tokens_are_bounded(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """A peer that makes up tokens asks a few questions, all of them together some more; one line of the log counts."""
+    now = 100.0
+    server.answer = knows = Server(authenticated=False)
+    async with server.client() as client:
+        reviews = Reviews(client, clock=lambda: now)
+        answers = [(await reviews.authorize(f"Bearer {i}", "/metrics", peer="10.0.0.1"))[0] for i in range(200)]
+        assert answers == [401] * PEER_BURST + [429] * (200 - PEER_BURST)
+        assert len(knows.asked) == PEER_BURST
+        for i in range(200):
+            await reviews.authorize(f"Bearer {i}", "/metrics", peer=f"10.0.1.{i}")
+        assert len(knows.asked) == ALL_BURST
+        now += 5.0
+        assert (await reviews.authorize("Bearer another", "/metrics", peer="10.0.0.1"))[0] == 401
+    said = capsys.readouterr().out
+    assert said.count("requests refused unreviewed") == 1
+
+
+async def test_who_is_known_is_served_beside_strangers(server: ScriptedServer) -> None:
+    """Whoever is allowed stays so while others flood: kept answers cost nothing, and good questions are given back."""
+    now = 100.0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        review = json.loads(await request.read())
+        good = review["spec"].get("token", "good").startswith("good")
+        return web.json_response({"status": {"authenticated": good, "user": USER, "allowed": good}}, status=201)
+
+    server.answer = answer
+    async with server.client() as client:
+        reviews = Reviews(client, clock=lambda: now)
+        for i in range(500):
+            assert (await reviews.authorize(f"Bearer good{i % 100}", f"/{i}", peer="10.0.0.9"))[0] == 200
+            if i % 10 == 0:
+                await reviews.authorize(f"Bearer bad{i}", "/metrics", peer="10.0.0.1")
+            now += 0.01
+        for i in range(3000):
+            await reviews.authorize(f"Bearer more{i}", "/metrics", peer=f"10.1.{i // 200}.{i % 200}")
+            now += 0.001
+        assert (await reviews.authorize("Bearer good99", "/499", peer="10.0.0.9"))[0] == 200
+        assert len(reviews._allowed) <= KEEP_MOST
+        assert len(reviews._refused) <= KEEP_MOST
+        assert len(reviews._peers) <= PEERS_MOST + 1
+
+
+async def test_a_token_of_any_length_is_no_token(server: ScriptedServer) -> None:
+    """What is longer than any token is not sent on."""
+    server.answer = knows = Server()
+    async with server.client() as client:
+        assert (await Reviews(client).authorize(f"Bearer {'x' * 100_000}", "/metrics"))[0] == 401
+    assert not knows.asked
 
 
 def _map(version: str, **data: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
+from urllib.parse import parse_qs
 
 from scheduler.kube.client import MERGE_PATCH
 from scheduler.kube.errors import ApiError, Unreachable
@@ -53,13 +54,21 @@ class Server:
         self.patches: list[str] = []
         self.fails: list[ApiError | Unreachable] = []
         self.version = 1
+        self.pages: list[int] = []
+        """Bytes of each page that was read."""
 
     async def get(self, path: str, *, query: str = "", lane: Lane = API, tries: int = 1) -> bytes:
-        """The list of policies."""
+        """A page of the list of policies."""
         assert path in (TEAM, ALL), path
         if self.fails:
             raise self.fails.pop()
-        return json.dumps({"items": list(self.policies.values())}).encode()
+        asked = parse_qs(query)
+        start, limit = int(asked.get("continue", ["0"])[0]), int(asked.get("limit", ["1000000"])[0])
+        items = list(self.policies.values())
+        more = {"continue": str(start + limit)} if start + limit < len(items) else {}
+        body = json.dumps({"metadata": more, "items": items[start : start + limit]}).encode()
+        self.pages.append(len(body))
+        return body
 
     async def patch(self, path: str, body: bytes, content_type: str = MERGE_PATCH, *, lane: Lane = API) -> bytes:
         """A merge patch of a status, with the preconditions that its metadata are."""

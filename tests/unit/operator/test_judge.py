@@ -23,9 +23,9 @@ def judged(
     *all_stored: Stored, live: frozenset[str] | None = frozenset(), exempt: frozenset[str] = frozenset()
 ) -> Mapping[str, Mapping[str, Condition]]:
     """Conditions by policy and type."""
-    found = judge.findings(all_stored)
+    found = judge.findings(all_stored).told
     return {
-        one.name: {c.type: c for c in judge.conditions(one, found.get(one.name, ()), live, exempt)}
+        one.name: {c.type: c for c in judge.conditions(one, found.get(one.name, judge.NOTHING_TOLD), live, exempt)}
         for one in all_stored
     }
 
@@ -141,7 +141,9 @@ def test_undecided() -> None:
     one = stored("p", RULE_A)
     report = Report((Finding("undecided", ("p",), ("p/rules[0]",), "too complex"),))
     found = judge.findings([one], lambda _: report)
-    conditions = {c.type: c for c in judge.conditions(one, found["p"], frozenset())}
+    assert not found.decided
+    conditions = {c.type: c for c in judge.conditions(one, found.told["p"], frozenset())}
+    assert conditions["Conflict"].message == "too complex"
     assert told(conditions)["Conflict"] == ("Unknown", "Undecided")
     assert told(conditions)["SelfConsistent"] == ("Unknown", "Undecided")
 
@@ -150,7 +152,7 @@ def test_messages_are_bounded() -> None:
     """However much there is to say, a message stays short and says how much is left out."""
     one = stored("p", RULE_A)
     many = tuple(Finding("conflicting-writes", ("p",), (), "x" * 900) for _ in range(40))
-    condition = judge.conditions(one, many, frozenset())[1]
+    condition = judge.conditions(one, judge.tell(many), frozenset())[1]
     assert len(condition.message) <= MESSAGE_LENGTH
     assert condition.message.endswith("; and 35 more")
 
@@ -169,6 +171,33 @@ def test_analysis_is_asked_once_when_all_enforce() -> None:
     assert len(asked) == 3
 
 
+def test_only_what_is_told_is_put_into_words() -> None:
+    """Of a thousand findings with examples, those that a condition has room for are written out, and no others."""
+    many = [Finding("conflicting-writes", ("p",), (), "x", {"a": i}) for i in range(1000)]
+    told = judge.tell(many)
+    assert told.conflicts.count("for example") == judge.MOST_FINDINGS
+    assert told.conflicts.endswith("; and 995 more")
+
+
+def test_the_budget_is_kept_and_its_end_is_told() -> None:
+    """A namespace that takes more than its budget is Unknown, and each of its policies says why."""
+    rules = [rule(set_labels={"team": f"t{i % 2}"}) for i in range(64)]
+    all_stored = [stored(f"p{i}", *rules) for i in range(32)]
+    found = judge.findings(all_stored, judge.within(50_000, 50_000))
+    assert not found.decided
+    assert found.steps < 150_000
+    last = {c.type: c for c in judge.conditions(all_stored[-1], found.told["p31"], frozenset())}
+    assert told(last)["SelfConsistent"] == ("Unknown", "Undecided")
+    assert "take more than 50000 steps" in last["SelfConsistent"].message
+
+
+def test_unread() -> None:
+    """A policy that nobody looked into says so in every condition, and claims nothing."""
+    document = judge.Unread(judge.Metadata("p", "team", "u", "1", 3), None)
+    found = judge.conditions(judge.unread(document, "too large"), judge.NOTHING_TOLD, frozenset())
+    assert {(c.status, c.reason, c.message) for c in found} == {("Unknown", "NotLookedAt", "too large")}
+
+
 def test_over_the_bound() -> None:
     """Of a namespace whose policies cost too much, those after the bound say so, and nothing is claimed about them."""
     writes = [rule(set_labels={f"k{i}": "v" for i in range(32)}) for _ in range(64)]
@@ -177,7 +206,7 @@ def test_over_the_bound() -> None:
     bounded = judge.bounded([*many, rejects])
     over = [one.name for one in bounded if one.over]
     assert over == [f"p{i:02}" for i in range(len(many) - len(over), len(many))] and over
-    found = judge.conditions(next(one for one in bounded if one.over), (), None)
+    found = judge.conditions(next(one for one in bounded if one.over), judge.NOTHING_TOLD, None)
     assert told({one.type: one for one in found})["Accepted"] == ("False", "NamespaceOverBound")
     assert all(one.status == "Unknown" for one in found[1:])
     assert "cost more than 32768 units" in found[0].message and found[0].is_problem

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
 from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.policy.operator import counting, reading
 from scheduler.policy.operator import reconciler as module
 from scheduler.policy.operator.audit import Result, Total
+from scheduler.policy.operator.judge import NOTHING_TOLD
 from scheduler.policy.operator.reconciler import Reconciler
 from scheduler.policy.operator.settings import Settings
 from scheduler.policy.operator.status import Counts
-from tests.unit.operator.conftest import Server, stored_object
+from scheduler.policy.operator.turns import CREDIT, WRITES, Turns
+from tests.unit.operator.conftest import Clock, Server, stored_object
 from tests.unit.policy.build import NAME, rule
 
 LEFT = stored_object("left", rule(set_labels={"team": "a"}))
@@ -42,7 +46,26 @@ def made(server: Server, **more: Any) -> Reconciler:
         more.get("leading", lambda: True),
         identity="test",
         clock=lambda: 0.0,
+        monotonic=more.get("monotonic", time.monotonic),
     )
+
+
+async def turn(reconciler: Reconciler, clock: Clock) -> str | None:
+    """Let time pass until it is some namespace's turn, and give it its turn."""
+    for _ in range(10_000):
+        namespace = reconciler._turns.take()
+        if namespace is not None:
+            await reconciler._look_at(namespace)
+            reconciler._turns.done(namespace)
+            return namespace
+        clock.now += 0.05
+    return None
+
+
+def message(server: Server, name: str, kind: str) -> str:
+    """A condition's message as stored."""
+    found: list[dict[str, str]] = server.policies[name]["status"]["conditions"]
+    return next(one["message"] for one in found if one["type"] == kind)
 
 
 def condition(server: Server, name: str, kind: str) -> str:
@@ -83,7 +106,7 @@ async def test_schedulers_change_without_an_analysis(monkeypatch: pytest.MonkeyP
     """A Lease that comes flips SchedulerAvailable, and the analysis is not run again for it."""
     runs: list[int] = []
     real = module.judge.findings
-    monkeypatch.setattr(module.judge, "findings", lambda stored, **_: runs.append(1) or real(stored))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(module.judge, "findings", lambda *asked: runs.append(1) or real(*asked))  # type: ignore[func-returns-value]
     server = Server(stored_object("p", rule(set_annotations={NAME: "packed"})))
     live: set[str] = set()
     reconciler = made(server, live=lambda: frozenset(live))
@@ -107,9 +130,9 @@ async def test_gone_meanwhile() -> None:
     """A policy that is deleted between list and patch is nobody's error."""
     server = Server(*documents())
     reconciler = made(server)
-    stored = await reconciler.read("team")
+    stored = (await reconciler.read("team")).policies
     server.policies.clear()
-    await reconciler._tell(stored[0], (), None)
+    await reconciler._tell(stored[0], NOTHING_TOLD, None)
     assert server.patches == ["left"]
     assert not server.events
 
@@ -117,46 +140,141 @@ async def test_gone_meanwhile() -> None:
 async def test_refused_status_is_not_retried(capsys: pytest.CaptureFixture[str]) -> None:
     """A status that the API server will never take is said, and does not block the rest."""
     server = Server(*documents())
-    stored = await made(Server(*documents())).read("team")
+    stored = (await made(Server(*documents())).read("team")).policies
     server.fails = [ApiError(422, "Invalid", "status.conditions: no")]
-    await made(server)._tell(stored[0], (), None)
+    await made(server)._tell(stored[0], NOTHING_TOLD, None)
     assert "status refused" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("error", [ApiError(409, "Conflict"), Unreachable("no"), ApiError(500, "Oops")])
 async def test_tries_again(error: ApiError | Unreachable) -> None:
-    """What fails for a moment is looked at again, and the rest meanwhile."""
+    """What fails for a moment is looked at again, a little later."""
     server = Server(*documents())
-    reconciler = made(server)
+    clock = Clock()
+    reconciler = made(server, monotonic=clock)
     reconciler.mark("team")
     server.fails = [error]
-    reconciler._everything = False
-    assert not await reconciler._look_at_all()
-    assert reconciler._dirty == {"team"}
-    assert await reconciler._look_at_all()
+    assert await turn(reconciler, clock) == "team"
+    assert not server.patches
+    assert reconciler._turns.take() is None
+    assert await turn(reconciler, clock) == "team"
     assert sorted(server.patches) == ["left", "right"]
 
 
 async def test_a_bug_in_one_namespace_does_not_stop_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception that nobody foresaw is logged, and the next change is looked at as ever."""
     server = Server(*documents())
-    reconciler = made(server)
+    clock = Clock()
+    reconciler = made(server, monotonic=clock)
 
-    def broken(_: Any) -> Any:
+    def broken(*_: Any) -> Any:
         raise ZeroDivisionError
 
+    reconciler.mark("team")
     with monkeypatch.context() as patched:
         patched.setattr(module.judge, "findings", broken)
-        assert await reconciler._look_at_all()
+        await turn(reconciler, clock)
+    assert not len(reconciler._turns)
     reconciler.mark("team")
-    assert await reconciler._look_at_all()
+    await turn(reconciler, clock)
     assert server.patches
+
+
+async def test_writes_of_a_turn_are_bounded() -> None:
+    """A change that makes another thing true of a hundred policies writes them in turns, with few Events in each."""
+    many = [stored_object(f"p{i:03}", rule(set_labels={"team": f"t{i}"})) for i in range(100)]
+    server, clock = Server(*many), Clock()
+    reconciler = made(server, monotonic=clock)
+    reconciler.mark("team")
+    turns: list[tuple[int, int]] = []
+    while len(reconciler._turns) or len(reconciler._long):
+        if not len(reconciler._turns):
+            await reconciler._think(reconciler._long.take() or "")
+        patches, events = len(server.patches), len(server.events)
+        await turn(reconciler, clock)
+        turns.append((len(server.patches) - patches, len(server.events) - events))
+    assert condition(server, "p099", "Conflict") == "True"
+    assert len(turns) >= 2 * 100 / module.TURN_WRITES
+    assert all(written <= module.TURN_WRITES and told <= module.TURN_EVENTS for written, told in turns)
+    assert clock.now - 1000.0 > (len(server.patches) - module.TURN_WRITES) / WRITES - CREDIT
+
+
+async def test_an_expensive_namespace_waits_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes longer than a turn goes to the other queue, is said to be under way, and is done there."""
+    monkeypatch.setattr(module, "QUICK", 50)
+    server, clock = Server(*documents()), Clock()
+    reconciler = made(server, monotonic=clock)
+    reconciler.mark("team")
+    await turn(reconciler, clock)
+    assert condition(server, "left", "Conflict") == "Unknown"
+    assert "under way" in message(server, "left", "Conflict")
+    await reconciler._look_at("team")  # nothing is analysed again, nor written, while it waits
+    assert sorted(server.patches) == ["left", "right"]
+    assert reconciler._long.take() == "team"
+    await reconciler._think("team")
+    await turn(reconciler, clock)
+    assert condition(server, "left", "Conflict") == "True"
+
+
+async def test_a_namespace_that_is_too_large_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading stops where there is no more room; what was read until then is told why it was not looked at."""
+    monkeypatch.setattr(reading, "MOST_BYTES", 100_000)
+    large = [stored_object(f"p{i:03}", rule(set_annotations={f"k{i}": "x" * 8000})) for i in range(400)]
+    server = Server(*large)
+    reconciler = made(server)
+    await reconciler.look("team")
+    assert len(server.pages) == 2  # of four
+    assert len(server.patches) == module.TURN_WRITES
+    assert "too large together" in message(server, "p000", "Accepted")
+    assert condition(server, "p000", "SelfConsistent") == "Unknown"
+
+
+async def test_pages_are_as_long_as_objects_allow() -> None:
+    """Large policies come one by one, small ones by the hundred."""
+    server = Server(*(stored_object(f"p{i}", rule(set_annotations={"k": "x" * 8000})) for i in range(300)))
+    assert await reading.namespaces(server, ()) == {"team"}  # type: ignore[arg-type]
+    assert len(server.pages) == 4
+    assert max(server.pages) < 1_200_000
+
+
+async def test_many_edits_cost_their_own_namespace() -> None:
+    """Edits without end make as many looks as the namespace's share allows, and nobody else waits for them."""
+    turns = Turns(clock := Clock())
+    looks = 0
+    for _ in range(1000):
+        turns.want("noisy", after=0.1)
+        clock.now += 0.1
+        while (namespace := turns.take()) is not None:
+            assert namespace == "noisy"
+            looks += 1
+            turns.charge(namespace, size=1_000_000, writes=1)
+            turns.done(namespace)
+        if _ % 100 == 0:
+            turns.want("quiet")
+            assert turns.take() == "quiet"
+            turns.done("quiet")
+    assert looks <= (100 + CREDIT) / 1.2 + 2
+
+
+def test_nobody_gets_the_namespace_of_another() -> None:
+    """While a namespace has its turn it can be wanted again, but is not given to a second worker."""
+    turns = Turns(Clock())
+    turns.want("team")
+    assert turns.take() == "team"
+    turns.want("team")
+    turns.want("team")
+    assert turns.take() is None
+    turns.done("team")
+    assert turns.take() == "team"
+    turns.done("team")
+    assert turns.take() is None
 
 
 async def test_audits_follow_specs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader's loops audit a namespace once its specs changed, and the counts reach the status."""
-    for pause in ("GATHER_SECONDS", "SETTLE_SECONDS", "RETRY_SECONDS"):
+    for pause in ("GATHER_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(module, pause, 0.0)
+    monkeypatch.setattr(counting, "SETTLE_SECONDS", 0.0)
     server = Server(*documents())
     audit = Audited()
     reconciler = made(server, audit=audit, audit_seconds=3600.0)

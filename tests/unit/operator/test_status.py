@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from scheduler.policy.operator import status
-from scheduler.policy.operator.judge import Condition, Stored, conditions, read
+from scheduler.policy.operator.judge import NOTHING_TOLD, Condition, Stored, conditions, read
 from scheduler.policy.operator.status import Change, Counts, change
 from tests.unit.operator.conftest import stored_object
 from tests.unit.policy.build import rule
@@ -22,7 +22,7 @@ def with_status(found: dict[str, Any] | None, **metadata: Any) -> Stored:
 
 def good(one: Stored) -> tuple[Condition, ...]:
     """Its conditions when nothing is wrong."""
-    return conditions(one, (), frozenset())
+    return conditions(one, NOTHING_TOLD, frozenset())
 
 
 def written(one: Stored, counts: Counts | None = None, now: str = NOON) -> Change:

@@ -20,7 +20,7 @@ from scheduler.telemetry.serving import Address, Endpoints, Serving
 from tests.certificates import Authority, showing
 
 
-async def everybody(_authorization: str | None, _path: str, _certificate: bytes | None) -> tuple[int, str]:
+async def everybody(_authorization: str | None, _path: str, _certificate: bytes | None, _peer: str) -> tuple[int, str]:
     """Let all in."""
     return 200, ""
 
@@ -157,7 +157,9 @@ def test_certificates_are_followed(tmp_path: Path) -> None:
         served.refresh()
 
 
-async def by_certificate(_authorization: str | None, _path: str, certificate: bytes | None) -> tuple[int, str]:
+async def by_certificate(
+    _authorization: str | None, _path: str, certificate: bytes | None, _peer: str
+) -> tuple[int, str]:
     """Let in who shows one, and say its digest."""
     return (200, "") if certificate is not None else (401, "who are you?")
 
