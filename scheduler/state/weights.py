@@ -61,7 +61,8 @@ class Weights:
         elif self._array is None:
             self._few = {number: weight for number, weight in self._few.items() if found[number]}
         else:
-            self._array[: len(found)] *= found
+            there = min(len(found), len(self._array))  # things that came since are set when they are met
+            self._array[:there] *= found[:there]
 
     def settle(self) -> None:
         """All are added: take the smaller form."""

@@ -1,0 +1,185 @@
+"""What terms cost, in work that is counted: looks at labels, sums that are touched, slices that are needed."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.model import wire
+from scheduler.model.affinity import AffinityTerm
+from scheduler.model.conditions import Condition
+from scheduler.model.kinds import Decoder
+from scheduler.model.pod import Pod
+from scheduler.model.selectors import LabelSelector
+from scheduler.state.anew import made_anew
+from scheduler.state.cluster import Cluster
+from scheduler.state.effort import SliceOver
+from scheduler.state.sums import ByTopology, Selected
+from scheduler.state.validate import validate
+from tests.builders import label, namespace, node, pod, term
+
+HOST = "kubernetes.io/hostname"
+KINDS = 1_000
+TERMS = 300
+
+
+def town(kinds: int, nodes: int = 20) -> tuple[Cluster, Decoder]:
+    """Nodes with placed pods, no two of which have equal labels."""
+    cluster, decoder = Cluster(), Decoder()
+    cluster.put_namespace(decoder.of_kind("Namespace")(wire.encode(namespace("default"))))
+    for i in range(nodes):
+        cluster.put_node(decoder.node(wire.encode(node(f"n{i}", labels={HOST: f"n{i}"}))))
+    for i in range(kinds):
+        labels = {"app": f"a{i % 50}", "zz": f"x{i}"}
+        cluster.put_pod(decoder.pod(wire.encode(pod(f"p{i}", uid=f"p{i}", on=f"n{i % nodes}", labels=labels))))
+    return cluster, decoder
+
+
+def hostile(decoder: Decoder, kind: str, count: int) -> Pod:
+    """A legal pod: `count` terms over all namespaces, each of which selects nearly every pod."""
+    terms = [term(f"zz notin x{i}", "host", namespaces_with="") for i in range(count)]
+    parts: dict[str, Any] = {"rather_apart": [(1, one) for one in terms]} if kind == "rather_apart" else {kind: terms}
+    return decoder.pod(wire.encode(pod("hostile", uid="hostile", **parts)))
+
+
+def look(cluster: Cluster, asks: Pod) -> None:
+    """What InterPodAffinity asks for a pod."""
+    shape, incidence = asks.shape, cluster.incidence
+    if shape.affinity_terms:
+        incidence.selected(shape.affinity_terms, HOST)
+    if shape.anti_affinity_terms:
+        incidence.any_selected(shape.anti_affinity_terms, HOST)
+    if shape.preferred_pod_terms:
+        incidence.preferred(shape.preferred_pod_terms, HOST)
+    incidence.towards(asks)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often anything was held against the labels of one thing, and how often a sum was changed."""
+    counted: Counter[str] = Counter()
+
+    def count(of: type, name: str) -> None:
+        before = getattr(of, name)
+
+        def counting(self: Any, *args: Any) -> Any:
+            counted[name] += 1
+            return before(self, *args)
+
+        monkeypatch.setattr(of, name, counting)
+
+    count(LabelSelector, "matches")
+    count(Condition, "accepts")
+    count(AffinityTerm, "selects")
+    count(ByTopology, "count")
+    return counted
+
+
+@pytest.mark.parametrize("kind", ["near", "apart", "rather_apart"])
+def test_terms_are_not_held_against_each_kind_of_pods(kind: str, looks: Counter[str]) -> None:
+    """A few looks a term, however many kinds of pods there are: not 300 × 1,000."""
+    cluster, decoder = town(KINDS)
+    looks.clear()
+    look(cluster, hostile(decoder, kind, TERMS))
+    assert looks.total() < 10 * TERMS
+
+
+@pytest.mark.parametrize("kind", ["near", "apart", "rather_apart"])
+def test_terms_of_placed_pods_are_not_held_against_each_pod(kind: str, looks: Counter[str]) -> None:
+    """Pods with labels never seen before: a few looks each, however many terms placed pods carry."""
+    cluster, decoder = town(10)
+    cluster.assume(hostile(decoder, kind, TERMS), 0)
+    look(cluster, decoder.pod(wire.encode(pod("first", uid="first", labels={"zz": "first"}))))
+    looks.clear()
+    others = [decoder.pod(wire.encode(pod(f"o{i}", uid=f"o{i}", labels={"zz": f"o{i}"}))) for i in range(50)]
+    for other in others:
+        look(cluster, other)
+    assert looks.total() < 10 * len(others)
+
+
+def test_a_pod_that_comes_changes_no_sum_that_nobody_asks_for(looks: Counter[str]) -> None:
+    """However many sums are kept: whoever asks next catches up, with what came since."""
+    cluster, decoder = town(10)
+    for i in range(200):
+        look(cluster, hostile(decoder, "apart", 1 + i))
+    kept = len(cluster.incidence._sums)
+    looks.clear()
+    for i in range(20):
+        cluster.assume(decoder.pod(wire.encode(pod(f"o{i}", uid=f"o{i}", labels={"app": "o"}))), i)
+    assert kept >= 200
+    assert looks["count"] == 0
+    look(cluster, hostile(decoder, "apart", 1))
+    assert 0 < looks["count"] <= 20
+
+
+def test_placed_terms_take_no_array_each() -> None:
+    """700 terms by hostname at 500 nodes: an array for each would be 1.4 MB a pod."""
+    cluster, decoder = town(10, nodes=500)
+    cluster.assume(hostile(decoder, "apart", 700), 0)
+    look(cluster, decoder.pod(wire.encode(pod("o", uid="o", labels={"app": "o"}))))
+    sums = [one for kept in cluster.incidence.terms._towards.values() for one in kept.repelled.values()]
+    assert sum(one.counts.nbytes for one in sums) < 100_000
+
+
+CHANGES = st.lists(st.tuples(st.sampled_from(["come", "go", "relabel", "namespace"]), st.integers(0, 9)), max_size=8)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(["near", "apart", "rather_apart"]),
+    st.integers(1, 12),
+    st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    CHANGES,
+)
+def test_slices(kind: str, count: int, slices: list[int], changes: list[tuple[str, int]]) -> None:
+    """Asked again and again, each time for a few steps and with changes between, the end is that of one go."""
+    cluster, decoder = town(12, nodes=4)
+    cluster.assume(hostile(decoder, kind, 3), 1)
+    asks = hostile(decoder, kind, count)
+    left = list(changes)
+    for attempt in range(1_000):
+        cluster.effort.begin(slices[attempt % len(slices)])
+        try:
+            look(cluster, asks)
+        except SliceOver:
+            cluster.effort.end()
+            if left:
+                change(cluster, decoder, *left.pop())
+        else:
+            break
+        assert validate(cluster) == []
+    cluster.effort.end()
+    anew = made_anew(cluster)
+    look(anew, asks)
+    for question, kept in cluster.incidence._sums.items():
+        assert by_value(kept) == by_value(anew.incidence._sums[question])
+    assert cluster.incidence.towards(asks).repels == anew.incidence.towards(asks).repels
+    assert validate(cluster) == []
+
+
+def change(cluster: Cluster, decoder: Decoder, what: str, which: int) -> None:
+    match what:
+        case "come":
+            labels = {"zz": f"new{which}"}
+            cluster.put_pod(decoder.pod(wire.encode(pod(f"c{which}", uid=f"c{which}", on="n2", labels=labels))))
+        case "go":
+            cluster.drop_pod(f"p{which}")
+        case "relabel":
+            cluster.put_node(decoder.node(wire.encode(node("n1", labels={HOST: f"other{which}"}))))
+        case "namespace":
+            cluster.put_namespace(decoder.of_kind("Namespace")(wire.encode(namespace("default", owner=f"o{which}"))))
+
+
+def by_value(kept: Selected) -> dict[str | None, int]:
+    """Counts by the value of the label, which has another code elsewhere."""
+    if kept.column is None:
+        return {}
+    counts = zip(kept.column.values, kept.by_code().tolist(), strict=False)
+    return {value: number for value, number in counts if number}
+
+
+def test_keys_of_terms_are_spelled_alike() -> None:
+    """The builders' `host` is the label that is asked about here."""
+    assert label("host") == HOST
