@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from scheduler.engine import shelves
 from scheduler.engine.budget import Budget
 from scheduler.engine.places import Places
 from scheduler.engine.queued import Place, QueuedPod
@@ -263,6 +264,7 @@ class Queue(Places):
         With nothing active, a pod that was woken and only waits out its backoff is taken early: waiting would help
         nobody (SchedulerPopFromBackoffQ). Each is so once for every real change that woke it (`QueuedPod.early`).
         """
+        self.shelves.left = shelves.AT_ONCE
         if not self._waves and self.turns.idle and not self.has_chores:
             queued = self._active.pop()
             if queued is not None:
@@ -347,6 +349,7 @@ class Queue(Places):
 
     def tick(self, now: float) -> None:
         """End backoffs that are over and flush pods that waited long; some of them, and the others the next time."""
+        self.shelves.left = shelves.AT_ONCE
         self.do_chores(now)
         left = AT_ONCE
         self._cause = "BackoffComplete"

@@ -19,8 +19,8 @@ from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 
-PER_EVENT = 8_000
-"""Steps for which an event asks all namespaces at once."""
+AT_ONCE = 8_000
+"""Steps for which events ask at once, all namespaces together, before pods have their turn again."""
 PER_NAMESPACE = 2_000
 DEAR = 1_000
 """Steps of a question from which on a kind is not asked: it is woken, to be on the safe side."""
@@ -102,6 +102,8 @@ class Shelves:
         self._behind: dict[str, Shelf] = {}
         """Those with questions, in the order of their turns."""
         self._number = 0
+        self.left = AT_ONCE
+        """Steps for which events may still ask at once. A burst of them must not hold up pods that can be decided."""
 
     @property
     def behind(self) -> bool:
@@ -142,7 +144,7 @@ class Shelves:
             return []
         question = Question(self._number, event, hint, room, real)
         woken: list[Woken] = []
-        left = PER_EVENT
+        left = self.left
         for shelf in self._shelves.values():
             if left <= 0 or shelf.questions:
                 self._put_off(shelf, question)
@@ -153,6 +155,7 @@ class Shelves:
                     self._put_off(shelf, question)
                     break
                 left -= self._ask(group, question, question.room, woken)
+        self.left = left
         for found in woken:
             self._detach(found.group)
         return woken

@@ -11,7 +11,8 @@ from scheduler.engine import shelves
 from scheduler.engine.instructions import Bind, Failed
 from scheduler.engine.queue import AT_ONCE
 from scheduler.engine.queued import Place
-from scheduler.engine.shelves import MOST_QUESTIONS, PER_EVENT
+from scheduler.engine.shelves import AT_ONCE as ASKED_AT_ONCE
+from scheduler.engine.shelves import MOST_QUESTIONS
 from scheduler.framework.config import decode
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.profiles import build
@@ -130,11 +131,11 @@ def test_a_tenant_with_thousands_of_kinds_of_pods(hints: Hints) -> None:
     harness = waiting(hints, [other(f"a{i}", "a") for i in range(kinds)] + [other("b", "b")])
     harness.put(node("n1"))
     assert "b" in hints.asked
-    assert len(hints.asked) <= PER_EVENT // 4
+    assert len(hints.asked) <= ASKED_AT_ONCE // 4
     hints.asked.clear()
     harness.put(node("n2", open="yes"))
     assert "b" in hints.asked
-    assert len(hints.asked) <= PER_EVENT // 4
+    assert len(hints.asked) <= ASKED_AT_ONCE // 4
     queued = harness.engine.queue.get("b")
     assert queued is not None
     assert queued.place is Place.ACTIVE
@@ -143,7 +144,7 @@ def test_a_tenant_with_thousands_of_kinds_of_pods(hints: Hints) -> None:
     while harness.engine.has_work:
         hints.asked.clear()
         bound += [one.pod.name for one in harness.cycle() if isinstance(one, Bind)]
-        assert len(hints.asked) <= PER_EVENT // 4
+        assert len(hints.asked) <= ASKED_AT_ONCE // 4
     assert bound[0] == "b"
     rejected = [queued for queued in harness.engine.queue if queued.place is Place.UNSCHEDULABLE]
     assert {queued.attempts for queued in rejected} == {2}, "the nodes are full, and nobody has slept"
@@ -190,7 +191,7 @@ def test_nobody_sleeps_whatever_the_slices(monkeypatch: pytest.MonkeyPatch, seed
     """Wake-ups, questions, backoffs and attempts in slices of any size, with whatever else happens in between."""
     random = Random(seed)
     monkeypatch.setattr(queue_module, "AT_ONCE", random.randint(1, 3))
-    monkeypatch.setattr(shelves, "PER_EVENT", random.choice((1, 10, 40)))
+    monkeypatch.setattr(shelves, "AT_ONCE", random.choice((1, 10, 40)))
     monkeypatch.setattr(shelves, "PER_NAMESPACE", random.choice((1, 10, 40)))
     monkeypatch.setattr(shelves, "MOST_QUESTIONS", random.choice((1, 2, 8)))
     monkeypatch.setattr(shelves, "DEAR", random.choice((5, 1000)))
@@ -227,3 +228,15 @@ def test_churn_leaves_nothing_behind() -> None:
     assert len(queue) == 1
     assert queue.entries() < 5 * 1024
     assert len(queue._latest) < 100
+
+
+def test_a_burst_of_events_asks_no_more_than_one(hints: Hints) -> None:
+    """What is asked at once is bounded until pods have their turn again, however many events there are before."""
+    harness = waiting(hints, [other(f"a{i}", f"ns{i % 30}") for i in range(3000)])
+    hints.asked.clear()
+    for i in range(200):
+        harness.put(node(f"n{i}"))
+    assert len(hints.asked) <= ASKED_AT_ONCE // 10
+    while harness.engine.has_work:
+        harness.cycle()
+    assert {queued.attempts for queued in harness.engine.queue} == {2}
