@@ -124,15 +124,16 @@ class Findings:
         """As `victims`, and where they are."""
         return self._victims[row]
 
-    def pick(self, rows: Rows, names: list[str | None]) -> int:
-        """As `victims.pick`, among rows where preemption helps."""
+    def pick(self, rows: Rows, ranks: NDArray[np.intp]) -> int:
+        """As `victims.pick`, among rows where preemption helps; `ranks`: the places of rows in the order of names."""
         for costs in self._costs:
             there = costs[rows]
             rows = rows[there == there.min()]
-        left = rows.tolist()
-        latest = max([self._starts[row] for row in left])
-        chosen: int = min([(names[row] or "", row) for row in left if self._starts[row] == latest])[1]
-        return chosen
+        starts = [self._starts[row] for row in rows.tolist()]
+        latest = max(starts)
+        if starts.count(latest) < len(starts):
+            rows = rows[[start == latest for start in starts]]
+        return int(rows[ranks[rows].argmin()])
 
     def offers(self, rows: Rows, names: list[str | None]) -> "Offers":
         """All nodes where preemption helps, as extenders are asked about them."""

@@ -1,6 +1,7 @@
 """Upstream: plugins/imagelocality."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 
+_FEW = 8
 _MIN_THRESHOLD = 23 << 20
 _MAX_CONTAINER_THRESHOLD = 1000 << 20
 
@@ -26,7 +28,10 @@ class ImageLocality:
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int:
         """Sum size × spread of the images a node has, clamped between 23 MiB and 1000 MiB a container, as 0..100."""
         nodes, shape = cluster.nodes, pod.shape
-        found = [(image, times) for name, times in Counter(shape.images).items() if (image := nodes.image(name))]
+        names: Iterable[tuple[str, int]] = (
+            [(name, 1) for name in shape.images] if len(shape.images) <= _FEW else Counter(shape.images).items()
+        )
+        found = [(image, times) for name, times in names if (image := nodes.image(name))]
         if not found:
             return 0
         # All images at once: a pod may name thousands.

@@ -21,6 +21,7 @@ from scheduler.plugins.findings import FAILS, HELPS, SPARED, TODO, WITHOUT_VICTI
 from scheduler.plugins.importance import Ranking
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools, Ints
+from scheduler.state.nodes import Nodes
 
 _KEPT_MOST = 16
 _CHUNK = 1000
@@ -40,6 +41,7 @@ class Trials:
         self._kept: dict[object, Findings] = {}
         self._ranking = Ranking()
         self.budgets = Budgets()
+        self._ranks: tuple[Nodes, tuple[int, int], NDArray[np.intp]] | None = None
         self.tried = 0
         """How often a row was tried."""
 
@@ -111,6 +113,16 @@ class Trials:
             complete = (key for key, findings in self._kept.items() if findings.complete)
             del self._kept[next(complete, next(reversed(self._kept)))]
 
+    def name_ranks(self, nodes: Nodes) -> NDArray[np.intp]:
+        """The place of each row in the order of names, right for nodes that exist."""
+        state = (nodes.label_changes, nodes.rows)
+        if self._ranks is None or self._ranks[0] is not nodes or self._ranks[1] != state:
+            names = nodes.names
+            ranks = np.empty(nodes.rows, dtype=np.intp)
+            ranks[sorted(range(nodes.rows), key=lambda row: names[row] or "")] = np.arange(nodes.rows)
+            self._ranks = nodes, state, ranks
+        return self._ranks[2]
+
     def below(self, row: int, priority: int, cluster: Cluster) -> list[Placement]:
         """The placements of a row that may be preempted, the most important first."""
         return self._ranking.below(row, priority, cluster)
@@ -181,12 +193,12 @@ class _Attempt:
 
     def choose(self, rows: Bools) -> int | None:
         """The row to preempt on, which helps now whenever it was tried."""
-        findings, names = self._findings, self._cluster.nodes.names
+        findings = self._findings
         while True:
             helpful = findings.helpful(rows)
             if not len(helpful):
                 return None
-            chosen = findings.pick(helpful, names)
+            chosen = findings.pick(helpful, self._trials.name_ranks(self._cluster.nodes))
             if not findings.unsure[chosen]:
                 return chosen
             findings.again((chosen,))

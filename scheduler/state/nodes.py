@@ -190,12 +190,9 @@ class Nodes:
             for row in rows:
                 self.log.touch(row)
 
-    def _request(self, name: str, row: int, amount: int) -> None:
-        """Add what a pod asks for of a resource."""
-        index = self.resources.get(name)
-        if index is not None:
-            self.requested[index, row] += amount
-        elif amount:
+    def _request_unoffered(self, name: str, row: int, amount: int) -> None:
+        """Add what a pod asks for of a resource that no node offers."""
+        if amount:
             rows = self.unoffered.setdefault(name, {})
             rows[row] = rows.get(row, 0) + amount
             if not rows[row]:
@@ -279,8 +276,13 @@ class Nodes:
 
     def suppose(self, row: int, shape: PodShape, sign: int) -> None:
         """As `charge`, for a dry run that ends with the opposite sign: for readers of `log`, nothing happened."""
+        indices, requested = self.resources, self.requested
         for name, amount in shape.requests.items():
-            self._request(name, row, sign * amount)
+            index = indices.get(name)
+            if index is not None:
+                requested[index, row] += sign * amount
+            else:
+                self._request_unoffered(name, row, sign * amount)
         self.nonzero[0, row] += sign * shape.nonzero[0]
         self.nonzero[1, row] += sign * shape.nonzero[1]
         self.pods[row] += sign
@@ -307,7 +309,7 @@ class Nodes:
                 self.requested[index] += amount * times
                 continue
             for row in np.flatnonzero(times).tolist():
-                self._request(name, row, amount * int(times[row]))
+                self._request_unoffered(name, row, amount * int(times[row]))
         self.nonzero[0] += shape.nonzero[0] * times
         self.nonzero[1] += shape.nonzero[1] * times
         self.pods += times
