@@ -19,15 +19,12 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
-import ssl
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +32,19 @@ import aiohttp
 import yaml
 
 from bench.admission import quantile, review
+from bench.attacks import EVIL, JSON_TYPE, controllers, large, session
 from scheduler.apiserver import ApiServer
 from tests.controlplane.wait import wait_for
 from tests.integration.admission import NAMESPACE, POLICIES, Replica, policy
 
-EVIL, TEAM = "evil", "team"
+TEAM = "team"
 CRD = Path(__file__).parents[1] / "manifests" / "crd-metadatapolicies.yaml"
 PACE = 0.02
 """Seconds between two reviews of the other namespace."""
 BOUNDS = {"beside_p99_times": 1.5, "turn_ms": 20.0, "livez_failed_count": 0.0, "memory_mb": 20.0}
 TURN = "berth_admission_longest_turn_seconds"
-SELF = (sys.executable, "-m", "bench.hostile_admission")
-JSON_TYPE = {"Content-Type": "application/json"}
+ATTACK = (sys.executable, "-m", "bench.attacks")
+SERVE = (sys.executable, "-m", "bench.hostile_admission", "--serve")
 Object = dict[str, Any]
 
 
@@ -97,12 +95,12 @@ Scenario = Callable[[Stage], Awaitable[Measured]]
 @asynccontextmanager
 async def stage(seconds: float = 4.0, rounds: int = 3) -> AsyncIterator[Stage]:
     """An API server with two namespaces, and a replica that knows the policies of both and registers nothing."""
-    async with _api_server() as api, _session() as session:
+    async with _api_server() as api, session() as client:
         with tempfile.TemporaryDirectory() as home:
             config = Path(home) / "kubeconfig"
             config.write_text(yaml.safe_dump(_kubeconfig(api)))
             replica = Replica(Path(home), config, "", "--no-register", "--log-level=error")
-            made = Stage(api, replica, session, seconds, rounds)
+            made = Stage(api, replica, client, seconds, rounds)
             for name in (NAMESPACE, EVIL, TEAM):
                 with contextlib.suppress(RuntimeError):  # some are there already
                     await made.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
@@ -174,92 +172,14 @@ async def large_pods(made: Stage) -> Measured:
     return found
 
 
-# -- what the attacker sends -------------------------------------------------------------------------------------------
-
-
-def small() -> bytes:
-    """A review of a small object."""
-    return review(EVIL, 1)
-
-
-def controllers(count: int) -> bytes:
-    """A review of a pod with so many controllers."""
-    document = json.loads(review(EVIL, 1))
-    document["request"]["object"]["metadata"]["ownerReferences"] = [
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{i}", "uid": f"uid-{i:08}", "controller": True}
-        for i in range(count)
-    ]
-    document["request"]["object"]["metadata"]["labels"]["evil"] = "other"
-    return json.dumps(document).encode()
-
-
-def large() -> bytes:
-    """A review of a pod of 1.2 MB."""
-    document = json.loads(review(EVIL, 1))
-    resources = {"requests": {"cpu": "100m", "memory": "100Mi"}, "limits": {"memory": "200Mi"}}
-    document["request"]["object"]["spec"]["containers"] = [
-        {"name": f"c{i}", "image": "registry.example/some/app:v1", "resources": resources, "env": [{"name": "A"}]}
-        for i in range(6000)
-    ]
-    return json.dumps(document).encode()
-
-
-ATTACKS: dict[str, tuple[Callable[[], bytes], int, float]] = {
-    "policies": (small, 4, 30.0),
-    "controllers": (partial(controllers, 20_000), 40, 1.0),
-    "large": (large, 8, 30.0),
-}
-"""By name: the body, how many clients, and after how many seconds each hangs up."""
-
-
-async def attack(url: str, api: str, name: str, seconds: float) -> None:
-    """Do something as the namespace `evil` until the time is over. Prints how often it was done, and given up."""
-    if name == "edits":
-        await _edit(api, time.monotonic() + seconds)
-        return
-    make, clients, patience = ATTACKS[name]
-    body = make()
-    until = time.monotonic() + seconds
-    answered = given_up = 0
-
-    async def client() -> None:
-        nonlocal answered, given_up
-        while time.monotonic() < until:
-            try:
-                async with asyncio.timeout(min(patience, max(until - time.monotonic(), 0.1))):
-                    async with session.post(f"{url}/mutate", data=body, headers=JSON_TYPE) as response:
-                        said = await response.read()
-                answered += 1
-                if b'"code":429' in said:
-                    await asyncio.sleep(1.0)  # as the API's clients do when they are told so
-            except (TimeoutError, aiohttp.ClientError):
-                given_up += 1
-
-    async with _session() as session:
-        await asyncio.gather(*(client() for _ in range(clients)))
-    print(json.dumps({"answered": answered, "given_up": given_up}))
-
-
-async def _edit(api: str, until: float) -> None:
-    """Edit a policy, ten times a second."""
-    path = f"{api}{POLICIES.format(EVIL)}/edited"
-    done = 0
-    async with _session() as session:
-        while time.monotonic() < until:
-            done += 1
-            change = [{"op": "replace", "path": "/spec/rules/0/policyAction/message", "value": str(done)}]
-            headers = {"Content-Type": "application/json-patch+json"}
-            async with session.patch(path, data=json.dumps(change), headers=headers) as response:
-                await response.read()
-            await asyncio.sleep(0.1)
-    print(json.dumps({"answered": done, "given_up": 0}))
+# -- the processes beside this one ------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def _api_server() -> AsyncIterator[str]:
     """The URL of an embedded API server in a process of its own, which ends when its input does."""
     pipe = asyncio.subprocess.PIPE
-    server = await asyncio.create_subprocess_exec(*SELF, "--serve", stdin=pipe, stdout=pipe)
+    server = await asyncio.create_subprocess_exec(*SERVE, stdin=pipe, stdout=pipe)
     assert server.stdin is not None and server.stdout is not None
     try:
         yield (await server.stdout.readline()).decode().strip()
@@ -286,7 +206,7 @@ async def _measured(made: Stage, name: str, shape: str, size: int, objects: int,
     for _ in range(made.rounds):
         await _others(made, took[False], [], made.seconds)
         began = made.replica.cpu_seconds()
-        argv = (*SELF, "--attack", made.url, made.api, work, str(made.seconds + 2))
+        argv = (*ATTACK, made.url, made.api, work, str(made.seconds + 2))
         attacker = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
         await asyncio.sleep(1.0)  # it is warm then
         most = max(most, await _others(made, took[True], probes, made.seconds))
@@ -373,13 +293,6 @@ def _defaults(name: str) -> Object:
     }
 
 
-def _session() -> aiohttp.ClientSession:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=0))
-
-
 def _kubeconfig(url: str) -> Object:
     return {
         "apiVersion": "v1",
@@ -408,14 +321,9 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="", help="Scenarios whose name contains this.")
     parser.add_argument("--seconds", type=float, default=4.0, help="Of each round, without and beside the attack.")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--attack", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
         asyncio.run(_serve())
-    elif arguments.attack:
-        os.nice(15)  # whoever attacks has a machine of their own: their processor time is not what others wait for
-        url, api, name, seconds = arguments.attack
-        asyncio.run(attack(url, api, name, float(seconds)))
     else:
         asyncio.run(_main(arguments.only, arguments.seconds, arguments.rounds))
