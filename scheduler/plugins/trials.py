@@ -151,6 +151,14 @@ class _Gathered:
         """Rows without anybody to preempt."""
         self.victims = 0
 
+    def first(self) -> "_Gathered":
+        """Only the first row to try, and all of those where there is nobody to preempt: they need no second look."""
+        first = _Gathered()
+        first.rows, first.lower, first.over = self.rows[:1], self.lower[:1], self.over[:1]
+        first.without = self.without
+        first.victims = sum(map(len, first.lower))
+        return first
+
 
 class _Attempt:
     """One call of `Trials.find`."""
@@ -216,7 +224,7 @@ class _Attempt:
                 return
             gathered = self._gather(todo, plain=True)
             if not self._lasting and self._apart(gathered):
-                gathered = self._gather(todo[:1], plain=True)
+                gathered = gathered.first()
             placements = [placement for lower in gathered.lower for placement in lower]
             self._count(placements, -1)
             try:
@@ -234,7 +242,7 @@ class _Attempt:
         apart = False
         if not exact and not self._lasting and self._apart(gathered):
             apart = True
-            gathered = self._gather(todo[:1], plain=True)
+            gathered = gathered.first()
         findings = self._findings
         findings.unsure[gathered.rows] = False
         findings.note(gathered.without, WITHOUT_VICTIMS)

@@ -185,7 +185,7 @@ def test_one_leads(ship: Ship) -> None:
     assert first.stop(START) == 0
     ship.put("two", writes(tier="b"))
     ship.wait_conditions("two", Accepted="True")
-    assert second.lines("status written")
+    wait_for("its line", lambda: second.lines("status written"))  # the log leaves a moment after the write
 
 
 def test_killed_leader_is_replaced(ship: Ship) -> None:

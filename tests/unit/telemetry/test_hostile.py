@@ -129,7 +129,7 @@ async def test_askers_of_one_address_who_never_end() -> None:
     waiting, over = asyncio.Event(), asyncio.Event()
     asked = 0
 
-    async def slowly(_authorization: str | None, _path: str, _certificate: bytes | None, _peer: str) -> tuple[int, str]:
+    async def slowly(_header: str | None, _path: str, _certificate: bytes | None, _peer: str) -> tuple[int, str]:
         nonlocal asked
         asked += 1
         waiting.set()
