@@ -29,12 +29,11 @@ MOST_QUESTIONS = 2000
 
 @dataclass(slots=True)
 class Seen:
-    """One look. `broken`: UID → why; `anew`: those whose node changed in what they read; `lost`: no longer followed."""
+    """One look. `broken`: UID → why; `lost`: no longer followed."""
 
     broken: dict[str, str] = field(default_factory=dict)
-    anew: set[str] = field(default_factory=set)
     by_node: set[str] = field(default_factory=set)
-    """Those whose node changed, or was new: a broken promise that its own pod brought about is nobody else's."""
+    """Those whose node changed in what they read, or was gone meanwhile: not by what their own pod asks for."""
     mended: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     unreadable: list[tuple[Pod, str]] = field(default_factory=list)
@@ -124,14 +123,12 @@ class Census:
             self._promises.mark_due(self._promises.slots(uids), _REASONS.index(reason))
         for key, rows in changed.items():
             why = _REASONS.index(NODE_CHANGED if key is not None else FOUND)
-            self._promises.mark_due(self._promises.on(rows, key), why, by_node=True, anew=key is not None)
+            self._promises.mark_due(self._promises.on(rows, key), why, by_node=True)
         broken, mended = self._promises.look()
         seen.mended += mended
         seen.before = {**self._before, **seen.before}
         for due in broken:
             seen.broken[due.uid] = _REASONS[due.why]
-            if due.anew:
-                seen.anew.add(due.uid)
             if due.by_node:
                 seen.by_node.add(due.uid)
         self._before = seen.before if self._promises.due else {}

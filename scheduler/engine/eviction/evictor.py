@@ -132,7 +132,7 @@ class Evictor:
                 broken = self._broken[uid] = Broken(followed, reason, seen.before.get(followed.row))
                 self._on_row.setdefault(followed.row, set()).add(uid)
                 self.census.mark(uid, broken=True)
-            elif uid not in seen.anew or broken.stage not in PATIENT:
+            elif uid not in seen.by_node or broken.stage not in PATIENT:
                 continue
             self._start(broken, now)
             if uid in seen.by_node:

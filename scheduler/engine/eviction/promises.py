@@ -26,12 +26,11 @@ _NOT_DUE = -1
 
 
 class Due(NamedTuple):
-    """A pod whose promise is broken: why it was looked at, whether its node changed, and in what it reads."""
+    """A pod whose promise is broken: why it was looked at, and whether its node changed."""
 
     uid: str
     why: int
     by_node: bool
-    anew: bool
 
 
 class Promises:
@@ -51,7 +50,6 @@ class Promises:
         self._broken = np.zeros(_FIRST, dtype=np.bool_)
         self._why = np.full(_FIRST, _NOT_DUE, dtype=np.int64)
         self._by_node = np.zeros(_FIRST, dtype=np.bool_)
-        self._anew = np.zeros(_FIRST, dtype=np.bool_)
         self._waiting: dict[int, None] = {}
         """Numbers of requirements that are due, the one that waits longest first; some may not be due any more."""
         self._number: dict[NodeRequirement, int] = {}
@@ -83,7 +81,7 @@ class Promises:
         self._row[slot] = _NOBODY
         self._broken[slot] = False
         self._why[slot] = _NOT_DUE
-        self._by_node[slot] = self._anew[slot] = False
+        self._by_node[slot] = False
         self._free.append(slot)
 
     def mark(self, uid: str, *, broken: bool) -> None:
@@ -114,13 +112,12 @@ class Promises:
         """Whether any pod has to be looked at."""
         return bool(self._waiting)
 
-    def mark_due(self, slots: Slots, why: int, *, by_node: bool = False, anew: bool = False) -> None:
+    def mark_due(self, slots: Slots, why: int, *, by_node: bool = False) -> None:
         """These pods have to be looked at, and why; who is to be looked at already keeps its reason."""
         if not len(slots):
             return
         self._why[slots] = np.where(self._why[slots] == _NOT_DUE, why, self._why[slots])
         self._by_node[slots] |= by_node
-        self._anew[slots] |= anew
         self._waiting |= dict.fromkeys(
             kind for kind in np.unique(self._kind[slots]).tolist() if kind not in self._waiting
         )
@@ -129,13 +126,10 @@ class Promises:
         """(broken promises, UIDs whose promise was known to be broken and holds again) of as many as one look may."""
         slots = self._some_due(most)
         holds = self._holding(slots)
-        broken = [
-            Due(self._uids[slot], int(self._why[slot]), bool(self._by_node[slot]), bool(self._anew[slot]))
-            for slot in slots[~holds]
-        ]
+        broken = [Due(self._uids[slot], int(self._why[slot]), bool(self._by_node[slot])) for slot in slots[~holds]]
         mended = [self._uids[slot] for slot in slots[holds & self._broken[slots]]]
         self._why[slots] = _NOT_DUE
-        self._by_node[slots] = self._anew[slots] = False
+        self._by_node[slots] = False
         return broken, mended
 
     def _some_due(self, most: int) -> Slots:
@@ -188,7 +182,6 @@ class Promises:
                 self._broken = np.concatenate((self._broken, np.zeros(slot, dtype=np.bool_)))
                 self._why = np.concatenate((self._why, np.full(slot, _NOT_DUE, dtype=np.int64)))
                 self._by_node = np.concatenate((self._by_node, np.zeros(slot, dtype=np.bool_)))
-                self._anew = np.concatenate((self._anew, np.zeros(slot, dtype=np.bool_)))
         self._slot[uid] = slot
         return slot
 

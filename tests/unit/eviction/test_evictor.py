@@ -381,3 +381,16 @@ def test_watch_is_quicker_than_the_answer(harness: Harness) -> None:
     assert "Evicted" in harness.reasons()
     assert harness.after(290) == []
     assert harness.after(20) == ["web-1"]
+
+
+def test_a_node_that_was_gone_meanwhile(harness: Harness) -> None:
+    """A node that went and came back between two looks was not seen to break its promise all the time."""
+    harness.put(keeping("web", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    assert harness.after(0.0) == []
+    harness.now += GRACE / 2
+    harness.lose("Node", "a")
+    harness.put(disk("a", "hdd"))
+    assert harness.after(GRACE / 2) == []
+    assert harness.after(GRACE) == ["web"]
