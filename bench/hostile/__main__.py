@@ -10,17 +10,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from bench.hostile import engines, live, page, ports
+from bench.hostile import engines, live, others, page, ports
 from bench.hostile.meters import Cpu
 from bench.hostile.recipe import found
-from bench.hostile.row import Chosen, Row
+from bench.hostile.row import Chosen, Row, Say
 from bench.hostile.scenario import ONE
 from bench.hostile.search import search
 from bench.hostile.shapes import SCENARIOS
 from tests.controlplane.build import binaries
 from tests.controlplane.golang import BuildError, UnreachableError
-
-Say = Callable[[str], None]
 
 
 def _scheduler(chosen: Chosen, say: Say) -> Iterator[Row]:
@@ -30,7 +28,9 @@ def _scheduler(chosen: Chosen, say: Say) -> Iterator[Row]:
 PARTS: dict[str, Callable[[Chosen, Say], Iterator[Row]]] = {
     "scheduler": _scheduler,
     "live": live.rows,
+    "admission": others.admission,
     "ports": ports.rows,
+    "operator": others.policies,
 }
 """Who measures what. `live` needs a control plane (make controlplane)."""
 SEARCHED = 1_000

@@ -44,13 +44,13 @@ class Steps:
     """Lines of Python and calls, as seconds of `STEP`.
 
     A call of a function in C counts the same whatever it does: decoding, or an operation on an array.
-    A process whose turn takes more than `most` seconds, or whose turns take ten times that together, is sent SIGPROF,
-    as if its CPU time were over.
+    A process whose turn takes more than `most` seconds, or whose turns take more than `in_all` together, is sent
+    SIGPROF, as if its CPU time were over.
     """
 
-    def __init__(self, most: float) -> None:
+    def __init__(self, most: float, in_all: float) -> None:
         self._most = int(most / STEP)
-        self._left = 10 * self._most
+        self._left = int(in_all / STEP)
         self._count = 0
 
     def begin(self) -> None:

@@ -6,8 +6,12 @@ is told what goes on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
+Say = Callable[[str], None]
+"""Told what goes on."""
 UNITS = {"ms": "ms", "mb": "MB", "times": "×", "count": ""}
 """The last word of a measure's name → the unit that its figures are shown with."""
 
