@@ -14,8 +14,8 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
-from scheduler.state.existing_terms import Towards
 from scheduler.state.sums import ByTopology, summed
+from scheduler.state.towards import Towards
 
 
 class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -71,8 +71,8 @@ class InterPodAffinity:
             found.append((self.not_near, ~near))
             free = near
         if pod.shape.anti_affinity_terms:
-            sums = [cluster.incidence.any_selected(*of_key) for of_key in _by_key(pod.shape.anti_affinity_terms)]
-            hit = _anywhere(sums, rows)
+            terms = _by_key(pod.shape.anti_affinity_terms, cluster)
+            hit = _anywhere([cluster.incidence.any_selected(*of_key) for of_key in terms], rows)
             found.append((self.not_apart, hit if free is None else hit & free))
             free = ~hit if free is None else free & ~hit
         towards = cluster.incidence.towards(pod)
@@ -101,7 +101,7 @@ class InterPodAffinity:
         sums: list[ByTopology] = []
         # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
         for some in ([one for one in preferred if one.weight > 0], [one for one in preferred if one.weight < 0]):
-            sums += [cluster.incidence.preferred(terms, key) for terms, key in _by_key(some)]
+            sums += [cluster.incidence.preferred(*of_key) for of_key in _by_key(some, cluster)]
         sums += towards.preferred.values()
         if self._hard_weight:
             sums += [hard.times(self._hard_weight) for hard in towards.hard.values()]
@@ -145,7 +145,7 @@ class InterPodAffinity:
         """Whether PreFilter would have skipped the plugin: it saw the cluster before a dry run changed it."""
         if not cluster.supposed or pod.shape.affinity_terms or pod.shape.anti_affinity_terms:
             return False
-        before = towards.repels
+        before = towards.repulsions
         for other, row, sign in cluster.supposed.values():
             before -= sign * cluster.incidence.repulsion(other, row, towards)
         return before == 0
@@ -153,7 +153,10 @@ class InterPodAffinity:
     def _near(self, terms: tuple[AffinityTerm, ...], pod: Pod, cluster: Cluster) -> Bools:
         """Rows whose every domain holds pods that all terms select; or the first pod of its kind anywhere."""
         rows = cluster.nodes.rows
-        counts = [cluster.incidence.selected(terms, key) for _, key in _by_key(terms)]
+        keys = dict.fromkeys(term.topology_key for term in terms)
+        if not all(key in cluster.nodes.label_keys for key in keys):
+            return np.zeros(rows, dtype=np.bool_)  # no node has every key
+        counts = [cluster.incidence.selected(terms, key) for key in keys]
         if any(count.total for count in counts):
             near = counts[0].anywhere(rows)
             for count in counts[1:]:
@@ -169,11 +172,10 @@ class InterPodAffinity:
 
 def _anywhere(sums: Iterable[ByTopology], rows: int) -> Bools:
     """bool[rows]: where any of the sums is above 0; do not change it."""
-    first, *others = sums
-    hit = first.anywhere(rows)
-    for one in others:
-        hit = hit | one.anywhere(rows)
-    return hit
+    hit: Bools | None = None
+    for one in sums:
+        hit = one.anywhere(rows) if hit is None else hit | one.anywhere(rows)
+    return np.zeros(rows, dtype=np.bool_) if hit is None else hit
 
 
 def _stretched(above: Ints, span: int) -> Ints:
@@ -184,13 +186,16 @@ def _stretched(above: Ints, span: int) -> Ints:
 Term = TypeVar("Term", AffinityTerm, WeightedTerm)
 
 
-def _by_key(terms: Sequence[Term]) -> Iterable[tuple[tuple[Term, ...], str]]:
-    """The terms of each topology key: they are added up together."""
+def _by_key(terms: Sequence[Term], cluster: Cluster) -> Iterable[tuple[tuple[Term, ...], str]]:
+    """The terms of each topology key that nodes have: they are added up together. By other keys nothing counts."""
+    keys = cluster.nodes.label_keys
     if len(terms) == 1:
-        return ((tuple(terms), _key(terms[0])),)
+        return ((tuple(terms), _key(terms[0])),) if _key(terms[0]) in keys else ()
     by_key: dict[str, list[Term]] = {}
     for term in terms:
-        by_key.setdefault(_key(term), []).append(term)
+        key = _key(term)
+        if key in keys:
+            by_key.setdefault(key, []).append(term)
     return [(tuple(found), key) for key, found in by_key.items()]
 
 

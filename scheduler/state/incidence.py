@@ -14,11 +14,12 @@ from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.model.shape import PodShape
 from scheduler.state.effort import Effort
-from scheduler.state.existing_terms import ExistingTerms, Towards
+from scheduler.state.existing_terms import ExistingTerms
 from scheduler.state.members import Members, Terms
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
 from scheduler.state.sums import OnRows, Selected
+from scheduler.state.towards import Towards
 
 _SUMS = 2048
 _ON_ROWS = 512

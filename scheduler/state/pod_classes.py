@@ -18,6 +18,8 @@ from scheduler.state.row_counts import RowCounts
 
 IDLE = 1024
 """So many classes are kept without pods: a dry run takes pods away and puts them back."""
+_IDLE_LABELS = 32_768
+"""Of all those classes, but for one."""
 DEAD = 4096
 """So many numbers of classes without pods are left unused before all that knows them is made anew."""
 _AT_HAND = 8192
@@ -57,6 +59,7 @@ class PodClasses:
         self._terminating: Bools = np.zeros(64, dtype=np.bool_)
         self._by_key: dict[Key, PodClass] = {}
         self._idle: dict[int, PodClass] = {}
+        self._idle_labels = 0
         self._at_hand: dict[tuple[str, int, bool], tuple[Mapping[str, str], PodClass]] = {}
         self.read_namespaces()
 
@@ -76,12 +79,13 @@ class PodClasses:
         """So many more pods like this one on a row, or fewer."""
         found = self._of(pod)
         self.placed.add(found.number, row, amount)
-        if not found.pods:
-            self._idle.pop(found.number, None)
+        if not found.pods and self._idle.pop(found.number, None) is not None:
+            self._idle_labels -= len(found.labels)
         found.pods += amount
         if not found.pods:
             self._idle[found.number] = found
-            if len(self._idle) > IDLE:
+            self._idle_labels += len(found.labels)
+            while len(self._idle) > 1 and (len(self._idle) > IDLE or self._idle_labels > _IDLE_LABELS):
                 self._end(next(iter(self._idle.values())))
 
     @property
@@ -210,6 +214,7 @@ class PodClasses:
 
     def _end(self, idle: PodClass) -> None:
         del self._idle[idle.number]
+        self._idle_labels -= len(idle.labels)
         del self._by_key[idle.key]
         self._classes[idle.number] = None
         self._index.remove(idle.number)

@@ -10,9 +10,9 @@ from typing import Any
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
-from scheduler.state.existing_terms import HARD, REPELS
 from scheduler.state.row_counts import RowCounts
 from scheduler.state.sums import ByTopology
+from scheduler.state.towards import HARD, REPELS
 
 PodKey = tuple[str, frozenset[tuple[str, str]], bool]
 
@@ -174,24 +174,33 @@ def _carried_by(pod: Pod) -> list[tuple[AffinityTerm, int]]:
 
 def _terms(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
     kept = cluster.incidence.terms
-    should: dict[tuple[AffinityTerm, int], Counter[int]] = {}
+    kept.settle(cluster.incidence._effort)
+    should: dict[tuple[tuple[AffinityTerm, int], ...], Counter[int]] = {}
     for pod, row in placed:
-        for carried in _carried_by(pod):
-            should.setdefault(carried, Counter())[row] += 1
+        terms = tuple(_carried_by(pod))
+        if terms:
+            should.setdefault(terms, Counter())[row] += 1
     by_number: dict[tuple[int, int], int] = {}
+    in_sets: Counter[tuple[int, int]] = Counter()
     for one in kept.all():
-        where = f"existing term {one.term}"
-        rows = should.get((one.term, one.weight), Counter())
+        where = f"set of terms {one.number}"
+        rows = should.get(one.terms, Counter())
         by_number |= {(one.number, row): number for row, number in rows.items()}
-        yield from _differ(where, "pods that carry it", one.carriers, sum(rows.values()))
-        yield from _differ(where, "idle", one.number in kept._idle, not one.carriers)
-        yield from _differ(where, "term by number", kept._terms[one.number] is one, True)
+        yield from _differ(where, "pods that carry it", one.pods, sum(rows.values()))
+        yield from _differ(where, "idle", one.number in kept._idle, not one.pods)
+        yield from _differ(where, "set by number", kept._sets[one.number] is one, True)
         yield from _differ(where, "gone", one.gone, False)
-        yield from _differ(where, "waits for the index", any(w is one for w in kept._to_index), one.indexed < 0)
-    yield from _differ("existing terms", "known", {(c.term, c.weight) for c in kept.all() if c.carriers}, set(should))
-    yield from _counted("existing terms", kept.placed, by_number)
-    indexed = sum(one.indexed >= 0 for one in kept.all())
-    yield from _differ("existing terms", "in the index", kept._index.alive, indexed)
+        yield from _differ(where, "terms in the index", one.indexed, len(one.terms))
+        in_sets.update((kept._by_term[term].number, one.number) for term in one.terms)
+    yield from _differ("sets of terms", "known", {one.terms for one in kept.all() if one.pods}, set(should))
+    yield from _counted("sets of terms", kept.placed, by_number)
+    yield from _counted("terms in sets", kept._in_sets, in_sets)
+    for term in kept.terms():
+        yield from _differ(
+            f"term {term.term}", "sets", term.sets, sum(n for (t, _), n in in_sets.items() if t == term.number)
+        )
+        yield from _differ(f"term {term.term}", "term by number", kept._terms[term.number] is term, True)
+    yield from _differ("existing terms", "in the index", kept._index.alive, len(kept.terms()))
 
 
 def _towards(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:

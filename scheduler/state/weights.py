@@ -1,8 +1,11 @@
 """What each numbered thing counts for in a sum: a few of them by number, or an array when they are many."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.state.column import Codes
 from scheduler.state.label_index import Found
 from scheduler.state.row_counts import Placed, RowCounts
 
@@ -52,6 +55,16 @@ class Weights:
             self._spread(len(found))
             assert self._array is not None
             self._array[: len(found)] += found * np.int64(weight)
+
+    def add_each(self, numbers: Codes, weights: NDArray[np.signedinteger[Any]]) -> None:
+        """Add to the weight of each of these things, some of which are there more than once."""
+        if len(numbers) <= _MANY:
+            for number, weight in zip(numbers.tolist(), weights.tolist(), strict=True):
+                self.set(number, self.get(number) + weight)
+            return
+        self._spread(int(numbers.max()) + 1)
+        assert self._array is not None
+        np.add.at(self._array, numbers, weights)
 
     def keep(self, found: Found) -> None:
         """Leave only some things their weight."""

@@ -24,6 +24,7 @@ from scheduler.state import (
     pod_classes,
     row_counts,
     sums,
+    towards,
     weights,
 )
 from scheduler.state.anew import made_anew
@@ -218,12 +219,16 @@ class Events(RuleBasedStateMachine):
         labels = self.cluster.namespace_labels(waiting.namespace)
         known = self.cluster.incidence.terms
         by = self.cluster.incidence.towards(waiting).by.tolist()
-        found = {(c.term, c.weight) for c in known.all() if c.number in by and c.carriers}
+        found = {
+            (c.term, c.weight)
+            for c in known.terms()
+            if c.number in by and any(one.pods and (c.term, c.weight) in one.terms for one in known.all())
+        }
         wanted = set()
         for placement in self.cluster.placements():
             shape = placement.pod.shape
-            carried = [(t, existing_terms.REPELS) for t in shape.anti_affinity_terms]
-            carried += [(t, existing_terms.HARD) for t in shape.affinity_terms]
+            carried = [(t, towards.REPELS) for t in shape.anti_affinity_terms]
+            carried += [(t, towards.HARD) for t in shape.affinity_terms]
             carried += [(p.term, p.weight) for p in shape.preferred_pod_terms]
             wanted |= {(t, w) for t, w in carried if t.selects(waiting.namespace, labels, waiting.labels)}
         assert found == wanted

@@ -1,0 +1,149 @@
+"""What the terms that mean a pod add up to: the pods that carry them, per value of the node labels that they name."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from scheduler.state.column import Codes, Ints
+from scheduler.state.nodes import Nodes
+from scheduler.state.pod_classes import PodClasses
+from scheduler.state.row_counts import Change, RowCounts
+from scheduler.state.sums import ByTopology
+from scheduler.state.weights import Weights
+
+REPELS = 0
+"""The weight of required anti-affinity."""
+HARD = 1 << 20
+"""The weight of required affinity, which scores with the plugin's hardPodAffinityWeight."""
+
+
+class Towards:
+    """Sums for pods that the same terms mean. Pods are counted by the set of terms that they carry."""
+
+    def __init__(self, by: Codes, key: bytes) -> None:
+        self.repelled: dict[str, ByTopology] = {}
+        """Pods that keep it away (required anti-affinity), each as often as its terms do."""
+        self.hard: dict[str, ByTopology] = {}
+        """Pods that must have it near (required affinity)."""
+        self.preferred: dict[str, ByTopology] = {}
+        """Weights of pods that would rather have it near, or away."""
+        self.by = by
+        """The numbers of the terms that mean the pod, ascending."""
+        self.key = key
+        self.users = 0
+        """How many maps of labels go by it."""
+        self.version = -1
+        """The version of the counts that was seen last."""
+        self.sets = 0
+        """How many sets were seen."""
+        self._of_terms = Weights()
+        which = np.zeros(int(by.max(initial=-1)) + 1, dtype=np.bool_)
+        which[by] = True
+        self._of_terms.add(which, 1)
+        self._of_terms.settle()
+        self._parts: list[tuple[Weights, ByTopology]] = []
+        """What each set counts for, and the sum that it counts in."""
+        self._by_sum: dict[int, Weights] = {}
+        self._keys = -1
+        self._relabels = -1
+
+    @property
+    def repels(self) -> bool:
+        """Whether any pod on a node keeps it away."""
+        return any(one.total for one in self.repelled.values())
+
+    @property
+    def repulsions(self) -> int:
+        """How many terms of pods on nodes keep it away, each pod counted by itself."""
+        return sum(int(one.by_code().sum()) for one in self.repelled.values())
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return self.by.nbytes * 2 + self._of_terms.size + sum(w.size + s.counts.nbytes for w, s in self._parts)
+
+    def means(self, number: int) -> bool:
+        """Whether a term is among those that mean the pod."""
+        return bool(self._of_terms.get(number))
+
+    def of_terms(self, in_sets: RowCounts) -> tuple[Codes, Codes, Codes]:
+        """(term, set, how often) of the terms that mean the pod."""
+        found, weights = self._of_terms.weighed(in_sets)
+        found = found.at(weights > 0)
+        return found.numbers, found.rows, found.counts
+
+    def repulsion(self, of: int, row: int) -> int:
+        """How many terms of a set keep the pod away from the values that a row has."""
+        found = 0
+        for one in self.repelled.values():
+            if one.column is not None and int(one.column.codes[row]) >= 0:
+                found += self._by_sum[id(one)].get(of)
+        return found
+
+    def holds(self, placed: RowCounts, nodes: Nodes, pods: PodClasses, sets: int) -> bool:
+        """Whether nothing happened since that the sums do not know."""
+        return self.version == placed.version and self.sets == sets and not self.stale(nodes, pods)
+
+    def stale(self, nodes: Nodes, pods: PodClasses) -> bool:
+        """Whether the labels of nodes changed, so that all has to be added up anew."""
+        return self.version < 0 or self._keys != nodes.key_changes or self._relabels != pods.relabels
+
+    def seen(self, version: int, nodes: Nodes, pods: PodClasses, sets: int) -> None:
+        """The sums are those of this version."""
+        self.version, self.sets = version, sets
+        self._keys, self._relabels = nodes.key_changes, pods.relabels
+
+    # -- what sets count for -------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Forget all sums."""
+        self.repelled, self.hard, self.preferred = {}, {}, {}
+        self._parts, self._by_sum = [], {}
+
+    def weigh(self, key: str, weight: int, of: int, nodes: Nodes) -> None:
+        """A set has one more term that means the pod."""
+        weights = self._part(key, weight if weight in (REPELS, HARD) else None, nodes)
+        if weights is not None:
+            weights.set(of, weights.get(of) + (1 if weight in (REPELS, HARD) else weight))
+
+    def weigh_all(self, key: str, kind: int | None, sets: Codes, each: Ints | Codes, nodes: Nodes) -> None:
+        """As `weigh`, for many terms; `kind` None: those with a weight."""
+        weights = self._part(key, kind, nodes)
+        if weights is not None:
+            weights.add_each(sets, each)
+
+    def _part(self, key: str, kind: int | None, nodes: Nodes) -> Weights | None:
+        sums = self.repelled if kind == REPELS else self.hard if kind == HARD else self.preferred
+        found = sums.get(key)
+        if found is None:
+            column = nodes.topology(key)
+            if column is None:
+                return None
+            found = sums[key] = ByTopology(column)
+            weights = self._by_sum[id(found)] = Weights()
+            self._parts.append((weights, found))
+        return self._by_sum[id(found)]
+
+    # -- sums ----------------------------------------------------------------------------------------------------
+
+    def add_up(self, placed: RowCounts) -> None:
+        """Add up all pods that are placed."""
+        for weights, one in self._parts:
+            one.start(one.column)
+            found, each = weights.weighed(placed)
+            assert one.column is not None
+            counts = (each != 0) & (one.column.codes[found.rows] >= 0)
+            found, each = found.at(counts), each[counts]
+            one.add_all(found.rows, found.counts * each, int(found.counts.sum()))
+
+    def follow(self, changes: Iterable[Change]) -> int:
+        """Add what came and take away what went; returns about how many microseconds it took."""
+        parts = [(weights.get, one.count) for weights, one in self._parts]
+        number = 0
+        for of, row, amount in changes:
+            number += 1
+            for weight_of, count in parts:
+                weight = weight_of(of)
+                if weight:
+                    count(row, amount, weight)
+        return number * (1 + len(parts)) // 8
