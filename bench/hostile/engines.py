@@ -150,7 +150,8 @@ def _row(scenario: Scenario, towns: list[Town], alone: list[Measured]) -> Row:
         tried = _once(scenario, towns, alone)
         if row is None or tried.costs["turn_ms"] < row.costs["turn_ms"]:
             row = tried
-        if row.held or row.costs["turn_ms"] > 5 * scenario.bounds.get("turn_ms", 0.0):
+        far_off = row.costs["turn_ms"] > 5 * scenario.bounds.get("turn_ms", 0.0)
+        if row.held or far_off or "unbound_count" in row.broken:
             break
     assert row is not None
     return row
