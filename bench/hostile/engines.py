@@ -23,6 +23,7 @@ from scheduler.framework.config import ProfileConfig, SchedulerConfiguration
 from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
+from scheduler.telemetry import collector
 
 API = 10.0
 """Milliseconds that an API server and its watch take of a pod's way from creation to binding."""
@@ -61,9 +62,9 @@ class Town:
         self.decoder = Decoder()
         for kind, raw in town.objects(nodes):
             self.engine.handle(Put(self.decoder.of_kind(kind)(raw)), 0.0)
+        # As `berth run` does once it has listed everything.
         gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 20)
+        collector.be_brief()
 
     def measure(self, scenario: Scenario | None, seconds: float, every: float, meter: Meter | None = None) -> Measured:
         """Carry a scenario out in a copy of this process; None: others' pods alone, for so long."""
