@@ -4,7 +4,7 @@
 are merged, so that a selector costs an index what its keys and values are, however often it names them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
@@ -103,8 +103,3 @@ def hold(conditions: Iterable[Condition], labels: Mapping[str, str]) -> bool:
 def values_in(conditions: Iterable[Condition]) -> int:
     """How many values the conditions name: what it costs to look them all up."""
     return sum(1 + len(condition.values) for condition in conditions)
-
-
-def keys_of(conditions: Iterable[Condition]) -> Iterator[str]:
-    """The label keys that the conditions ask about."""
-    return (condition.key for condition in conditions)

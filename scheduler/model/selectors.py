@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from scheduler.model import wire
-from scheduler.model.conditions import Condition, conditions_of
+from scheduler.model.conditions import Condition, conditions_of, hold
 
 Labels = Mapping[str, str]
 
 _GO_INT = re.compile(r"[+-]?[0-9]+")
+_MANY = 16
+"""From so many requirements on, a label selector goes by its conditions, which are one for each key."""
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(rf"(?:{_NAME.pattern})?")
@@ -149,6 +151,8 @@ class LabelSelector:
         """Whether every requirement holds for these labels."""
         if self.nothing:
             return False
+        if len(self.requirements) > _MANY:
+            return self.conditions is not None and hold(self.conditions, labels)
         get = labels.get
         return all(requirement.accepts(get(requirement.key)) for requirement in self.requirements)
 

@@ -62,9 +62,12 @@ class PodTopologySpread:
 
     def __init__(self, args: PodTopologySpreadArgs) -> None:
         self._spreads = Spreads()
-        self._selected_in: tuple[Cluster, int] | None = None
-        self._selected: dict[Hashable, tuple[Mapping[str, str], list[SpreadConstraint]]] = {}
-        """The constraints by default, by what they follow from; labels by identity, which is why they are held."""
+        self._selected_in: object = None
+        self._selected: dict[Hashable, tuple[Mapping[str, str], list[SpreadConstraint], int]] = {}
+        """The constraints by default, by what they follow from, and how often that had changed in the namespace.
+
+        Labels go by identity, which is why they are held.
+        """
         self._owned: dict[tuple[PodShape, int, bool], tuple[Mapping[str, str], Sequence[SpreadConstraint]]] = {}
         """As `_selected`, for constraints of the pods' own."""
         self._system = args.defaulting_type == "System"
@@ -259,16 +262,16 @@ class PodTopologySpread:
 
     def _by_default(self, pod: Pod, cluster: Cluster, *, hard: bool) -> list[SpreadConstraint]:
         """The defaults, with the selector of what the pod belongs to; found once for equal labels and owner."""
-        state = (cluster, cluster.selecting_changes)
-        if self._selected_in != state or len(self._selected) >= _KEPT:
-            self._selected_in, self._selected = state, {}
+        if self._selected_in is not cluster.selecting or len(self._selected) >= _KEPT:
+            self._selected_in, self._selected = cluster.selecting, {}
         key = (pod.namespace, id(pod.labels), pod.owner, hard)
+        changes = cluster.selecting_changes.get(pod.namespace, 0)
         found = self._selected.get(key)
-        if found is None:
+        if found is None or found[2] != changes:
             selector = default_selector(pod, cluster)
             defaults = [] if selector is None else [c for c in self._defaults if c.hard == hard]
             constraints = [replace(constraint, selector=selector or NOTHING) for constraint in defaults]
-            found = self._selected[key] = (pod.labels, constraints)
+            found = self._selected[key] = (pod.labels, constraints, changes)
         return found[1]
 
 

@@ -44,8 +44,8 @@ class Cluster:
         self.services = Services()
         self.supposed: dict[str, tuple[Pod, int, int]] = {}
         """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it took away)."""
-        self.selecting_changes = 0
-        """Counts objects of `selecting` that came, changed or went."""
+        self.selecting_changes: dict[str, int] = {}
+        """Namespace → how many objects of `selecting` came, changed or went there."""
         self.budget_log: ChangeLog[tuple[str, str]] = ChangeLog()
         """(namespace, name) of PodDisruptionBudgets that came, changed or went."""
         self._placed: dict[str, Placement] = {}
@@ -213,7 +213,7 @@ class Cluster:
 
     def put_selecting(self, selecting: Selecting) -> None:
         """Add or update a Service, ReplicaSet, StatefulSet, ReplicationController or PodDisruptionBudget."""
-        self.selecting_changes += 1
+        self._selecting_changed(selecting.namespace)
         if selecting.kind == "PodDisruptionBudget":
             self.budget_log.touch((selecting.namespace, selecting.name))
         by_namespace = self.selecting.setdefault(selecting.kind, {})
@@ -223,12 +223,15 @@ class Cluster:
 
     def drop_selecting(self, kind: str, namespace: str, name: str) -> None:
         """Remove such an object."""
-        self.selecting_changes += 1
+        self._selecting_changed(namespace)
         if kind == "PodDisruptionBudget":
             self.budget_log.touch((namespace, name))
         self.selecting.get(kind, {}).get(namespace, {}).pop(name, None)
         if kind == "Service":
             self.services.drop(namespace, name)
+
+    def _selecting_changed(self, namespace: str) -> None:
+        self.selecting_changes[namespace] = self.selecting_changes.get(namespace, 0) + 1
 
     def adopt(self, made: "Cluster") -> None:
         """Go on with the columns and counts of nodes and pods of a cluster that was made anew of this one."""

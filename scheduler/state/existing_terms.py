@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scheduler.model.affinity import AffinityTerm
+from scheduler.model.conditions import values_in
 from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.column import Codes, Ints
@@ -168,14 +169,12 @@ class ExistingTerms:
         while self._to_end:
             of = self._to_end[0]
             while of.indexed:
-                self._take_out(of)
-                effort.charge(_STEPS_TO_INDEX)
+                effort.charge(self._take_out(of))
             self._to_end.popleft()
         while self._to_index:
             of = next(iter(self._to_index.values()))
             while of.indexed < len(of.terms):
-                self._put_in(of)
-                effort.charge(_STEPS_TO_INDEX)
+                effort.charge(self._put_in(of))
             del self._to_index[of.number]
             self._sets_born.append(of)
 
@@ -261,7 +260,8 @@ class ExistingTerms:
             self._to_end.append(idle)
         self._dead.append(idle.number)
 
-    def _put_in(self, of: TermSet) -> None:
+    def _put_in(self, of: TermSet) -> int:
+        """Put the next term of a set into the index; returns about how many microseconds it took."""
         term, weight = of.terms[of.indexed]
         carried = self._by_term.get((term, weight))
         if carried is None:
@@ -280,8 +280,10 @@ class ExistingTerms:
         carried.sets += 1
         self._in_sets.add(carried.number, of.number, 1)
         of.indexed += 1
+        return _cost(term)
 
-    def _take_out(self, of: TermSet) -> None:
+    def _take_out(self, of: TermSet) -> int:
+        """Take the last term of a set out of the index; returns about how many microseconds it took."""
         of.indexed -= 1
         carried = self._by_term[of.terms[of.indexed]]
         carried.sets -= 1
@@ -291,6 +293,7 @@ class ExistingTerms:
             del self._by_term[carried.term, carried.weight]
             self._terms[carried.number] = None
             self._index.remove(carried.number)
+        return _cost(carried.term)
 
     # -- who is asked about --------------------------------------------------------------------------------------
 
@@ -396,6 +399,10 @@ class ExistingTerms:
         """Label keys that terms name and nodes have."""
         few, many = sorted((self._nodes.label_keys, self._key_codes), key=len)
         return [key for key in few if key in many]
+
+
+def _cost(term: AffinityTerm) -> int:
+    return _STEPS_TO_INDEX + values_in(term.selector.conditions or ()) // 2
 
 
 _NOTHING = Towards(np.zeros(0, dtype=np.int32), b"")
