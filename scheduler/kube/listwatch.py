@@ -67,6 +67,15 @@ class Pause:
 Action: TypeAlias = FetchPage | OpenWatch | Pause
 
 
+def object_of(line: bytes) -> msgspec.Raw | None:
+    """The object that a line of a watch adds or changes, which is to be decoded; None: the line has none."""
+    try:
+        event = watch_event.decode(line)
+    except MALFORMED:
+        return None
+    return event.object if event.type in ("MODIFIED", "ADDED") else None
+
+
 class ListWatch(Generic[T]):
     """One kind's list and watch.
 
@@ -237,8 +246,11 @@ class ListWatch(Generic[T]):
         self.heard_at = now
         return self._lines.feed(chunk)
 
-    def line(self, line: bytes, now: float) -> None:
-        """Apply one event; a line that is no event ends the stream, and nothing of it is applied."""
+    def line(self, line: bytes, now: float, decode: Callable[[msgspec.Raw], T] | None = None) -> None:
+        """Apply one event; a line that is no event ends the stream, and nothing of it is applied.
+
+        `decode` instead of our own, for an object that was decoded elsewhere.
+        """
         try:
             event = watch_event.decode(line)
         except MALFORMED:
@@ -248,7 +260,7 @@ class ListWatch(Generic[T]):
             return
         word = event.type
         if word == "MODIFIED" or word == "ADDED":
-            self.ledger.upsert(event.object)
+            self.ledger.upsert(event.object, decode)
         elif word == "DELETED":
             self.ledger.delete(event.object)
         elif word == "BOOKMARK":
