@@ -3,13 +3,13 @@
 A tenant may write an object that takes 100 ms to decode. The interpreter lets one thread work at a time and changes
 over every 5 ms (`sys.getswitchinterval`), so the loop goes on meanwhile, in turns with that thread. One thread and
 not one for each kind: the loop then has to share with one at most, however many large objects come at a time.
-`reflector` sends them here.
+`reflector` sends them here; what is read without one goes through `decoded`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Executor
 from functools import cache
 from typing import TypeVar
@@ -24,6 +24,23 @@ LARGE_BYTES = 64 << 10
 def beside(work: Callable[[Given], Found], given: Given) -> asyncio.Future[Found]:
     """Do this in the thread, after what was given to it before. Cancelled once it has begun, it ends unheard."""
     return asyncio.get_running_loop().run_in_executor(_thread(), work, given)
+
+
+async def decoded(
+    raws: Iterable[bytes], decode: Callable[[bytes], Found], decode_large: Callable[[bytes], Found]
+) -> AsyncIterator[Found]:
+    """Each object, large ones decoded beside the loop, and a turn for it after so many bytes of small ones."""
+    seen = 0
+    for raw in raws:
+        size = len(memoryview(raw))
+        if size > LARGE_BYTES:
+            yield await beside(decode_large, raw)
+            continue
+        seen += size
+        if seen > LARGE_BYTES:
+            await asyncio.sleep(0)
+            seen = size
+        yield decode(raw)
 
 
 @cache

@@ -225,7 +225,7 @@ class Reflector(Generic[T]):
         started = self._clock()
         count = seen = 0
         for thing in things:
-            size = len(memoryview(thing))
+            size = len(thing) if isinstance(thing, bytes) else len(memoryview(thing))
             count += 1
             seen += size
             if size > LARGE_BYTES and self._decode_large is not None and (raw := object_in(thing)) is not None:
