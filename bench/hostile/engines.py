@@ -39,6 +39,8 @@ class Measured(msgspec.Struct):
     turn: float = 0.0
     what: str = ""
     """What the longest turn did."""
+    decode: float = 0.0
+    """The longest decoding of a large object, beside the loop."""
     total: float = 0.0
     waits_p50: float = 0.0
     waits_p99: float = 0.0
@@ -119,7 +121,8 @@ class Trial:
         return Measured(
             turn=1000 * turns.longest,
             what=turns.what,
-            total=1000 * turns.total,
+            decode=1000 * self._machine.beside.longest,
+            total=1000 * (turns.total + self._machine.beside.total),
             waits_p50=1000 * (quantile(waits, 0.5) or 0.0),
             waits_p99=1000 * (quantile(waits, 0.99) or 0.0),
             waits_most=1000 * (waits[-1] if waits else 0.0),
@@ -165,6 +168,7 @@ def _once(scenario: Scenario, towns: list[Town], alone: list[Measured]) -> Row:
     total = max(last.total - base.total, 0.0)
     costs = {
         "turn_ms": last.turn,
+        "decode_ms": last.decode,
         "total_ms": total,
         "each_ms": total / scenario.objects,
         "others_p50_ms": last.waits_p50,

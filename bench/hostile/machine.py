@@ -2,13 +2,15 @@
 
 It does what the shell of `berth run` does, news before decisions, and what an API server would answer. So a figure is
 what a pod waits for the scheduler on a machine that does nothing else, whatever else this machine does meanwhile.
+Large objects are decoded beside the loop, on a core of their own: that is no turn, but what comes after one on the
+watch of its kind waits for it.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +19,7 @@ from bench.hostile.scenario import Write
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Instruction, PatchCondition, Preempt, Prepare
 from scheduler.engine.stimuli import Bound, Cycle, Gone, Prepared, Put, Stimulus, Tick
+from scheduler.kube.beside import LARGE_BYTES
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 
@@ -54,6 +57,10 @@ class Machine:
         self._engine, self._decoder, self._meter, self._patience = engine, decoder, meter, patience
         self.now = 0.0
         self.turns = Turns()
+        self.beside = Turns()
+        """What decoding took beside the loop."""
+        self._held: dict[str, float] = {}
+        """Until when the watch of a kind waits for a large object."""
         self.waits: list[float] = []
         """Seconds from the arrival of each pod of others to its binding."""
         self._arrived: dict[str, float] = {}
@@ -103,7 +110,7 @@ class Machine:
             self._write(write)
             self._next_write(writes, at)
 
-        self._at(at, apply)
+        self._at(max(at, self._held.get(write.kind, 0.0)), apply)
 
     def _next_other(self, others: Iterator[bytes], every: float, at: float, until: float) -> None:
         raw = next(others, None)
@@ -111,6 +118,9 @@ class Machine:
             return
 
         def arrive() -> None:
+            if self._held.get("Pod", 0.0) > self.now:
+                self._at(self._held["Pod"], arrive)
+                return
             pod = self._turn("decode of an ordinary pod", lambda: self._decoder.pod(raw))
             self._arrived[pod.uid] = at
             self._handle("Put of an ordinary pod", Put(pod, added=True))
@@ -127,11 +137,25 @@ class Machine:
         self._apply(write.kind, write.raw)
 
     def _apply(self, kind: str, raw: bytes) -> None:
+        def put(thing: Any) -> None:
+            if isinstance(thing, Pod):
+                self._raw[thing.uid] = raw
+            self._handle(f"Put {kind}", Put(thing))
+
+        self._decode(f"decode {kind}", kind, raw, put)
+
+    def _decode(self, what: str, kind: str, raw: bytes, then: Callable[[Any], None]) -> None:
+        """As the reflector does: in one turn, or for a large object beside the loop, one after the other."""
         decode = self._decoder.of_kind(kind)
-        thing = self._turn(f"decode {kind}", lambda: decode(raw))
-        if isinstance(thing, Pod):
-            self._raw[thing.uid] = raw
-        self._handle(f"Put {kind}", Put(thing))
+        if len(raw) <= LARGE_BYTES:
+            then(self._turn(what, lambda: decode(raw)))
+            return
+        self._meter.begin(bounded=False)
+        thing = decode(raw)
+        spent = self._meter.end()
+        self.beside.add(what, spent)
+        self._held[kind] = max(self.now, *self._held.values(), 0.0) + spent
+        self._at(self._held[kind], lambda: then(thing))
 
     def _turn(self, what: str, work: Callable[[], T]) -> T:
         self.doing = what
@@ -177,14 +201,19 @@ class Machine:
     def _confirm(self, pod: Pod, node: str) -> None:
         raw = self._raw.pop(pod.uid, None)
         self._handle("Bound", Bound(pod.uid))
+
+        def put(echo: Pod) -> None:
+            self._handle("Put of a bound pod", Put(echo))
+
         if raw is None:
-            echo = msgspec.structs.replace(pod, node_name=node)
+            put(msgspec.structs.replace(pod, node_name=node))
         else:
             bound = raw.replace(b'"spec":{', b'"spec":{"nodeName":"%b",' % node.encode(), 1)
-            echo = self._turn("decode of a bound pod", lambda: self._decoder.pod(bound))
-        self._handle("Put of a bound pod", Put(echo))
+            self._decode("decode of a bound pod", "Pod", bound, put)
 
     def _echo(self, uid: str, raw: bytes) -> None:
+        def put(echo: Pod) -> None:
+            self._handle("Put of a status echo", Put(echo))
+
         if uid in self._raw:
-            pod = self._turn("decode of a status echo", lambda: self._decoder.pod(raw))
-            self._handle("Put of a status echo", Put(pod))
+            self._decode("decode of a status echo", "Pod", raw, put)

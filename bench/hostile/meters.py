@@ -18,8 +18,8 @@ CALL = 4
 class Meter(Protocol):
     """Measures one turn at a time."""
 
-    def begin(self) -> None:
-        """A turn begins."""
+    def begin(self, *, bounded: bool = True) -> None:
+        """A turn begins; not `bounded`: what is measured may take as long as it does."""
 
     def end(self) -> float:
         """Seconds that it took."""
@@ -31,7 +31,7 @@ class Cpu:
     def __init__(self) -> None:
         self._began = 0.0
 
-    def begin(self) -> None:
+    def begin(self, *, bounded: bool = True) -> None:
         """A turn begins."""
         self._began = time.thread_time()
 
@@ -52,10 +52,12 @@ class Steps:
         self._most = int(most / STEP)
         self._left = int(in_all / STEP)
         self._count = 0
+        self._bounded = True
 
-    def begin(self) -> None:
+    def begin(self, *, bounded: bool = True) -> None:
         """A turn begins."""
         self._count = 0
+        self._bounded = bounded
         sys.setprofile(self._call)
         sys.settrace(self._line)
 
@@ -63,7 +65,7 @@ class Steps:
         """Seconds that it took."""
         sys.settrace(None)
         sys.setprofile(None)
-        self._left -= self._count
+        self._left -= self._count if self._bounded else 0
         return self._count * STEP
 
     def _call(self, _frame: FrameType, event: str, _what: Any) -> None:
@@ -72,7 +74,7 @@ class Steps:
 
     def _line(self, _frame: FrameType, _event: str, _what: Any) -> Any:
         self._count += 1
-        if self._count > self._most or self._count > self._left:
+        if self._bounded and (self._count > self._most or self._count > self._left):
             sys.settrace(None)
             sys.setprofile(None)
             os.kill(os.getpid(), signal.SIGPROF)

@@ -17,6 +17,7 @@ import structlog
 
 from scheduler.controller.scheduler import LIVE_PODS, Scheduler
 from scheduler.engine.engine import Engine
+from scheduler.kube.beside import decoded
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.resources import NODES, PODS, Resource
@@ -29,7 +30,7 @@ from scheduler.plugins.annotation_affinity import annotated
 Found = TypeVar("Found")
 PAGE = 500
 AT_ONCE = 250
-"""Objects that are decoded, or compared, in one turn of the event loop."""
+"""Objects that are compared in one turn of the event loop."""
 SETTLE_SECONDS = 2.0
 SHOWN = 50
 
@@ -117,14 +118,20 @@ class Comparer:
 
     async def _list(self, resource: Resource, decode: Callable[[bytes], Found], **query: str) -> AsyncIterator[Found]:
         """Every object that can be read; of others the reflector has told."""
+
+        def readable(raw: bytes) -> Found | None:
+            with contextlib.suppress(*MALFORMED):
+                return decode(raw)
+            return None
+
         query["limit"] = str(PAGE)
         while True:
             page = _page.decode(await self._client.get(resource.path(), query=urlencode(query)))
-            for i, raw in enumerate(page.items):
-                if i % AT_ONCE == 0:
-                    await asyncio.sleep(0)
-                with contextlib.suppress(*MALFORMED):
-                    yield decode(raw)
+            await asyncio.sleep(0)
+            # One decoder for both: the loop waits for the thread before it decodes the next object.
+            async for found in decoded(page.items, readable, readable):
+                if found is not None:
+                    yield found
             if not page.metadata.next:
                 return
             query["continue"] = page.metadata.next

@@ -163,6 +163,7 @@ class Scheduler:
         self._told: dict[str, tuple[str, ...]] = {}
         self._failures = Ration()
         self._decoder = Decoder(annotated(frameworks))
+        self._decoder_beside = self._decoder.beside()
         self.writer = Writer(client, self._receive, instance=f"berth-{socket.gethostname()}-{os.getpid()}")
         self.calls = Calls(self._receive)
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
@@ -259,6 +260,7 @@ class Scheduler:
         """Decide by another configuration from the next cycle on. What it reads otherwise is found by a fresh list."""
         anew = bool(frameworks.keys() - self.engine.queue.frameworks.keys())
         anew = self._decoder.annotate(annotated(frameworks)) or anew
+        self._decoder_beside.annotate(annotated(frameworks))
         self.engine.reconfigure(
             frameworks, config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds, time.monotonic()
         )
@@ -275,12 +277,13 @@ class Scheduler:
         await self._synced.wait()
 
     def _reflector(self, client: Client, resource: Resource) -> Reflector[Any]:
-        decode = self.originals.keeping(resource.kind, self._decoder.of_kind(resource.kind))
+        kind, keeping = resource.kind, self.originals.keeping
         return Reflector(
             client,
             resource,
-            decode,
-            lambda changes, _replaced: self._deliver(resource.kind, changes),
+            keeping(kind, self._decoder.of_kind(kind)),
+            lambda changes, _replaced: self._deliver(kind, changes),
+            decode_large=keeping(kind, self._decoder_beside.of_kind(kind)),
             field_selector=LIVE_PODS if resource is PODS else "",
             on_malformed=self._malformed,
             on_refused=self._refused,

@@ -45,6 +45,7 @@ class Ledger(Generic[T]):
     def doubt(self) -> None:
         """Take every known object for changed: the next list delivers them all again."""
         self.known = {key: (uid, "") for key, (uid, _) in self.known.items()}
+        self._fresh = {key: (uid, "") for key, (uid, _) in self._fresh.items()}
 
     # -- a list --------------------------------------------------------------------------------------------------
 
@@ -53,10 +54,10 @@ class Ledger(Generic[T]):
         self._fresh = {}
         self._changes = []
 
-    def listed(self, raw: msgspec.Raw) -> None:
-        """One item of the list."""
+    def listed(self, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], T] | None = None) -> None:
+        """One item of the list; `decode` instead of our own, for one that was decoded elsewhere."""
         try:
-            found = self._decode(raw)
+            found = (decode or self._decode)(raw)
         except MALFORMED as error:
             self._keep(raw, error)
             return
@@ -100,10 +101,13 @@ class Ledger(Generic[T]):
 
     # -- a watch -------------------------------------------------------------------------------------------------
 
-    def upsert(self, raw: msgspec.Raw) -> None:
-        """An ADDED or MODIFIED event; which of both it says does not matter, only what is known does."""
+    def upsert(self, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], T] | None = None) -> None:
+        """An ADDED or MODIFIED event; which of both it says does not matter, only what is known does.
+
+        `decode`: as for `listed`.
+        """
         try:
-            found = self._decode(raw)
+            found = (decode or self._decode)(raw)
         except MALFORMED as error:
             meta = self._report(raw, error)
             if meta is not None:

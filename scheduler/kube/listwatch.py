@@ -31,6 +31,7 @@ WATCH_SECONDS = 300.0  # and up to twice that, as client-go's minWatchTimeout
 SHORT_WATCH = 1.0  # s; a stream that ends sooner without an event counts as a failure (client-go: "very short watch")
 HEALTHY_WATCH = 10.0  # s; a stream that lived so long lets the backoff start afresh
 REFUSED_PAUSE = 10.0  # s, and up to twice that; 403 and 404 end when a person changes something
+PAGE_BYTES = 16 << 20  # of a page, if its objects are like those of the last one: its outer shell is read in one go
 ERRORS_BEFORE_RELIST = 3  # ERROR events in a row without one good event between
 
 
@@ -67,6 +68,15 @@ class Pause:
 Action: TypeAlias = FetchPage | OpenWatch | Pause
 
 
+def object_of(line: bytes) -> msgspec.Raw | None:
+    """The object that a line of a watch adds or changes, which is to be decoded; None: the line has none."""
+    try:
+        event = watch_event.decode(line)
+    except MALFORMED:
+        return None
+    return event.object if event.type in ("MODIFIED", "ADDED") else None
+
+
 class ListWatch(Generic[T]):
     """One kind's list and watch.
 
@@ -92,7 +102,7 @@ class ListWatch(Generic[T]):
         self.counts = Counts()
         self.ledger: Ledger[T] = Ledger(decode, self.counts, on_malformed)
         self._rng = rng
-        self._page_size = page_size
+        self._page_size = self._limit = page_size
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
         self._selectors = {word: text for word, text in selectors.items() if text}
         self._backoff = Backoff(rng)
@@ -119,7 +129,7 @@ class ListWatch(Generic[T]):
             return OpenWatch(urlencode({**query, **self._selectors}))
         if self.phase is Phase.EMPTY:
             self._start_list()
-        page = {} if self._whole else {"limit": str(self._page_size)}
+        page = {} if self._whole else {"limit": str(self._limit)}
         if self._next:
             page["continue"] = self._next
         return FetchPage(urlencode({**page, **self._selectors}))
@@ -155,7 +165,9 @@ class ListWatch(Generic[T]):
             self._pause(now)
             return []
         self._page = page.metadata
-        return page.items or []
+        items = page.items or []
+        self._limit = max(1, min(self._page_size, PAGE_BYTES * len(items) // len(body))) if items else self._page_size
+        return items
 
     def page_done(self) -> bool:
         """The items were given; True when that was the last page: `take` then holds the difference to before."""
@@ -237,8 +249,11 @@ class ListWatch(Generic[T]):
         self.heard_at = now
         return self._lines.feed(chunk)
 
-    def line(self, line: bytes, now: float) -> None:
-        """Apply one event; a line that is no event ends the stream, and nothing of it is applied."""
+    def line(self, line: bytes, now: float, decode: Callable[[msgspec.Raw], T] | None = None) -> None:
+        """Apply one event; a line that is no event ends the stream, and nothing of it is applied.
+
+        `decode` instead of our own, for an object that was decoded elsewhere.
+        """
         try:
             event = watch_event.decode(line)
         except MALFORMED:
@@ -248,7 +263,7 @@ class ListWatch(Generic[T]):
             return
         word = event.type
         if word == "MODIFIED" or word == "ADDED":
-            self.ledger.upsert(event.object)
+            self.ledger.upsert(event.object, decode)
         elif word == "DELETED":
             self.ledger.delete(event.object)
         elif word == "BOOKMARK":

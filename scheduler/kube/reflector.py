@@ -1,6 +1,7 @@
 """Keep a callback told of every change of one kind: the doing part of list/watch.
 
-`listwatch` decides, this sends and sleeps. Decoding never holds the event loop for more than a slice of 4 ms. A batch
+`listwatch` decides, this sends and sleeps. Decoding holds the event loop for a slice of 4 ms and at most one object
+more; large objects are decoded beside it (`beside`), and what comes after one waits for it, so the order stays. A batch
 is a part of what a complete list brought, or one read from the stream; the controller hands it to the engine.
 
 Silence: kube-apiserver sends a bookmark about each minute (storage/cacher: one minute plus 1.25 s of timer jitter at
@@ -13,34 +14,42 @@ costs one request a kind and minute from the same version, no list, and is what 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Generic
+from typing import Generic, TypeVar
 
 import msgspec
 
+from scheduler.kube.beside import LARGE_BYTES, beside
 from scheduler.kube.changes import Change, Counts, Key, T
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import WATCH
-from scheduler.kube.listwatch import FetchPage, ListWatch, OpenWatch, Pause, Phase
+from scheduler.kube.listwatch import FetchPage, ListWatch, OpenWatch, Pause, Phase, object_of
 from scheduler.kube.resources import Resource
 from scheduler.kube.streaming import Stream
+from scheduler.kube.wire import MALFORMED
+
+Bytes = TypeVar("Bytes", bytes, msgspec.Raw)
 
 IDLE_SECONDS = 67.0
 SLICE_SECONDS = 0.004
-SLICE_OBJECTS = 32  # the clock is looked at after so many objects
+SLICE_OBJECTS = 32  # the clock is looked at after so many objects,
+SLICE_BYTES = 16 << 10  # or after so many bytes of them
 BATCH_OBJECTS = 1000  # a list is delivered in parts, with a turn for the event loop between them
 
 
 class Reflector(Generic[T]):
     """One kind, from the first list until cancelled.
 
-    `decode(raw)` makes an object of bytes; `deliver(changes, replaced)` gets them in order, on the loop's thread,
-    `replaced` True for the batches of a list: the difference to what was delivered before, first everything that is
-    gone. `on_malformed(resource, key, error)` hears of objects that `decode` refused, `on_refused(resource, error)`
-    of a 403 or 404 on the kind (None: allowed again). `sleep` takes seconds.
+    `decode(raw)` makes an object of bytes, and so does `decode_large(raw)` for large ones, in another thread: it must
+    share nothing that changes with `decode`. Without it, large ones are decoded on the loop, too.
+    `deliver(changes, replaced)` gets them in order, on the loop's thread, `replaced` True for the batches of a list:
+    the difference to what was delivered before, first everything that is gone. `on_malformed(resource, key, error)`
+    hears of objects that were refused by the decoding, `on_refused(resource, error)` of a 403 or 404 on the kind
+    (None: allowed again). `sleep` takes seconds.
     """
 
     def __init__(
@@ -50,6 +59,7 @@ class Reflector(Generic[T]):
         decode: Callable[[msgspec.Raw], T],
         deliver: Callable[[list[Change[T]], bool], None],
         *,
+        decode_large: Callable[[msgspec.Raw], T] | None = None,
         namespace: str | None = None,
         field_selector: str = "",
         label_selector: str = "",
@@ -65,6 +75,8 @@ class Reflector(Generic[T]):
         self.last_error: ApiError | Unreachable | None = None
         self._client = client
         self._path = resource.path(namespace)
+        self._decode_large = decode_large
+        self._doubts = 0
         self._deliver = deliver
         self._idle = idle
         self._on_refused = on_refused
@@ -133,6 +145,7 @@ class Reflector(Generic[T]):
 
     def redeliver(self) -> None:
         """List anew now and deliver everything as updated: for a receiver that now wants what it left aside before."""
+        self._doubts += 1
         self._machine.ledger.doubt()
         self.resync()
 
@@ -158,7 +171,7 @@ class Reflector(Generic[T]):
         except (ApiError, Unreachable) as error:
             self._failed(error)
             return
-        await self._in_slices(machine.page(body, self._clock()), machine.ledger.listed)
+        await self._in_slices(machine.page(body, self._clock()), _itself, machine.ledger.listed)
         if machine.page_done():
             changes = machine.take()
             self._deliver(changes[:BATCH_OBJECTS], True)
@@ -191,24 +204,56 @@ class Reflector(Generic[T]):
         machine = self._machine
         clock = self._clock
 
-        def apply(line: bytes) -> None:
+        def apply(line: bytes, decode: Callable[[msgspec.Raw], T] | None) -> None:
             if machine.phase is Phase.WATCHING:
-                machine.line(line, clock())
+                machine.line(line, clock(), decode)
 
-        await self._in_slices(lines, apply, flush=True)
+        await self._in_slices(lines, object_of, apply, flush=True)
 
-    async def _in_slices(self, things: Iterable[object], do: Callable[..., None], *, flush: bool = False) -> None:
-        """Do each thing, giving the event loop a turn after every slice; with `flush` deliver before each turn."""
+    async def _in_slices(
+        self,
+        things: Iterable[Bytes],
+        object_in: Callable[[Bytes], msgspec.Raw | None],
+        do: Callable[[Bytes, Callable[[msgspec.Raw], T] | None], None],
+        *,
+        flush: bool = False,
+    ) -> None:
+        """Do each thing, giving the event loop a turn after every slice; with `flush` deliver before each turn.
+
+        `do` is given how to decode the object when that was done beside the loop, else None.
+        """
         started = self._clock()
-        for count, thing in enumerate(things, 1):
-            do(thing)
-            if count % SLICE_OBJECTS == 0 and self._clock() - started > SLICE_SECONDS:
+        count = seen = 0
+        for thing in things:
+            size = len(thing) if isinstance(thing, bytes) else len(memoryview(thing))
+            count += 1
+            seen += size
+            if size > LARGE_BYTES and self._decode_large is not None and (raw := object_in(thing)) is not None:
+                if flush:
+                    self._flush()
+                do(thing, await self._decoded_beside(raw, self._decode_large))
+            else:
+                do(thing, None)
+            if count < SLICE_OBJECTS and seen < SLICE_BYTES:
+                continue
+            count = seen = 0
+            if self._clock() - started > SLICE_SECONDS:
                 if flush:
                     self._flush()
                 await asyncio.sleep(0)
                 started = self._clock()
         if flush:
             self._flush()
+
+    async def _decoded_beside(self, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], T]) -> Callable[[msgspec.Raw], T]:
+        """Decode an object in the thread. What comes back gives the object, or raises what made it malformed."""
+        while True:
+            doubts = self._doubts
+            done = beside(decode, raw)
+            with contextlib.suppress(*MALFORMED):
+                await done
+            if doubts == self._doubts:  # else it may have been read by rules that no longer hold
+                return lambda _: done.result()
 
     def _flush(self) -> None:
         if changes := self._machine.take():
@@ -225,3 +270,7 @@ class Reflector(Generic[T]):
         if self._on_refused is not None and (refused is not None) != self._told_refused:
             self._on_refused(self.resource, refused)
         self._told_refused = refused is not None
+
+
+def _itself(item: msgspec.Raw) -> msgspec.Raw:
+    return item

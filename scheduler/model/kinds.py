@@ -6,7 +6,7 @@ from scheduler.model import wire
 from scheduler.model.annotated import Mode
 from scheduler.model.namespaced import Namespace, Selecting, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
-from scheduler.model.pod import NO_MODES, Interner, Pod, parse_pod
+from scheduler.model.pod import BOUND, NO_MODES, Interner, Pod, parse_pod
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
 from scheduler.model.storage_parse import PARSERS
 
@@ -15,24 +15,38 @@ Modelled = Pod | Node | Namespace | Selecting | StorageKind
 SELECTING = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet", "PodDisruptionBudget")
 KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS)
 
+LARGE_BOUND = 500
+"""Large objects are few, and what is small in them is seldom shared."""
+
 
 class Decoder:
     """Decodes objects of the kinds that a scheduler watches; what repeats is shared through one interner.
 
-    `annotated`: as for `Interner`.
+    `annotated`, `bound`: as for `Interner`. For one thread, as the interner counts the bytes that it keeps: large
+    objects, which are decoded in a thread of their own, have a decoder of their own (`beside`).
     """
 
-    def __init__(self, annotated: Mapping[str, Mode] = NO_MODES) -> None:
+    def __init__(self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND) -> None:
         self._annotated = dict(annotated)
-        self.interner = Interner(annotated)
+        self._bound = bound
+        self.interner = Interner(annotated, bound)
 
     def annotate(self, annotated: Mapping[str, Mode]) -> bool:
         """Read the affinity annotation for these profiles from now on; whether that is a change."""
         if self._annotated == annotated:
             return False
         self._annotated = dict(annotated)
-        self.interner = Interner(annotated)
+        self.interner = Interner(annotated, self._bound)
         return True
+
+    def beside(self) -> "Decoder":
+        """One like it for the large objects, in another thread.
+
+        Two interners and no lock: the loop would have to wait for whatever the thread does while it holds the lock,
+        such as to let go of all that is known. Pods of one template are about equally large and still share a shape;
+        if some are just below the bound, there are two shapes, which costs memory and nothing else.
+        """
+        return Decoder(self._annotated, LARGE_BOUND)
 
     def pod(self, raw: bytes) -> Pod:
         """Raises msgspec.DecodeError when the bytes are not a pod."""

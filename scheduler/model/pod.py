@@ -17,6 +17,8 @@ from scheduler.model.shape import HEAVY, PodShape, inline_disks, parse_shape, re
 
 NO_LABELS: Mapping[str, str] = {}
 NO_MODES: Mapping[str, Mode] = {}
+BOUND = 50_000
+"""Things of a sort that an interner keeps."""
 _SMALL_BYTES = 24 << 20
 """50,000 pods of which no two are alike come from some 20 MB."""
 _BIG_BYTES = 4 << 20
@@ -106,7 +108,7 @@ class Interner:
     `annotated`: the schedulerNames whose pods may ask for affinity by annotation, and what it does unless it says so.
     """
 
-    def __init__(self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = 50_000) -> None:
+    def __init__(self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND) -> None:
         self._annotated = annotated
         self._shapes: Known[tuple[Any, ...], PodShape] = Known(bound)
         self._labels: Known[bytes, Mapping[str, str]] = Known(bound)

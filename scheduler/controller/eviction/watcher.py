@@ -55,6 +55,7 @@ class Watcher:
         self._inbox: deque[Stimulus] = deque()
         self._awake = asyncio.Event()
         self._decoder = Decoder(annotated(frameworks))
+        self._decoder_beside = self._decoder.beside()
         self._writer = Writer(client, self._receive, self._decoder, leads, about, instance, observe=settings.observe)
         self._reflectors = [self._reflector(client, resource) for resource in WATCHED]
         self._needed = [reflector for reflector in self._reflectors if reflector.resource in NEEDED]
@@ -161,6 +162,7 @@ class Watcher:
             resource,
             self._decoder.of_kind(resource.kind),
             lambda changes, _replaced: self._deliver(resource.kind, changes),
+            decode_large=self._decoder_beside.of_kind(resource.kind),
             field_selector=LIVE_PODS if resource.kind == "Pod" else "",
             on_malformed=_malformed,
             on_refused=_refused,

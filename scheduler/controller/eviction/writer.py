@@ -19,6 +19,7 @@ from scheduler.engine.eviction.messages import (
     WasRead,
 )
 from scheduler.kube import evictions
+from scheduler.kube.beside import decoded
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.evictions import Regarding, regarding
@@ -56,6 +57,7 @@ class Writer:
         self._instance = instance
         self._observe = observe
         self._decoder = decoder
+        self._decoder_beside = decoder.beside()
         self._tasks: set[asyncio.Task[None]] = set()
         self._events = 0
         self._meant: set[str] = set()
@@ -105,8 +107,10 @@ class Writer:
             raw, pods = await asyncio.gather(
                 evictions.read_node(self._client, node), evictions.read_pods(self._client, node)
             )
-            found = (self._decoder.pod(pod) for pod in pods)
-            read = WasRead(node, None if raw is None else self._decoder.node(raw), {pod.uid: pod for pod in found})
+            small, large = self._decoder, self._decoder_beside
+            found = [one async for one in decoded([raw] if raw is not None else [], small.node, large.node)]
+            there = {pod.uid: pod async for pod in decoded(pods, small.pod, large.pod)}
+            read = WasRead(node, found[0] if found else None, there)
         except (ApiError, Unreachable, *MALFORMED) as error:
             log.warning("not read", node=node, error=str(error)[:300])
             self._answer(NotRead(node))

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.kube.changes import Added, Change, Deleted, Key, Updated
 from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.listwatch import FetchPage, ListWatch, OpenWatch, Pause, Phase
+from scheduler.kube.listwatch import PAGE_BYTES, FetchPage, ListWatch, OpenWatch, Pause, Phase
 from tests.unit.kube.wirekit import Thing, bookmark, decode, event, listing, status, thing
 
 
@@ -25,6 +25,28 @@ def fetch(m: ListWatch[Thing], page: bytes, now: float = 0.0) -> bool:
     for item in m.page(page, now):
         m.ledger.listed(item)
     return m.page_done()
+
+
+def test_pages_of_large_objects_become_short() -> None:
+    """The next page has as many as make up a page of the bytes that are read in one go; and the full number again."""
+    m = machine(page_size=500)
+    large = {**thing("a", 1), "data": "x" * (PAGE_BYTES // 40)}
+    asked = []
+    for page in (listing(9, large, large, go_on="t"), listing(9, thing("b", 2), go_on="t"), listing(9, thing("c", 3))):
+        fetch_page = m.action(0.0)
+        assert isinstance(fetch_page, FetchPage)
+        asked.append(parse_qs(fetch_page.query)["limit"])
+        fetch(m, page)
+    assert asked == [["500"], ["39"], ["500"]]
+
+
+def test_an_object_larger_than_a_page_comes_alone() -> None:
+    """A limit of nothing would be none."""
+    m = machine(page_size=500)
+    assert not fetch(m, listing(9, {**thing("a", 1), "data": "x" * PAGE_BYTES}, go_on="t"))
+    fetch_page = m.action(0.0)
+    assert isinstance(fetch_page, FetchPage)
+    assert parse_qs(fetch_page.query)["limit"] == ["1"]
 
 
 def watching(*items: dict[str, Any], version: int = 10, now: float = 0.0, **settings: Any) -> ListWatch[Thing]:

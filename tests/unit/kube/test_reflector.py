@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from scheduler.kube.beside import LARGE_BYTES
 from scheduler.kube.changes import Added, Change, Deleted
 from scheduler.kube.errors import ApiError
 from scheduler.kube.reflector import Reflector
@@ -295,3 +297,186 @@ async def test_an_error_in_deliver_is_not_swallowed(server: ScriptedServer) -> N
         reflector = Reflector(client, PODS, decode, deliver)
         with pytest.raises(KeyError, match="consumer"):
             await reflector.run()
+
+
+LARGE = "x" * LARGE_BYTES
+
+
+def large(name: str, version: int, **settings: Any) -> dict[str, Any]:
+    """A thing over the bound."""
+    return {**thing(name, version, **settings), "data": LARGE}
+
+
+class Gate:
+    """Decodes large objects when it is let: each call waits for a turn of its own."""
+
+    def __init__(self) -> None:
+        self.threads: list[str] = []
+        self.decoded = 0
+        self._turns = threading.Semaphore(0)
+
+    def __call__(self, raw: Any) -> Thing:
+        self.threads.append(threading.current_thread().name)
+        assert self._turns.acquire(timeout=30.0)
+        self.decoded += 1
+        return decode(raw)
+
+    def let(self, count: int = 1) -> None:
+        """So many calls may go on."""
+        self._turns.release(count)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """Nobody is left waiting in the thread, which is shared by all tests."""
+    gate = Gate()
+    yield gate
+    gate.let(100)
+
+
+def names(told: Told) -> list[str]:
+    """What was delivered, in order."""
+    return [
+        change.name if isinstance(change, Deleted) else change.object.name
+        for changes, _ in told.batches
+        for change in changes
+    ]
+
+
+async def test_a_large_object_does_not_hold_the_loop(server: ScriptedServer, until: Until, gate: Gate) -> None:
+    """While it is decoded, what came before it is delivered, other tasks go on, and what follows keeps its place."""
+    cluster = Cluster()
+    cluster.pages = [listing(9)]
+    line = [event("ADDED", thing("a", 10)), event("ADDED", large("b", 11)), event("MODIFIED", large("b", 12))]
+    cluster.streams = [[b"".join([*line, event("DELETED", large("b", 13)), event("ADDED", thing("c", 14))]), "hold"]]
+    async with reflecting(server, cluster, decode_large=gate) as (reflector, told):
+        await until(lambda: len(gate.threads) == 1)  # the condition is asked on the loop
+        assert names(told) == ["a"]
+        assert reflector.position == "10"
+        gate.let()
+        await until(lambda: len(gate.threads) == 2)
+        assert reflector.position == "11"
+        gate.let()
+        await until(lambda: reflector.position == "14")
+        assert names(told) == ["a", "b", "b", "b", "c"]
+        assert set(told.things) == {"a", "c"}
+        assert gate.decoded == 2, "of what is deleted only the metadata is read"
+    assert threading.current_thread().name not in gate.threads
+    assert len(set(gate.threads)) == 1
+
+
+async def test_large_objects_of_a_list_are_decoded_beside(server: ScriptedServer, until: Until, gate: Gate) -> None:
+    """One after the other, with turns for the loop between them; the order is the list's."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, thing("a", 1), large("b", 2), large("c", 3), thing("d", 4))]
+    async with reflecting(server, cluster, decode_large=gate) as (reflector, told):
+        for decoded in (1, 2):
+            await until(lambda decoded=decoded: len(gate.threads) == decoded)
+            assert not reflector.has_synced
+            gate.let()
+        await reflector.wait_synced()
+        assert names(told) == ["a", "b", "c", "d"]
+
+
+async def test_a_large_malformed_object_is_reported(server: ScriptedServer, until: Until, gate: Gate) -> None:
+    """As a small one is, in a list and in a watch: named to the callback, its neighbours arrive."""
+    gate.let(4)
+    cluster = Cluster()
+    cluster.pages = [listing(9, large("bad", 1, size="x"), large("good", 2))]
+    cluster.streams = [[event("ADDED", large("bad2", 10, size={})) + event("ADDED", large("good2", 11)), "hold"]]
+    async with reflecting(server, cluster, decode_large=gate) as (reflector, told):
+        await until(lambda: reflector.position == "11")
+        assert set(told.things) == {"good", "good2"}
+        assert told.malformed == [("ns", "bad"), ("ns", "bad2")]
+        assert reflector.counts.malformed == 2
+        assert gate.decoded == 4
+
+
+async def test_a_large_line_that_is_no_event_ends_the_stream(server: ScriptedServer, until: Until, gate: Gate) -> None:
+    """As a small one does."""
+    cluster = Cluster()
+    cluster.pages = [listing(9)]
+    cluster.streams = [[b'{"type": 1, "object": "' + LARGE.encode() + b'"}\n', "hold"], [bookmark(12), "hold"]]
+    async with reflecting(server, cluster, decode_large=gate) as (reflector, _):
+        await until(lambda: reflector.position == "12")
+        assert reflector.counts.garbled == 1
+        assert gate.threads == []
+
+
+async def test_an_error_of_decoding_that_is_our_bug_comes_out(server: ScriptedServer) -> None:
+    """Also when it happens in the thread."""
+
+    def broken(raw: Any) -> Thing:
+        raise KeyError("decoder")
+
+    cluster = Cluster()
+    cluster.pages = [listing(9, large("a", 1))]
+    server.answer = cluster.answer
+    async with server.client() as client:
+        reflector = Reflector(client, PODS, decode, Told().deliver, decode_large=broken)
+        with pytest.raises(KeyError, match="decoder"):
+            await reflector.run()
+
+
+async def test_cancelled_while_a_large_object_is_decoded(server: ScriptedServer, until: Until, gate: Gate) -> None:
+    """It ends at once, though the thread does not; what the thread finds then is nobody's, and the next one works."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, large("a", 1))]
+    async with reflecting(server, cluster, decode_large=gate) as (_, told):
+        await until(lambda: len(gate.threads) == 1)
+    assert told.batches == []
+    gate.let(2)
+    async with reflecting(server, cluster, decode_large=gate) as (reflector, told):
+        await reflector.wait_synced()
+        assert set(told.things) == {"a"}
+    assert gate.decoded == 2
+
+
+@pytest.mark.parametrize("first", [large("a", 1), thing("a", 1)], ids=["large", "small"])
+async def test_redelivery_asked_for_while_a_large_object_is_decoded(
+    server: ScriptedServer, until: Until, gate: Gate, first: dict[str, Any]
+) -> None:
+    """What was read before that, or half read, is read again: it may mean something else by now."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, first, large("b", 2))]
+    async with reflecting(server, cluster, decode_large=gate) as (reflector, told):
+        if "data" in first:
+            gate.let()
+        await until(lambda: len(gate.threads) == 1 + ("data" in first))
+        reflector.redeliver()
+        gate.let(10)
+        await until(lambda: reflector.counts.relists == 1)
+        assert names(told)[:2] == ["a", "b"]
+        assert "a" in names(told)[2:]
+        assert gate.decoded == (5 if "data" in first else 3)
+
+
+async def test_slices_end_after_many_bytes(server: ScriptedServer) -> None:
+    """By a clock on which every slice is overdue: a few objects just below the bound end one, not 32 of them."""
+    cluster = Cluster()
+    cluster.pages = [listing(9, *({**thing(f"p{i}", i + 1), "data": "x" * 12_000} for i in range(20)))]
+    server.answer = cluster.answer
+    told = Told()
+    decoded = 0
+    turns: list[int] = []
+
+    def counting(raw: Any) -> Thing:
+        nonlocal decoded
+        decoded += 1
+        return decode(raw)
+
+    async def bystander() -> None:
+        while True:
+            turns.append(decoded)
+            await asyncio.sleep(0)
+
+    ticks = iter(range(10**9))
+    async with server.client() as client:
+        reflector = Reflector(client, PODS, counting, told.deliver, clock=lambda: next(ticks) * 0.01)
+        tasks = [asyncio.create_task(reflector.run()), asyncio.create_task(bystander())]
+        await reflector.wait_synced()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert max(b - a for a, b in pairwise(sorted(set(turns)))) <= 2
+    assert len(told.things) == 20

@@ -117,3 +117,17 @@ def test_no_toleration_is_gone_through_for_each_taint(monkeypatch: pytest.Monkey
     many = Tolerations(Toleration(f"k{i}", "Exists") for i in range(2000))
     assert all(tolerates(many, Taint(f"k{i}", "", "NoSchedule")) for i in range(2000))
     assert asked == []
+
+
+def test_the_decoder_of_large_objects_shares_nothing_with_the_loops() -> None:
+    """It works in another thread: neither what is known nor the count of its bytes may be the same."""
+    one = Decoder({"berth": "add"})
+    other = one.beside()
+    raw = encode(pod("web", cpu="1", labels={"app": "web"}))
+    assert one.pod(raw).shape is one.pod(raw).shape
+    assert other.pod(raw).shape is other.pod(raw).shape
+    assert one.pod(raw).shape is not other.pod(raw).shape
+    assert one.pod(raw).labels is not other.pod(raw).labels
+    assert not other.annotate({"berth": "add"}), "it reads annotations as the other one does"
+    assert other.annotate({})
+    assert not one.annotate({"berth": "add"}), "which is not told of what this one is told"
