@@ -1,7 +1,5 @@
 """What each numbered thing counts for in a sum: a few of them by number, or an array when they are many."""
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,25 +13,21 @@ _MANY = 1024
 class Weights:
     """Thing → weight; things with weight 0 do not count."""
 
-    __slots__ = ("_array", "_few", "get")
-
-    get: Callable[[int], int | None]
-    """The weight of a thing; None is as good as 0. Sums ask for each change, so it is the table's own method."""
+    __slots__ = ("_array", "_few")
 
     def __init__(self) -> None:
-        self._hold({}, None)
-
-    def _hold(self, few: dict[int, int], array: NDArray[np.int64] | None) -> None:
-        self._few, self._array = few, array
-        self.get = few.get if array is None else self._in_array
+        self._few: dict[int, int] = {}
+        self._array: NDArray[np.int64] | None = None
 
     @property
     def size(self) -> int:
         """Bytes, about."""
         return 100 * len(self._few) if self._array is None else self._array.nbytes
 
-    def _in_array(self, number: int) -> int:
-        assert self._array is not None
+    def get(self, number: int) -> int:
+        """The weight of a thing."""
+        if self._array is None:
+            return self._few.get(number, 0)
         return int(self._array[number]) if number < len(self._array) else 0
 
     def set(self, number: int, weight: int) -> None:
@@ -53,7 +47,7 @@ class Weights:
         """Add to the weight of some things."""
         if isinstance(found, list):
             for number in found:
-                self.set(number, (self.get(number) or 0) + weight)
+                self.set(number, self.get(number) + weight)
         else:
             self._spread(len(found))
             assert self._array is not None
@@ -63,9 +57,9 @@ class Weights:
         """Leave only some things their weight."""
         if isinstance(found, list):
             kept = {number: weight for number in found if (weight := self.get(number))}
-            self._hold(kept, None)
+            self._few, self._array = kept, None
         elif self._array is None:
-            self._hold({number: weight for number, weight in self._few.items() if found[number]}, None)
+            self._few = {number: weight for number, weight in self._few.items() if found[number]}
         else:
             there = min(len(found), len(self._array))  # things that came since are set when they are met
             self._array[:there] *= found[:there]
@@ -75,7 +69,8 @@ class Weights:
         if self._array is not None:
             which = np.flatnonzero(self._array)
             if len(which) <= _MANY:
-                self._hold(dict(zip(which.tolist(), self._array[which].tolist(), strict=True)), None)
+                self._few = dict(zip(which.tolist(), self._array[which].tolist(), strict=True))
+                self._array = None
 
     def weighed(self, counts: RowCounts) -> tuple[Placed, NDArray[np.int64]]:
         """Where things that count are, and their weights; some may count for nothing."""
@@ -98,4 +93,5 @@ class Weights:
                 if number >= len(array):
                     array = np.concatenate((array, np.zeros(number + 1 - len(array), dtype=np.int64)))
                 array[number] = weight
-        self._hold({}, array)
+            self._few = {}
+        self._array = array
