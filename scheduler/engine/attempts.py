@@ -140,12 +140,12 @@ class Attempts:
         extenders = self._consultations.on_nodes(pod)
         if extenders:
             return self._look_further(queued, self._consultations.ask_about_nodes(queued, extenders))
-        before = Rotation(self._rotation.start)
+        start = self._rotation.start
         decide = framework.decide if self._in_full else framework.decide_quickly
         decision = decide(pod, self._cluster, self._rotation)
         if self._verifier is not None and self._verifier.due(self._cluster):
-            decision = self._verified(self._verifier, decision, before)
-        return self._look_further(queued, decision)
+            decision = self._verified(self._verifier, decision, Rotation(start))
+        return decision if len(decision.feasible) else self._look_further(queued, decision)
 
     def _heed(self, queued: QueuedPod, answer: Answer) -> Outcome:
         """Go on with a pod that waited for extenders, on the cluster as it is now.

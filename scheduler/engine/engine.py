@@ -301,12 +301,12 @@ class Engine:
         try:
             outcome = self._attempts.think(queued, now, answer)
             match outcome:
+                case Decision():
+                    return self._go(queued, outcome, now)
                 case None:
                     return []
                 case AskExtenders():
                     return [outcome]
-                case Decision():
-                    return self._go(queued, outcome, now)
                 case decision, result:
                     return self._no_fit(queued, decision, result, now)
         except PluginError as error:

@@ -265,7 +265,7 @@ class Queue(Places):
         nobody (SchedulerPopFromBackoffQ). Each is so once for every real change that woke it (`QueuedPod.early`).
         """
         self.shelves.left = shelves.AT_ONCE
-        if not self._waves and self.turns.idle and not self.has_chores:
+        if not (self._waves or self._entering) and self.turns.idle and not self.shelves.behind:
             queued = self._active.pop()
             if queued is not None:
                 return self._popped(queued)

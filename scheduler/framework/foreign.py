@@ -38,6 +38,8 @@ class Foreign:
                 setattr(self, point, self._checked(point, method, check))
         if hasattr(plugin, "concerns"):
             self.concerns = self._concerns
+        if hasattr(plugin, "speaks_at"):
+            self.speaks_at = self._speaks_at
         if hasattr(plugin, "score"):
             check = _raw if hasattr(plugin, "normalize") else _scores
             self.score = self._checked("score", plugin.score, check)
@@ -61,6 +63,13 @@ class Foreign:
             return bool(self._plugin.concerns(shape))
         except BaseException as error:  # SystemExit too: a plugin does not end the process
             raise PluginError(self.name, f"{type(error).__name__}: {error}", "Concerns") from error
+
+    def _speaks_at(self, shape: Any) -> frozenset[str]:
+        """As `_concerns`."""
+        try:
+            return frozenset(self._plugin.speaks_at(shape))
+        except BaseException as error:
+            raise PluginError(self.name, f"{type(error).__name__}: {error}", "SpeaksAt") from error
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self._plugin, attribute)

@@ -26,11 +26,13 @@ _SEEN = 10_000
 _KNOWN_SHAPES = 1024
 """Shapes whose kind need not be worked out again."""
 
+_POINTS = ("pre_filter", "filter", "score")
+
 NOWHERE = -(1 << 62)
 """The rank of rows that do not pass."""
 
 Kind = tuple[Hashable, Hashable, int]
-"""What `Ground` and `Usage` read, and which of the choosy plugins are concerned, one bit each."""
+"""What `Ground` and `Usage` read, and which of the choosy plugins are concerned at which points, one bit each."""
 
 
 @dataclass(slots=True)
@@ -103,6 +105,7 @@ class Memos:
         )
         asked = (*self._others.pre_filters, *self._others.filters, *(plugin for plugin, _, _ in self._others.scorers))
         self._choosy = [plugin for plugin in dict.fromkeys(asked) if hasattr(plugin, "concerns")]
+        self._silent = [plugin for plugin in dict.fromkeys(asked) if hasattr(plugin, "speaks_at")]
         self._concerned: dict[int, Concerned] = {}
         self.ask = ask
         self.computed = 0
@@ -172,10 +175,7 @@ class Memos:
         ask = self.ask
         if shape.heavy:
             return self._passing(shape)
-        bits = 0
-        for i, plugin in enumerate(self._choosy):
-            if plugin.concerns(shape):
-                bits |= 1 << i
+        bits = self._bits(shape)
         kind = (key_of(self._ground_readers, shape, ask), key_of(self._usage_readers, shape, ask), bits)
         memo = self._memos.get(kind)
         if memo is not None:
@@ -204,7 +204,7 @@ class Memos:
 
     def _passing(self, shape: PodShape) -> Memo:
         """A memo that is not kept, for a shape that takes too much room itself."""
-        bits = sum(1 << i for i, plugin in enumerate(self._choosy) if plugin.concerns(shape))
+        bits = self._bits(shape)
         concerned = self._concerned_by(bits)
         ground = Ground(self._blind, self._stretching, self.ask)
         usage = Usage(self._seeing, self._adding, self.ask)
@@ -225,12 +225,32 @@ class Memos:
         self._seen.add(seen)
         return False
 
+    def _bits(self, shape: PodShape) -> int:
+        """Which of the choosy plugins are concerned; and of those that are silent at points, at which they are not."""
+        bits, bit = 0, 1
+        for plugin in self._choosy:
+            if plugin.concerns(shape):
+                bits |= bit
+            bit <<= 1
+        for plugin in self._silent:
+            speaks = plugin.speaks_at(shape)
+            for point in _POINTS:
+                if point in speaks:
+                    bits |= bit
+                bit <<= 1
+        return bits
+
     def _concerned_by(self, bits: int) -> Concerned:
-        left_out = [plugin for i, plugin in enumerate(self._choosy) if not bits >> i & 1]
+        few = len(self._choosy)
+        asked = [(plugin, point) for plugin in self._silent for point in _POINTS]
+        left_out = {(id(plugin), point) for i, (plugin, point) in enumerate(asked) if not bits >> (few + i) & 1}
+        for i, plugin in enumerate(self._choosy):
+            if not bits >> i & 1:
+                left_out.update((id(plugin), point) for point in _POINTS)
         return Concerned(
-            tuple(plugin for plugin in self._others.pre_filters if plugin not in left_out),
-            tuple(plugin for plugin in self._others.filters if plugin not in left_out),
-            tuple(scorer for scorer in self._others.scorers if scorer[0] not in left_out),
+            tuple(plugin for plugin in self._others.pre_filters if (id(plugin), "pre_filter") not in left_out),
+            tuple(plugin for plugin in self._others.filters if (id(plugin), "filter") not in left_out),
+            tuple(scorer for scorer in self._others.scorers if (id(scorer[0]), "score") not in left_out),
         )
 
     def _renew(self, memo: Memo, pod: Pod, cluster: Cluster) -> None:

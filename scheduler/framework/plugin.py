@@ -5,7 +5,7 @@ At `permit`, `pre_bind`, `bind` and `post_bind` a plugin may be a coroutine func
 gets `held` alone, since the cluster moves on while it waits, and answers what the plain method would.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -183,6 +183,17 @@ class Concerned(Protocol):
 
     def concerns(self, shape: PodShape) -> bool:
         """False: for pods of this shape, it neither rejects, scores, reserves nor prepares anything, in no cluster."""
+
+
+@runtime_checkable
+class SpeaksAt(Protocol):
+    """Knows the points at which it has nothing to say about a pod, so that it need not be asked for each such pod."""
+
+    def speaks_at(self, shape: PodShape) -> Collection[str]:
+        """Of "pre_filter", "filter" and "score", those where it may reject, narrow or rank, in some cluster.
+
+        For pods of this shape that name no node.
+        """
 
 
 @runtime_checkable

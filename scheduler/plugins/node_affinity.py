@@ -28,6 +28,8 @@ from scheduler.state.column import Bools, Ints, at
 from scheduler.state.nodes import Nodes
 from scheduler.state.weighing import accepted_by_code, named
 
+_LATER = ("filter", "score")
+_ALL = ("pre_filter", *_LATER)
 _SMALL = 64
 """Selectors with more terms, requirements and values than this are looked at in slices."""
 
@@ -80,6 +82,11 @@ class NodeAffinity(RowLocal):
         if required is None or required.names is None:
             return None
         return Narrow(required.names) if required.names else Reject(self.conflict)
+
+    def speaks_at(self, shape: PodShape) -> tuple[str, ...]:
+        """At PreFilter, only of pods whose terms name nodes."""
+        required = shape.required_node_affinity
+        return _LATER if required is None or required.names is None else _ALL
 
     def reads(self, shape: PodShape) -> Hashable:
         """The nodeSelector and node affinity."""

@@ -6,6 +6,7 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NoArgs, RowLocal
 from scheduler.framework.status import Narrow, Rejections, Unresolvable
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 
 
@@ -21,6 +22,10 @@ class NodeName(RowLocal):
 
     def __init__(self, args: NoArgs) -> None:
         pass
+
+    def speaks_at(self, shape: PodShape) -> tuple[str, ...]:
+        """Nowhere, of pods that name no node."""
+        return ()
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Narrow | None:
         """Narrow to the requested node."""

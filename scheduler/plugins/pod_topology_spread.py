@@ -77,6 +77,7 @@ class PodTopologySpread:
                 parse_spread_constraint(constraint, f"defaultConstraints[{i}]")
                 for i, constraint in enumerate(args.default_constraints)
             )
+        self._default_kinds = frozenset(constraint.hard for constraint in self._defaults)
 
     @staticmethod
     def check(args: PodTopologySpreadArgs, path: str) -> list[str]:
@@ -106,6 +107,16 @@ class PodTopologySpread:
                 errors.append(f"{where}: Duplicate value: {key}")
             seen.add(key)
         return errors
+
+    def speaks_at(self, shape: PodShape) -> list[str]:
+        """PreFilter knows faults alone, Filter the constraints that must hold, Score the others."""
+        constraints = shape.spread or self._defaults
+        points = [] if shape.problem is None else ["pre_filter"]
+        if any(c.hard for c in constraints):
+            points.append("filter")
+        if not all(c.hard for c in constraints):
+            points.append("score")
+        return points
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose constraints do not parse."""
@@ -225,7 +236,8 @@ class PodTopologySpread:
         if not constraints:
             return None
         # The constraints are the shape's own, or depend on the pod's labels or on what selects the pod.
-        key = (shape, hard) if shape.spread and not self._by_labels(shape) else (shape, hard, *constraints)
+        own = shape.spread and not any(constraint.match_label_keys for constraint in shape.spread)
+        key = (shape, hard) if own else (shape, hard, *constraints)
         found = self._spreads.current(key, cluster)
         if found is None:
             all_keys = hard or self._needs_all_keys(pod)
@@ -236,11 +248,7 @@ class PodTopologySpread:
         """The pod's constraints of one kind, or the defaults for a pod that belongs to a Service or controller."""
         if pod.shape.spread:
             return self._own(pod, hard=hard)
-        return self._by_default(pod, cluster, hard=hard) if any(c.hard == hard for c in self._defaults) else ()
-
-    def _by_labels(self, shape: PodShape) -> bool:
-        """Whether some constraint reads the pod's own labels."""
-        return any(constraint.match_label_keys for constraint in shape.spread)
+        return self._by_default(pod, cluster, hard=hard) if hard in self._default_kinds else ()
 
     def _own(self, pod: Pod, *, hard: bool) -> Sequence[SpreadConstraint]:
         """The pod's own constraints of one kind, with its values of `matchLabelKeys`; found once for equal pods."""

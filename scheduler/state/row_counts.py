@@ -79,17 +79,19 @@ class RowCounts:
         slot = slots.get(row)
         if slot is None:
             slot = slots[row] = self._slot(number, row)
-        left = int(self._counts[slot]) + amount
+            left = amount
+        else:
+            left = self._counts.item(slot) + amount
         self._counts[slot] = left
         if not left:
             self._free.append(slot)
             del slots[row]
             if not slots:
                 del self._slots[number]
-        self._last_on[row] = self.version
-        self.version += 1
+        version = self._last_on[row] = self.version
+        self.version = version + 1
         self._changes.append((number, row, amount))
-        if len(self._changes) > 2 * REMEMBERED:
+        if version - self._base >= 2 * REMEMBERED:
             del self._changes[:REMEMBERED]
             self._base += REMEMBERED
             self._last_on = {row: last for row, last in self._last_on.items() if last >= self._base}

@@ -84,3 +84,56 @@ def test_shapes_that_are_big_themselves_are_not_kept() -> None:
             assert made.decide_quickly(big, there).best().tolist() == [i % 3]
     memos = made._memos
     assert (len(memos._memos), len(memos._grounds), len(memos._by_shape)) == (0, 0, 0)
+
+
+class Quiet:
+    """Spans that nobody reads."""
+
+    def begin(self) -> None:
+        """Nothing is measured."""
+
+    def end(self, point: str, status: str) -> None:
+        """Nothing was measured."""
+
+
+def asked_about(document: Object) -> set[tuple[str, str]]:
+    """(plugin, point) that are asked about a pod whose kind is kept."""
+    made, there = framework(), cluster(*NODES)
+    asked: set[tuple[str, str]] = set()
+
+    def note(plugin: Any, point: Any, *args: Any) -> Any:
+        asked.add((plugin.name, point.__name__))
+        return point(*args)
+
+    for _ in range(3):
+        made.decide_quickly(a_pod(document), there)
+    made.listen(note, lambda point, status: None, Quiet())
+    made.decide_quickly(a_pod(document), there)
+    return asked
+
+
+def test_who_has_nothing_to_say_is_not_asked() -> None:
+    """For an ordinary pod, no plugin is asked at a point where it speaks of others only."""
+    asked = asked_about(pod("p"))
+    assert not any(plugin in ("NodeName", "NodeAffinity") for plugin, _ in asked)
+    assert {point for plugin, point in asked if plugin == "PodTopologySpread"} == {"score"}
+
+
+def test_who_may_have_something_to_say_is_asked() -> None:
+    """Constraints that must hold are asked about at Filter, and the others at Score."""
+    spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+    for must, wanted in (("DoNotSchedule", "filter"), ("ScheduleAnyway", "score")):
+        document = pod("p")
+        document["spec"]["topologySpreadConstraints"] = [{**spread, "whenUnsatisfiable": must}]
+        asked = asked_about(document)
+        points = {point for plugin, point in asked if plugin == "PodTopologySpread"}
+        assert points - {"normalize"} == {wanted}
+
+
+def test_a_pod_whose_terms_name_nodes_is_narrowed() -> None:
+    """NodeAffinity is asked at PreFilter about such a pod."""
+    document = pod("p")
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    document["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    assert ("NodeAffinity", "pre_filter") in asked_about(document)
