@@ -64,6 +64,13 @@ class Effort:
             self.over = True
             raise SliceOver
 
+    def count(self, steps: int) -> None:
+        """Count steps without an end of the slice: for work that has to be done again whenever something changed.
+
+        An attempt would never get further if others' changes between its slices used them up.
+        """
+        self.spent += steps
+
     def tell(self, what: str, number: int) -> None:
         """Note what makes an attempt expensive ("terms", 700), in words that a message can show."""
         self.causes[what] = max(number, self.causes.get(what, 0))

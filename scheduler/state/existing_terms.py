@@ -34,7 +34,7 @@ _ASKED = 16_384
 _KEPT_BYTES = 32 << 20
 _ONE_BY_ONE = 4
 _SOME = 1024
-_CATCH_UP = 64
+_CATCH_UP = 512
 _STEPS_TO_INDEX = 12
 
 Terms = tuple[tuple[AffinityTerm, int], ...]
@@ -323,7 +323,7 @@ class ExistingTerms:
             if len(by) != len(asked.by):
                 asked.by = by
                 self._leave(asked)
-        effort.charge(1 + min(fresh, 10 + len(self._index) // 300))
+        effort.count(1 + min(fresh, 10 + len(self._index) // 300))
 
     def _leave(self, asked: Asked) -> None:
         """The sums that were right are not any more; if nobody else goes by them, they go."""
@@ -370,7 +370,7 @@ class ExistingTerms:
         else:
             cost += towards.follow(changes)
         towards.seen(placed.version, nodes, pods, len(self._sets_born))
-        effort.charge(cost)
+        effort.count(cost)
 
     def _weigh(self, towards: Towards, of: TermSet) -> None:
         """What a set that came counts for."""

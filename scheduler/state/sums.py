@@ -14,7 +14,7 @@ from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
 from scheduler.state.row_counts import REMEMBERED
 
-_CATCH_UP = 64
+_CATCH_UP = 512
 """So many changes are added one by one; beyond, adding up anew may cost less."""
 
 
@@ -168,7 +168,7 @@ class Selected(ByTopology):
                     self.count(row, amount, weight)
             cost = behind // 8
         self._version, self._edition, self._relabelled = placed.version, members.edition, relabelled
-        effort.charge(cost)
+        effort.count(cost)
 
     def _add_up(self, pods: PodClasses) -> None:
         self.start(self.column)
@@ -242,7 +242,7 @@ class OnRows:
                 self._base += REMEMBERED
             cost = behind // 8
         self._version, self._edition = placed.version, members.edition
-        effort.charge(cost)
+        effort.count(cost)
 
     def _add_up(self, pods: PodClasses) -> None:
         placed, weights = self._members.weights.weighed(pods.placed)
