@@ -64,15 +64,20 @@ class Town:
         self.decoder = Decoder()
         for kind, raw in town.objects(nodes):
             self.engine.handle(Put(self.decoder.of_kind(kind)(raw)), 0.0)
-        # As `berth run` does once it has listed everything.
         gc.collect()
-        collector.be_brief()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
 
     def measure(self, scenario: Scenario | None, seconds: float, every: float, meter: Meter | None = None) -> Measured:
         """Carry a scenario out in a copy of this process; None: others' pods alone, for so long."""
         trial = Trial(self, scenario, meter or Cpu())
         timed = not isinstance(meter, Steps)
-        return isolated(lambda: trial.run(seconds, every), trial.so_far, Measured, PATIENCE, timed=timed)
+
+        def run() -> Measured:
+            collector.be_brief()  # as `berth run` is, once it has listed everything
+            return trial.run(seconds, every)
+
+        return isolated(run, trial.so_far, Measured, PATIENCE, timed=timed)
 
     def profile(self, scenario: Scenario) -> None:
         """Print where the time of a scenario goes."""

@@ -193,7 +193,10 @@ class ExistingTerms:
 
     def repulsion(self, shape: PodShape, row: int, towards: Towards) -> int:
         """How many of the terms that keep a pod away a placed pod of this shape carries, where they count on a row."""
-        return towards.repulsion(self._of(shape).number, row)
+        of = self._by_shape.get(shape)
+        if of is None or of.gone:
+            of = self._by_terms.get(_terms_of(shape))
+        return 0 if of is None else towards.repulsion(of.number, row)
 
     @property
     def worn(self) -> bool:
@@ -227,11 +230,7 @@ class ExistingTerms:
     def _of(self, shape: PodShape) -> TermSet:
         found = self._by_shape.get(shape)
         if found is None or found.gone:
-            terms = (
-                *((term, REPELS) for term in shape.anti_affinity_terms),
-                *((term, HARD) for term in shape.affinity_terms),
-                *((preferred.term, preferred.weight) for preferred in shape.preferred_pod_terms),
-            )
+            terms = _terms_of(shape)
             found = self._by_terms.get(terms) or self._begin(terms)
             if not shape.heavy:  # megabytes that nothing else may need any more
                 if len(self._by_shape) >= _SHAPES:
@@ -399,6 +398,15 @@ class ExistingTerms:
         """Label keys that terms name and nodes have."""
         few, many = sorted((self._nodes.label_keys, self._key_codes), key=len)
         return [key for key in few if key in many]
+
+
+def _terms_of(shape: PodShape) -> Terms:
+    """What pods of a shape carry."""
+    return (
+        *((term, REPELS) for term in shape.anti_affinity_terms),
+        *((term, HARD) for term in shape.affinity_terms),
+        *((preferred.term, preferred.weight) for preferred in shape.preferred_pod_terms),
+    )
 
 
 def _cost(term: AffinityTerm) -> int:
