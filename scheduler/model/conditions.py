@@ -100,6 +100,28 @@ def hold(conditions: Iterable[Condition], labels: Mapping[str, str]) -> bool:
     return all(condition.accepts(get(condition.key)) for condition in conditions)
 
 
+class ByKey:
+    """Conditions to be held against labels that are fewer: it costs what the labels are."""
+
+    __slots__ = ("_by_key", "_present")
+
+    def __init__(self, conditions: Iterable[Condition]) -> None:
+        self._by_key = {condition.key: condition for condition in conditions}
+        self._present = sum(not condition.holds_without for condition in self._by_key.values())
+        """So many of the keys must be there."""
+
+    def hold(self, labels: Mapping[str, str]) -> bool:
+        """Whether all conditions hold for these labels."""
+        present = 0
+        for key in labels if len(labels) <= len(self._by_key) else [key for key in self._by_key if key in labels]:
+            condition = self._by_key.get(key)
+            if condition is not None:
+                if not condition.accepts(labels[key]):
+                    return False
+                present += not condition.holds_without
+        return present == self._present
+
+
 def values_in(conditions: Iterable[Condition]) -> int:
     """How many values the conditions name: what it costs to look them all up."""
     return sum(1 + len(condition.values) for condition in conditions)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from scheduler.model import wire
-from scheduler.model.conditions import Condition, conditions_of, hold
+from scheduler.model.conditions import ByKey, Condition, conditions_of
 
 Labels = Mapping[str, str]
 
@@ -143,6 +143,10 @@ class LabelSelector:
         return None if self.nothing else conditions_of(self.requirements)
 
     @cached_property
+    def _by_key(self) -> ByKey | None:
+        return None if self.conditions is None else ByKey(self.conditions)
+
+    @cached_property
     def is_everything(self) -> bool:
         """Whether this is the empty selector `{}`."""
         return not self.nothing and not self.requirements
@@ -152,7 +156,7 @@ class LabelSelector:
         if self.nothing:
             return False
         if len(self.requirements) > _MANY:
-            return self.conditions is not None and hold(self.conditions, labels)
+            return self._by_key is not None and self._by_key.hold(labels)
         get = labels.get
         return all(requirement.accepts(get(requirement.key)) for requirement in self.requirements)
 

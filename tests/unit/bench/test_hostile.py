@@ -31,9 +31,7 @@ TURN = 2.5 * ONE["turn_ms"] / 1000
 WRITES = 60
 """Of a crowd, so many are enough to see what each costs."""
 CLIMB = 40
-BROKEN = {
-    "claim-selector-10000": "a claim's selector is matched against all volumes in one turn",
-}
+BROKEN = {}
 """Rows that are known to be broken, and why. One that is mended has to leave this list."""
 EVERYTHING = [
     pytest.param(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.affinity import AffinityTerm
-from scheduler.model.conditions import conditions_of
+from scheduler.model.conditions import ByKey, conditions_of
 from scheduler.model.namespaced import Selecting
 from scheduler.model.selectors import NOTHING, LabelSelector, Requirement
 from scheduler.state import label_index
@@ -45,6 +45,14 @@ def test_conditions_mean_what_requirements_do(selector: LabelSelector, labels: d
     held = conditions is not None and all(one.accepts(labels.get(one.key)) for one in conditions)
     assert held == selector.matches(labels)
     assert conditions is None or len({one.key for one in conditions}) == len(conditions)
+
+
+@given(SELECTORS, LABELS)
+def test_long_selectors_mean_the_same(selector: LabelSelector, labels: dict[str, str]) -> None:
+    """Held against the labels by key, and requirement by requirement."""
+    conditions = selector.conditions
+    held = conditions is not None and ByKey(conditions).hold(labels)
+    assert held == selector.matches(labels)
 
 
 def test_an_operator_that_no_label_selector_has_is_refused() -> None:
