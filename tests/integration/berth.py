@@ -33,13 +33,14 @@ class Berth(Process):
         replica: str = "",
         port: int = 0,
         verify: int = 0,
+        log_level: str = "info",
     ) -> None:
         self.scheduler_name = scheduler_name
         name = f"{scheduler_name}{replica}"
         self.config = home / f"{name}.yaml"
         self.config.write_text(yaml.safe_dump(config))
         serving = ["--bind-address=127.0.0.1", f"--secure-port={port}"]
-        argv = [*COMMAND, f"--config={self.config}", f"--kubeconfig={kubeconfig}", *serving]
+        argv = [*COMMAND, f"--config={self.config}", f"--kubeconfig={kubeconfig}", f"--log-level={log_level}", *serving]
         if verify:
             argv.append(f"--verify={verify}")
         super().__init__(f"berth {name}", argv, home / f"{name}.log", environment())
@@ -111,6 +112,7 @@ class Harbour:
         replica: str = "",
         serving: bool = False,
         verify: int = 0,
+        log_level: str = "info",
         **more: object,
     ) -> Berth:
         """Start `berth run` on a cluster, as administrator or with this token, and wait until it schedules.
@@ -121,17 +123,31 @@ class Harbour:
         name = scheduler_name or f"berth-{secrets.token_hex(4)}"
         kubeconfig = cluster.kubeconfig(self.home / f"{name}.kubeconfig", token)
         started = self.berth_at(
-            kubeconfig, name, replica=replica, port=free_port() if serving else 0, verify=verify, **more
+            kubeconfig,
+            name,
+            replica=replica,
+            port=free_port() if serving else 0,
+            verify=verify,
+            log_level=log_level,
+            **more,
         )
         if synced:
             started.wait_synced()
         return started
 
     def berth_at(
-        self, kubeconfig: Path, name: str, *, replica: str = "", port: int = 0, verify: int = 0, **more: object
+        self,
+        kubeconfig: Path,
+        name: str,
+        *,
+        replica: str = "",
+        port: int = 0,
+        verify: int = 0,
+        log_level: str = "info",
+        **more: object,
     ) -> Berth:
         """Start `berth run` with this kubeconfig, whether or not somebody answers there."""
-        started = Berth(self.home, name, kubeconfig, configuration(name, **more), replica, port, verify)
+        started = Berth(self.home, name, kubeconfig, configuration(name, **more), replica, port, verify, log_level)
         self.started.append(started)
         started.start()
         return started

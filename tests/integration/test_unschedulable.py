@@ -144,7 +144,7 @@ def test_same_failure_is_written_once(
     """A second attempt with the same outcome leaves the pod's resourceVersion as it was, and adds no event."""
     api, path = control_plane.api, pods_path(real_namespace)
     add_nodes(control_plane, [node("here", "zone-0"), node("there", "zone-1")])
-    berth = harbour.berth(control_plane)
+    berth = harbour.berth(control_plane, log_level="debug")  # a message that was said before is said at debug level
     beside = on(ZONE, ["zone-0"]) | near({"app": "db"}, ZONE)
     api.create(path, pod("stuck", berth.scheduler_name, affinity=beside))
     written = checks.wait_condition(api, real_namespace, "stuck")["metadata"]["resourceVersion"]
