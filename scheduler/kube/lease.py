@@ -253,10 +253,21 @@ class Elector:
         self.term.lost()
         if not leading or record is None:
             return
-        record = {**record, "spec": {**record["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}}
         with contextlib.suppress(ApiError, Unreachable, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
-                await self._write("PUT", record)
+                try:
+                    await self._give_back(record)
+                except ApiError as error:
+                    now = await self._read() if error.status == 409 else None
+                    if now is None or now["spec"].get("holderIdentity") != self.term.identity:
+                        raise
+                    # A renewal that was under way when we ended was accepted, and nobody waited for the answer.
+                    await self._give_back(now)
+
+    async def _give_back(self, record: Record) -> None:
+        await self._write(
+            "PUT", {**record, "spec": {**record["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}}
+        )
 
     def _silent(self, now: float) -> float:
         return 0.0 if self._signs is None else self._signs.silent(now)

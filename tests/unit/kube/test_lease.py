@@ -302,6 +302,19 @@ async def test_lost_answer_is_not_waited_for(store: Store) -> None:
     assert store.now == began
 
 
+async def test_releases_after_a_renewal_that_nobody_heard_of(store: Store) -> None:
+    """The Lease is ours in a newer version than we know: it is given back all the same."""
+    elector = store.elector()
+
+    async def work() -> None:
+        assert store.record is not None
+        store.put(store.record)
+
+    await elector.run(work)
+    assert store.record is not None
+    assert store.record["spec"]["holderIdentity"] == ""
+
+
 async def test_failing_work_releases(store: Store) -> None:
     """What work raises comes out of `run`, after the Lease was given back."""
 
