@@ -30,7 +30,7 @@ def pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
 
 
 def test_a_stalled_reader_holds_nobody_up(pipe: tuple[int, io.TextIOWrapper]) -> None:
-    """With a full pipe, lines beyond the bound are dropped and counted; read again, the count is told."""
+    """With a full pipe, lines beyond the bound are dropped and counted; read again, the counts told add up to it."""
     reading, stream = pipe
     outlet = Outlet(stream, told)
     line = "x" * 10_000
@@ -50,7 +50,8 @@ def test_a_stalled_reader_holds_nobody_up(pipe: tuple[int, io.TextIOWrapper]) ->
     stream.close()
     reader.join(60.0)
     lines = found.decode().splitlines()
-    assert f"lost {dropped}" in lines
+    # the writer may have begun while lines were still dropped, and then tells of them twice
+    assert sum(int(text.removeprefix("lost ")) for text in lines if text.startswith("lost ")) == dropped
     assert lines.count(line) + dropped == 2 * MOST_CHARACTERS // len(line)
     assert "again" in lines
 
