@@ -34,8 +34,8 @@ from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimul
 from scheduler.framework.decision import Decision
 from scheduler.framework.guard import spelled
 from scheduler.framework.plugin import POINTS
-from scheduler.framework.quick import SUCCESS
 from scheduler.framework.runtime import Framework
+from scheduler.framework.status import SUCCESS
 from scheduler.model.pod import Pod
 from scheduler.telemetry.instruments import Asked, Counter, Histogram, Instrument, Labels
 

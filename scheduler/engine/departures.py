@@ -28,11 +28,10 @@ from scheduler.engine.stimuli import Answered, BindFailed, NotAnswered, NotPrepa
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.permit import WaitingPods
-from scheduler.framework.quick import SUCCESS
 from scheduler.framework.reservation import Binding, Call, Holds, ObjectKey, Refused, Wait
-from scheduler.framework.runtime import UNSCHEDULABLE as REFUSED
 from scheduler.framework.runtime import Framework
-from scheduler.framework.status import PluginError, Reason
+from scheduler.framework.status import SUCCESS, PluginError, Reason
+from scheduler.framework.status import UNSCHEDULABLE as REFUSED
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 

@@ -121,7 +121,7 @@ class Queue(Places):
             return False
         wakes = ClusterEvent.NOTHING
         for name in plugins:
-            wakes |= framework.wakes(name)
+            wakes |= framework.events(name)
         if not any(number > queued.left_at and event & wakes for event, number in self._latest.values()):
             return False
         queued.early |= any(number > queued.left_at and event & wakes for event, number in self._latest_real.values())
@@ -371,7 +371,7 @@ class Queue(Places):
     def _helps(self, queued: QueuedPod, event: ClusterEvent) -> bool:
         """Whether a change of a pod itself may make one of those think again that rejected it."""
         framework = self.frameworks[queued.pod.scheduler_name]
-        return not queued.plugins or any(framework.wakes(name) & event for name in queued.plugins)
+        return not queued.plugins or any(framework.events(name) & event for name in queued.plugins)
 
     def _kept_for(self, room: Room) -> Iterator[QueuedPod]:
         """The unschedulable pods that the node with the room is kept for, unless they have to wait for more."""

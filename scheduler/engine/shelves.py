@@ -216,7 +216,7 @@ class Shelves:
             return 1
         concerned = question.concerned
         if bucket not in concerned:
-            asked = [framework.plugin(name) for name in plugins if framework.wakes(name) & question.event]
+            asked = [framework.plugin(name) for name in plugins if framework.events(name) & question.event]
             concerned[bucket] = None if plugins and not asked else asked
         them = concerned[bucket]
         if them is None:

@@ -25,8 +25,7 @@ def for_node(
     """A node came or changed. `room`: what is on it."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
-        hint = getattr(plugin, "wakes_for_node", None)
-        return hint is None or bool(framework.guard(plugin, hint, pod, old, new))
+        return framework.hint(plugin, "node_hint", pod, old, new)
 
     if event:
         queue.wake(event, helps, now, room)
@@ -38,8 +37,7 @@ def for_pod(
     """A placed pod came, changed or went. `room`: where it was; `real`: as in `Queue.wake`."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
-        hint = getattr(plugin, "wakes_for_pod", None)
-        return hint is None or bool(framework.guard(plugin, hint, pod, event, other))
+        return framework.hint(plugin, "pod_hint", pod, event, other)
 
     if event:
         queue.wake(event, helps, now, room, real=real)
@@ -67,8 +65,7 @@ def for_storage(
     """A storage object came, changed or went. `real`: as in `Queue.wake`."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
-        hint = getattr(plugin, "wakes_for_storage", None)
-        return hint is None or bool(framework.guard(plugin, hint, pod, event, old, new))
+        return framework.hint(plugin, "object_hint", pod, event, old, new)
 
     if event:
         queue.wake(event, helps, now, real=real)

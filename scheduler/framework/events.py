@@ -49,6 +49,27 @@ class ClusterEvent(Flag):
 
 ANY = ~ClusterEvent.NOTHING
 
+NODE_EVENTS = ClusterEvent.NODE
+"""Asked by `node_hint`."""
+POD_EVENTS = ClusterEvent.POD_PLACED | ClusterEvent.POD_LABELS | ClusterEvent.POD_SHRUNK | ClusterEvent.POD_GONE
+"""Asked by `pod_hint`."""
+OTHER_EVENTS = (
+    ClusterEvent.VOLUME_ADDED
+    | ClusterEvent.VOLUME_UPDATED
+    | ClusterEvent.CLAIM_ADDED
+    | ClusterEvent.CLAIM_UPDATED
+    | ClusterEvent.STORAGE_CLASS_ADDED
+    | ClusterEvent.STORAGE_CLASS_UPDATED
+    | ClusterEvent.CSI_NODE_ADDED
+    | ClusterEvent.CSI_NODE_UPDATED
+    | ClusterEvent.CSI_DRIVER_ADDED
+    | ClusterEvent.CSI_DRIVER_UPDATED
+    | ClusterEvent.CSI_CAPACITY_ADDED
+    | ClusterEvent.CSI_CAPACITY_UPDATED
+    | ClusterEvent.ATTACHMENT_GONE
+)
+"""Asked by `object_hint`."""
+
 LABELS = {
     ClusterEvent.NODE_ADDED: "NodeAdd",
     ClusterEvent.NODE_LABELS: "NodeLabelUpdate",

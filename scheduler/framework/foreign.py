@@ -4,21 +4,17 @@ A mask of the wrong length or a score above 100 would break, or silently bend, t
 plugins are held to the same by tests instead, and cost nothing here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
-from scheduler.framework.events import ClusterEvent
+from scheduler.framework.declaration import Declaration, declaration_of
 from scheduler.framework.guard import Guard
-from scheduler.framework.plugin import MAX_SCORE, POINTS, PostFilterResult
-from scheduler.framework.reservation import ASYNC_POINTS, is_async
-from scheduler.framework.status import Narrow, PluginError, Reason, Reject
+from scheduler.framework.normalize import MAX_SCORE, Normalizer
+from scheduler.framework.plugin import SKIPPABLE, PostFilterResult
+from scheduler.framework.status import Narrow, Reason, Reject
 from scheduler.state.effort import SliceOver
-
-LONGEST_LIMIT = 900.0
-"""Seconds that a plugin may give its coroutines at most."""
 
 Check = Callable[[Any, tuple[Any, ...]], str]
 """(answer, arguments) → what is wrong with the answer; empty: nothing."""
@@ -29,20 +25,17 @@ class Foreign:
 
     def __init__(self, plugin: Any) -> None:
         self.name: str = plugin.name
+        self.declaration = declaration_of(type(plugin))
         self.guard = Guard()
         """Who asks the plugin; set by its profile."""
         self._plugin = plugin
-        for point, check in _CHECKS.items():
-            method = getattr(plugin, point, None)
-            if method is not None:
-                setattr(self, point, self._checked(point, method, check))
-        if hasattr(plugin, "concerns"):
-            self.concerns = self._concerns
-        if hasattr(plugin, "speaks_at"):
-            self.speaks_at = self._speaks_at
-        if hasattr(plugin, "score"):
-            check = _raw if hasattr(plugin, "normalize") else _scores
-            self.score = self._checked("score", plugin.score, check)
+        checks = dict(_CHECKS)
+        if self.declaration.normalizes:
+            checks["score"] = _raw
+            if not isinstance(plugin.normalize, Normalizer):
+                self.normalize = self._checked("normalize", plugin.normalize, _normalized)
+        for point in self.declaration.methods & checks.keys():
+            setattr(self, point, self._checked(point, getattr(plugin, point), checks[point]))
 
     def _checked(self, point: str, method: Callable[..., Any], check: Check) -> Callable[..., Any]:
         def ask(*args: Any) -> Any:
@@ -57,57 +50,18 @@ class Foreign:
         ask.__name__ = point
         return ask
 
-    def _concerns(self, shape: Any) -> bool:
-        """Asked without a guard, since in-tree plugins answer it at once."""
-        try:
-            return bool(self._plugin.concerns(shape))
-        except BaseException as error:  # SystemExit too: a plugin does not end the process
-            raise PluginError(self.name, f"{type(error).__name__}: {error}", "Concerns") from error
-
-    def _speaks_at(self, shape: Any) -> frozenset[str]:
-        """As `_concerns`."""
-        try:
-            return frozenset(self._plugin.speaks_at(shape))
-        except BaseException as error:
-            raise PluginError(self.name, f"{type(error).__name__}: {error}", "SpeaksAt") from error
-
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self._plugin, attribute)
+
+
+def declared(plugin: Any) -> Declaration:
+    """What the class of a plugin declares."""
+    return plugin.declaration if isinstance(plugin, Foreign) else declaration_of(type(plugin))
 
 
 def is_foreign(plugin_class: Any) -> bool:
     """Whether a plugin comes from outside this package."""
     return not getattr(plugin_class, "__module__", "").startswith("scheduler.")
-
-
-def examine(plugin_class: Any, name: str) -> list[str]:
-    """What keeps a class from being a plugin of this name."""
-    if not isinstance(plugin_class, type):
-        return [f"want a class, got {plugin_class!r}"]
-    problems = []
-    has = getattr(plugin_class, "name", None)
-    if has != name:
-        problems.append(f"its attribute name is {has!r}, should be {name!r}")
-    points = [point for point in POINTS if hasattr(plugin_class, point)]
-    if not points:
-        problems.append(f"it has none of the extension points {', '.join(POINTS)}")
-    if "pre_score" in points:
-        problems.append("pre_score is no point of its own here: what it prepares belongs in score")
-    problems += (
-        f"{point} can't be a coroutine function, only {', '.join(ASYNC_POINTS)} can"
-        for point in (*points, "normalize", "unreserve")
-        if point not in ASYNC_POINTS and is_async(getattr(plugin_class, point, None))
-    )
-    args = getattr(plugin_class, "Args", None)
-    if args is not None and not (isinstance(args, type) and issubclass(args, Struct)):
-        problems.append(f"its Args is {args!r}, should be a msgspec.Struct class")
-    wakes_on = getattr(plugin_class, "wakes_on", ClusterEvent.NOTHING)
-    if not isinstance(wakes_on, ClusterEvent):
-        problems.append(f"its wakes_on is {wakes_on!r}, should be a ClusterEvent")
-    limit = getattr(plugin_class, "time_limit", LONGEST_LIMIT)
-    if not isinstance(limit, int | float) or not 0 < limit <= LONGEST_LIMIT:
-        problems.append(f"its time_limit is {limit!r}, should be seconds, more than 0 and at most {LONGEST_LIMIT:.0f}")
-    return problems
 
 
 def _one_of(*types: type) -> Check:
@@ -129,6 +83,12 @@ def _sort_key(answer: Any, args: tuple[Any, ...]) -> str:
     return "" if fits else f"want a tuple of numbers and texts, got {answer!r}"
 
 
+def _points(answer: Any, args: tuple[Any, ...]) -> str:
+    if isinstance(answer, Collection) and not isinstance(answer, str) and SKIPPABLE.issuperset(answer):
+        return ""
+    return f"want some of {', '.join(sorted(SKIPPABLE))}, got {answer!r}"
+
+
 def _rejections(answer: Any, args: tuple[Any, ...]) -> str:
     rows = args[1].nodes.rows
     wanted = f"want (Reason, bool[{rows}]) pairs"
@@ -141,13 +101,6 @@ def _rejections(answer: Any, args: tuple[Any, ...]) -> str:
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (rows,):
             return f"{wanted}, got {_array(mask)} for {pair[0].text!r}"
     return ""
-
-
-def _mask(answer: Any, args: tuple[Any, ...]) -> str:
-    rows = args[1].rows
-    if isinstance(answer, np.ndarray) and answer.dtype == np.bool_ and answer.shape == (rows,):
-        return ""
-    return f"want bool[{rows}], got {_array(answer)}"
 
 
 def _hashable(answer: Any, args: tuple[Any, ...]) -> str:
@@ -193,11 +146,12 @@ _CHECKS: dict[str, Check] = {
     "queue_sort": _sort_key,
     "pre_filter": _one_of(Reject, Narrow, type(None)),
     "filter": _rejections,
+    "filter_one": _one_of(bool, np.bool_),
     "post_filter": _one_of(PostFilterResult),
-    "normalize": _normalized,
-    "reads": _hashable,
-    "passes": _mask,
-    "passes_on": _one_of(bool, np.bool_),
-    "score_on": _one_of(int, np.integer),
+    "score": _scores,
+    "score_one": _one_of(int, np.integer),
+    "skips": _points,
+    "signature": _hashable,
+    "looks_elsewhere": _one_of(bool, np.bool_),
 }
 """What the points after the decision answer is checked where it is used (`Reservation`)."""

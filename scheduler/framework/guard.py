@@ -16,6 +16,8 @@ class Overdue(BaseException):
 
 
 Asked = Callable[..., Any]
+Reached = Callable[[str, str], None]
+"""Hears of each extension point of a decision that is done: (point, status)."""
 Question = tuple[Any, Callable[..., Any]]
 """(plugin, point): one call of a plugin, told apart by identity. A tuple, since one is made for every call."""
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler.framework.config import ConfigError, PluginRef, PluginSet, ProfileConfig, SchedulerConfiguration, convert
+from scheduler.framework.declaration import declaration_of
 from scheduler.framework.extenders import without_ignored
 from scheduler.framework.foreign import Foreign, is_foreign
-from scheduler.framework.plugin import POINTS, NoArgs, implements
+from scheduler.framework.plugin import POINTS
 from scheduler.framework.runtime import Framework, Profile
 from scheduler.framework.sampling import ALL_NODES
 from scheduler.model.fields import nearest
@@ -160,7 +161,7 @@ def _usable(config: ProfileConfig, registry: Mapping[str, Any]) -> dict[str, Any
 
 
 def _may_name(registry: Mapping[str, Any], name: str, point: str) -> bool:
-    return implements(registry[name], point) or name in _UPSTREAM_ALSO.get(point, ())
+    return point in declaration_of(registry[name]).points or name in _UPSTREAM_ALSO.get(point, ())
 
 
 def _unknown(name: str, path: str, registry: Mapping[str, Any]) -> str:
@@ -217,18 +218,20 @@ def _expand(
     path: str,
 ) -> list[str]:
     """Names at one point: overrides first, then multiPoint's order, then the rest of the point's own."""
+
+    def has(name: str) -> bool:
+        return name in registry and point in declaration_of(registry[name]).points
+
     mine: list[str] = []
     for i, ref in enumerate(own.enabled):
         if ref.name in mine:
             errors.append(f'{path}.enabled[{i}].name: Duplicate value: "{ref.name}"')
-        elif implements(registry.get(ref.name), point):
+        elif has(ref.name):
             mine.append(ref.name)
     disabled = {ref.name for ref in own.disabled}
     if "*" in disabled:
         return mine
-    general = [
-        ref.name for ref in multi_point if implements(registry.get(ref.name), point) and ref.name not in disabled
-    ]
+    general = [ref.name for ref in multi_point if has(ref.name) and ref.name not in disabled]
     overrides = [name for name in mine if name in general]
     return overrides + [name for name in general if name not in mine] + [name for name in mine if name not in general]
 
@@ -246,12 +249,12 @@ def _instantiate(
         where = f"{path}.pluginConfig[{index}].args"
         given = without_type(given)
         try:
-            parsed = convert(given, getattr(plugin_class, "Args", NoArgs), where)
-            problems = plugin_class.check(parsed, where) if implements(plugin_class, "check") else []
+            parsed = convert(given, plugin_class.Args, where)
+            problems = plugin_class.check(parsed, where)
             if problems:
                 errors.extend(problems)
                 continue
-            plugins[name] = _make(plugin_class, parsed)
+            plugins[name] = _make(plugin_class, parsed, path)
             if not is_foreign(plugin_class):
                 made_with[name] = parsed
         except ConfigError as error:
@@ -263,13 +266,14 @@ def _instantiate(
     return plugins
 
 
-def _make(plugin_class: Any, args: Any) -> Any:
-    """The plugin. One from outside needs no Args if it takes none; whatever its constructor raises is a bad value."""
+def _make(plugin_class: Any, args: Any, path: str) -> Any:
+    """The plugin; whatever the constructor of one from outside raises is a bad value."""
     if not is_foreign(plugin_class):
         return plugin_class(args)
     try:
-        return Foreign(plugin_class(args) if hasattr(plugin_class, "Args") else plugin_class())
+        return Foreign(plugin_class(args))
     except ValueError:
         raise
     except BaseException as error:  # SystemExit too: a plugin does not end the process
-        raise ConfigError(f'plugin "{plugin_class.name}": {type(error).__name__}: {error}') from error
+        where = f'{path}: plugin "{plugin_class.name}" of {plugin_class.__module__}'
+        raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error

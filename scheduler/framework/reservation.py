@@ -6,7 +6,7 @@ happen, or is a coroutine function that a shell runs (`Call`), and is heard agai
 """
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -28,6 +28,8 @@ ASYNC_POINTS = ("permit", "pre_bind", "bind", "post_bind")
 _SUCCESS, _REFUSED = "Success", "Unschedulable"
 TIME_LIMIT = 30.0
 """Seconds that such a coroutine has, unless the plugin says otherwise (`time_limit`)."""
+LONGEST_LIMIT = 900.0
+"""Seconds that a plugin may give its coroutines at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +131,8 @@ class Stop:
     plugin: Any
     method: Callable[..., Any]
     asynchronous: bool
-    concerns: Callable[[PodShape], bool] | None
-    """Whether pods of a shape are its business (`Concerned`), as far as it is asked before binding; None: all are."""
+    skips: Callable[[PodShape], Collection[str]] | None
+    """The points that it skips for pods of a shape, as far as it is asked before binding; None: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +166,8 @@ def way(points: Mapping[str, Iterable[Any]]) -> Way:
 
 def _stop(point: str, plugin: Any) -> Stop:
     method = getattr(plugin, point)
-    concerns = getattr(plugin, "concerns", None) if point in ("reserve", "pre_bind") else None
-    return Stop(point, plugin, method, is_async(method), concerns)
+    skips = plugin.skips if point in ("reserve", "pre_bind") else None
+    return Stop(point, plugin, method, is_async(method), skips)
 
 
 class Reservation:
@@ -199,7 +201,7 @@ class Reservation:
         Raises PluginError. In both cases the caller has to `release` what the others hold.
         """
         for stop in self._way.reservers:
-            if stop.concerns is not None and not stop.concerns(self._pod.shape):
+            if stop.skips is not None and stop.point in stop.skips(self._pod.shape):
                 continue
             plugin = stop.plugin
             memory = self._guard(plugin, stop.method, self._pod, cluster, self._row)
@@ -239,7 +241,7 @@ class Reservation:
         stops = self._way.stops
         while self._next < end:
             stop = stops[self._next]
-            if stop.concerns is not None and not stop.concerns(self._pod.shape):
+            if stop.skips is not None and stop.point in stop.skips(self._pod.shape):
                 self._next += 1
                 continue
             if self._holds and stop.point != "permit":
@@ -271,11 +273,10 @@ class Reservation:
         errors = []
         while self._undo:
             plugin = self._undo.pop()
-            if hasattr(plugin, "unreserve"):
-                try:
-                    self._guard(plugin, plugin.unreserve, self._of(plugin), cluster)
-                except PluginError as error:
-                    errors.append(error)
+            try:
+                self._guard(plugin, plugin.unreserve, self._of(plugin), cluster)
+            except PluginError as error:
+                errors.append(error)
         return errors
 
     def arrived(self, cluster: Cluster) -> tuple[list[Call], list[PluginError]]:
@@ -307,7 +308,7 @@ class Reservation:
             return self._guard(plugin, stop.method, held, cluster)
         if self._answers:
             return self._answers.pop()
-        seconds = float(getattr(plugin, "time_limit", TIME_LIMIT))
+        seconds = float(plugin.time_limit)
         return Call(self._pod, self._node, plugin, stop.point, seconds, lambda: stop.method(held), self._guard)
 
     def _permit(self, plugin: Any, answer: Any) -> Step | None:

@@ -4,30 +4,26 @@ Mirrors kube-scheduler `schedule_one.go` (schedulePod, findNodesThatFitPod, prio
 `framework/runtime/framework.go`, with every node scored.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from scheduler.framework.decision import Decision, PluginScores, Rejected, Rows
+from scheduler.framework.decision import Decision, PluginScores, Rows
+from scheduler.framework.equivalence import EquivalenceClasses
 from scheduler.framework.events import ANY, ClusterEvent
-from scheduler.framework.foreign import Foreign
-from scheduler.framework.guard import Asked, Guard, Spans
-from scheduler.framework.memo import Memos
+from scheduler.framework.filters import FilterPlugins
+from scheduler.framework.foreign import Foreign, declared
+from scheduler.framework.guard import Asked, Guard, Reached, Spans
 from scheduler.framework.permit import WaitingPods
 from scheduler.framework.plugin import Plugin, PostFilterResult
-from scheduler.framework.quick import SUCCESS, Reached, decide_by
 from scheduler.framework.reservation import Reservation, way
 from scheduler.framework.sampling import ALL_NODES, Rotation, nodes_to_find, sample
-from scheduler.framework.spare import Spare, spare
-from scheduler.framework.status import Reason, Reject, Rejections
+from scheduler.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Reason, Reject
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
-from scheduler.state.view import row_with
-
-UNSCHEDULABLE, UNRESOLVABLE = "Unschedulable", "UnschedulableAndUnresolvable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +59,26 @@ class Profile:
 
 
 class Framework:
-    """Runs one profile's plugins. Holds no state between pods."""
+    """Runs one profile's plugins. What it keeps from pod to pod are results by node (`EquivalenceClasses`)."""
 
     def __init__(self, profile: Profile, guard: Guard | None = None) -> None:
         self.profile = profile
         self.guard = Guard() if guard is None else guard
         self._reached: Reached = _unheard
         self._pre_filters: tuple[Any, ...] = profile.plugins("pre_filter")
-        self._filters: tuple[Any, ...] = profile.plugins("filter")
         self._scorers = [
-            (plugin, profile.weights.get(plugin.name, 1), getattr(plugin, "normalize", None))
-            for plugin in profile.plugins("score")
+            (plugin, profile.weights.get(plugin.name, 1), plugin.normalize) for plugin in profile.plugins("score")
         ]
-        self._memos = Memos(self._pre_filters, self._filters, self._scorers, self.guard)
+        self.filters = FilterPlugins(profile.plugins("filter"), self.guard)
+        self._classes = EquivalenceClasses(self._pre_filters, self.filters.plugins, self._scorers, self.guard)
         self._way = way(profile.points)
-        self._by_name = {plugin.name: plugin for plugins in profile.points.values() for plugin in plugins}
+        self._by_name: dict[str, Any] = {
+            plugin.name: plugin for plugins in profile.points.values() for plugin in plugins
+        }
         for plugin in self._by_name.values():
             if isinstance(plugin, Foreign):
                 plugin.guard = self.guard
-        self._local = _looks_at_one_node(profile)
-        self._wakes = {name: getattr(plugin, "wakes_on", ANY) for name, plugin in self._by_name.items()}
+        self._on_node = _on_node(profile, self.filters)
 
     def apart(self) -> "Framework":
         """The same profile with nothing kept, asked under the same guard."""
@@ -99,38 +95,35 @@ class Framework:
 
     @property
     def computed(self) -> int:
-        """How many decisions found nothing kept for their pod's shape."""
-        return self._memos.computed
+        """How many decisions had to look at all nodes, for want of results that were kept."""
+        return self._classes.computed
 
     def plugin(self, name: str) -> Plugin | None:
         """A plugin of this profile by name."""
         return self._by_name.get(name)
 
-    def wakes(self, plugin: str) -> ClusterEvent:
+    def events(self, plugin: str) -> ClusterEvent:
         """The events that may reverse a plugin's rejection."""
-        return self._wakes.get(plugin, ANY)
+        found = self._by_name.get(plugin)
+        return ANY if found is None else found.events
+
+    def hint(self, plugin: Plugin, hint: str, *args: Any) -> bool:
+        """What a plugin's queueing hint says; True of one without this hint. Raises PluginError."""
+        return hint not in declared(plugin).methods or bool(self.guard(plugin, getattr(plugin, hint), *args))
 
     def looks_at_one_node(self, plugin: str) -> bool:
         """Whether all that a plugin has against a pod is about single nodes, and follows from the pod's shape and them.
 
         And nobody makes room but by removing pods of lower priority.
         """
-        return plugin in self._local
+        return plugin in self._on_node
 
     def rejects(self, pod: Pod, plugins: Collection[str], view: Cluster) -> bool:
-        """Whether one of the named filters, of those that go by the pod's shape and the node, rejects the only row.
+        """Whether one of the named filters, of those that look at one node at a time, rejects the only row of a view.
 
-        Raises PluginError when a plugin fails.
+        Raises PluginError.
         """
-        for plugin in self._filters:
-            if plugin.name not in plugins or not getattr(plugin, "by_shape", False):
-                continue
-            if hasattr(plugin, "passes_on"):
-                if not self.guard(plugin, plugin.passes_on, pod, view.nodes, 0):
-                    return True
-            elif any(rejected[0] for _, rejected in self.guard(plugin, plugin.filter, pod, view)):
-                return True
-        return False
+        return self.filters.reject(pod, plugins, view)
 
     def pre_enqueue(self, pod: Pod) -> tuple[str, Reason] | None:
         """As `held_by`, on the pod's way into the queue."""
@@ -157,39 +150,70 @@ class Framework:
         return key
 
     def decide_quickly(self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None) -> Decision:
-        """As `decide`, by way of what is known of the pod's shape; without the parts that only an explanation needs.
+        """As `decide`, by what is kept for the pod's equivalence class; without what only an explanation needs.
 
         A pod that finds no node is decided the plain way, for its message. Raises PluginError when a plugin fails.
         """
         sampled = rotation is not None and self.profile.percentage
         if not (pod.node_name or pod.shape.preferred_error is not None or sampled) and cluster.nodes.count:
-            memos = self._memos
-            memo = memos.get(pod, cluster)
-            kept = self._nominated_row(pod, cluster)
-            shut = self._shut(pod, cluster, memo.passes) if cluster.nominations else []
-            if shut is not None:
-                decision = decide_by(memo, memos, pod, cluster, self.guard, self._reached, kept=kept, shut=shut)
-                if decision is not None:
-                    return decision
+            decision = self._decide_by_class(pod, cluster)
+            if decision is not None:
+                return decision
         return self.decide(pod, cluster, rotation)
 
-    def _shut(self, pod: Pod, cluster: Cluster, passes: Bools) -> list[int] | None:
-        """Of the rows that pass, those where a pod does not fit beside the nominated ones that it has to yield to.
-
-        None: that can't be told row by row.
-        """
-        ahead = {}
-        for name, pods in cluster.nominations.ahead_of(pod):
-            row = cluster.nodes.live_row(name)
-            if row is not None and passes[row]:
-                ahead[row] = pods
-        if not ahead:
-            return []
-        others = (other for pods in ahead.values() for other in pods)
-        if not self.by_shape(pod) or self.reads_other_rows(pod, cluster, others):
+    def _decide_by_class(self, pod: Pod, cluster: Cluster) -> Decision | None:
+        """The best rows for a pod; None where only the plain way can tell, as when no node is left."""
+        ask, nodes = self.guard, cluster.nodes
+        kept = self._classes.of(pod, cluster)
+        asked = kept.asked
+        left = kept.passes
+        if cluster.nominations:
+            yielding = self.filters.yielding(pod, cluster, left)
+            if yielding is None:
+                return None
+            if yielding:
+                left = left.copy()
+                left[yielding] = False
+        for plugin in asked.pre_filters:
+            if ask(plugin, plugin.pre_filter, pod, cluster) is not None:
+                return None
+        self._reached("PreFilter", SUCCESS)
+        for plugin in asked.filters:
+            for _, rejected in ask(plugin, plugin.filter, pod, cluster):
+                if np.count_nonzero(rejected):
+                    left = np.greater(left, rejected)
+        nominated = self._nominated_row(pod, cluster)
+        if nominated is not None and left[nominated]:
+            self._reached("Filter", SUCCESS)
+            return Decision(pod, nodes.count, np.array([nominated], dtype=np.intp), quick=True, passing=1)
+        passing = int(np.count_nonzero(left))
+        if not passing:
             return None
-        names = [plugin.name for plugin in self._filters if not getattr(plugin, "ignores_usage", False)]
-        return [row for row, pods in ahead.items() if self.rejects(pod, names, row_with(cluster, row, (), pods))]
+        self._reached("Filter", SUCCESS)
+        if passing == 1:
+            return Decision(pod, nodes.count, np.flatnonzero(left), quick=True, passing=1)
+        feasible = kept.rows_of(left, passing)
+        others: Any = None
+        for plugin, weight, normalize in asked.scorers:
+            raw = ask(plugin, plugin.score, pod, cluster, feasible)
+            if raw is None or isinstance(raw, int):
+                continue  # the same for all nodes: no reason to choose one
+            if normalize is not None:
+                raw = ask(plugin, normalize, raw, pod, cluster, feasible)
+            weighted = raw if weight == 1 else raw * weight
+            others = weighted if others is None else others + weighted
+        totals = kept.totals(pod, cluster, left, ask)
+        # By themselves, totals leave out the rows that do not pass what is kept.
+        some = passing != len(left) and (others is not None or left is not kept.passes)
+        if some:
+            totals = totals[feasible]
+        if others is not None:
+            totals = totals + others
+        best = np.flatnonzero(totals == totals[totals.argmax()])
+        if some:
+            best = feasible[best]
+        self._reached("Score", SUCCESS)
+        return Decision(pod, nodes.count, best, quick=True, passing=passing)
 
     def decide(
         self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, *, score_always: bool = False
@@ -220,7 +244,7 @@ class Framework:
             return decision
         self._reached("PreFilter", SUCCESS)
         candidates = alive
-        alive, decision.rejected = self.passing(pod, cluster, alive)
+        alive, decision.rejected = self.filters.passing(pod, cluster, alive)
         self._reached("Filter", SUCCESS)
         kept = self._nominated_row(pod, cluster) if nominated else None
         if kept is not None and alive[kept]:
@@ -236,63 +260,12 @@ class Framework:
         wanted = nodes_to_find(self.profile.percentage, int(np.count_nonzero(candidates))) if self._scorers else 1
         return sample(feasible, candidates, wanted, cluster.nodes.count, rotation)
 
-    def passing(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
-        """(nodes of `among` that pass all filters, who rejected the rest), yielding to nominated pods.
-
-        A node that is kept for pods of equal or higher priority has to pass with them and without
-        them (RunFilterPluginsWithNominatedPods).
-        """
-        passed, rejected = self._filter(pod, cluster, among)
-        if not cluster.nominations:
-            return passed, rejected
-        kept = {}
-        for name, pods in cluster.nominations.ahead_of(pod):
-            row = cluster.nodes.live_row(name)
-            if row is not None and among[row]:
-                kept[row] = pods
-        if not kept:
-            return passed, rejected
-        apart = self.reads_other_rows(pod, cluster, (other for pods in kept.values() for other in pods))
-        usage_only = not apart and self.by_shape(pod)
-        for rows in [[row] for row in kept] if apart else [list(kept)]:
-            mask = np.zeros(len(among), dtype=np.bool_)
-            mask[rows] = True
-            with cluster.supposing(((other, row) for row in rows for other in kept[row]), usage_only=usage_only):
-                with_them, also = self._filter(pod, cluster, mask)
-            failed = mask & ~with_them
-            if failed.any():
-                passed = passed & ~failed
-                rejected = [_without(one, failed) for one in rejected] + also
-        return passed, rejected
-
-    def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
-        """Whether any filter lets what happens to `others` on one node change its verdict on another."""
-        others = list(others)
-        for plugin in self._filters:
-            asks = getattr(plugin, "reads_other_rows", None)
-            if asks is None or self.guard(plugin, asks, pod, cluster, others):
-                return True
-        return False
-
-    def by_shape(self, pod: Pod) -> bool:
-        """Whether, unless it reads other rows, the verdict on a node follows from the pod's shape and that node."""
-        return not pod.node_name and all(
-            getattr(plugin, "by_shape", False)
-            or getattr(plugin, "else_by_shape", False)
-            or (hasattr(plugin, "concerns") and not plugin.concerns(pod.shape))
-            for plugin in self._filters
-        )
-
-    def spare(self, pod: Pod, cluster: Cluster) -> Spare:
-        """What is left on each node of all that filters count: whom to preempt is found by sums, wholly or in part."""
-        return spare(self._filters, pod, cluster, self.guard)
-
     def post_filter_result(self, pod: Pod, cluster: Cluster, decision: Decision) -> PostFilterResult:
         """What the PostFilter plugins make of a pod that found no node: the first that offers a node wins."""
         texts = []
         in_the_way: frozenset[str] = frozenset()
         for plugin in self.profile.plugins("post_filter"):
-            result: PostFilterResult = self.guard(plugin, plugin.post_filter, pod, cluster, decision, self)
+            result: PostFilterResult = self.guard(plugin, plugin.post_filter, pod, cluster, decision, self.filters)
             if result.node is not None:
                 self._reached("PostFilter", SUCCESS if result.node else UNSCHEDULABLE)
                 return result
@@ -324,29 +297,6 @@ class Framework:
     def _nominated_row(self, pod: Pod, cluster: Cluster) -> int | None:
         name = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name
         return cluster.nodes.live_row(name) if name else None
-
-    def _filter(self, pod: Pod, cluster: Cluster, alive: Bools) -> tuple[Bools, list[Rejected]]:
-        rejected: list[Rejected] = []
-        for plugin in self._filters:
-            found: Rejections = self.guard(plugin, plugin.filter, pod, cluster)
-            if not found:
-                continue
-            reasons = []
-            survivors = alive
-            before: Bools | None = None
-            here = alive
-            for reason, mask in found:
-                if mask is not before:  # one array may come with thousands of reasons
-                    before, here = mask, mask & alive
-                    survivors = survivors & ~here
-                if here.any():
-                    reasons.append((reason, here))
-            if reasons:
-                rejected.append(Rejected(plugin.name, reasons))
-                alive = survivors
-                if not alive.any():
-                    break
-        return alive, rejected
 
     def _pre_filter(self, pod: Pod, cluster: Cluster, decision: Decision, alive: Bools) -> bool:
         """Run PreFilter; False when the pod is rejected as a whole. Clears `alive` where nodes are left out."""
@@ -399,24 +349,15 @@ class Framework:
         self._reached("Score", SUCCESS)
 
 
-def _looks_at_one_node(profile: Profile) -> frozenset[str]:
-    if not all(getattr(plugin, "removes_lower_only", False) for plugin in profile.plugins("post_filter")):
+def _on_node(profile: Profile, filters: FilterPlugins) -> frozenset[str]:
+    """The filters that `Framework.looks_at_one_node` is true of."""
+    if not all(plugin.only_preempts for plugin in profile.plugins("post_filter")):
         return frozenset()
-    filters = {plugin.name: plugin for plugin in profile.plugins("filter")}
-    elsewhere = {
-        plugin.name for point in ("pre_enqueue", "pre_filter", "reserve", "permit") for plugin in profile.plugins(point)
-    }
-    return frozenset(
-        name for name, plugin in filters.items() if getattr(plugin, "by_shape", False) and name not in elsewhere
-    )
+    points = ("pre_enqueue", "pre_filter", "reserve", "permit")
+    return filters.on_node() - {plugin.name for point in points for plugin in profile.plugins(point)}
 
 
 _NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
-
-
-def _without(rejected: Rejected, rows: Bools) -> Rejected:
-    """The same rejections, less those of some rows."""
-    return Rejected(rejected.plugin, [(reason, where & ~rows) for reason, where in rejected.reasons])
 
 
 def _rejection(decision: Decision) -> str:

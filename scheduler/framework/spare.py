@@ -3,13 +3,12 @@
 Next stage: `scheduler.plugins.trials` takes victims away and gives them back in these sums, and in no column.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from scheduler.framework.decision import Rows
-from scheduler.framework.parts import passing
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
@@ -49,24 +48,3 @@ class Spare:
     def takes(self, shape: PodShape) -> list[int]:
         """What a placed pod of this shape takes of each thing."""
         return [amount for plugin in self._counting for amount in self._ask(plugin, plugin.takes, self._pod, shape)]
-
-
-def spare(filters: Iterable[Any], pod: Pod, cluster: Cluster, ask: Callable[..., Any]) -> Spare:
-    """What these filters leave to a pod."""
-    shape = pod.shape
-    ground, counting = [], []
-    exact = True
-    for plugin in filters:
-        if hasattr(plugin, "concerns") and not plugin.concerns(shape):
-            continue
-        if getattr(plugin, "else_silent", False):
-            continue
-        if getattr(plugin, "by_shape", False) and getattr(plugin, "ignores_usage", False):
-            ground.append(plugin)
-        elif getattr(plugin, "by_shape", False) and hasattr(plugin, "takes"):
-            counting.append(plugin)
-        else:
-            exact = False
-    nodes = cluster.nodes
-    allowed = passing(ground, pod, cluster, nodes.alive[: nodes.rows], ask)
-    return Spare(pod, cluster, tuple(counting), allowed, ask, exact=exact)

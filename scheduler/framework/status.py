@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from scheduler.state.column import Bools
 
+SUCCESS = "Success"
 UNSCHEDULABLE = "Unschedulable"
 UNRESOLVABLE = "UnschedulableAndUnresolvable"
 

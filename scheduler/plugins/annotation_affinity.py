@@ -5,11 +5,12 @@ the pod's shape is made with it (`scheduler.model.annotated`), so that NodeAffin
 looks at placed pods' terms see one affinity. What is left for the plugin to do is to refuse what can't be honoured.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import Reject, Unresolvable
 from scheduler.model.annotated import MODES, Mode
@@ -24,12 +25,12 @@ class AnnotationAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel",
     mode: str = "replace"
 
 
-class AnnotationAffinity:
+class AnnotationAffinity(Plugin):
     """Honour affinity by annotation, and keep a pod pending whose annotation can't be read."""
 
     name = "AnnotationAffinity"
     Args = AnnotationAffinityArgs
-    wakes_on = ClusterEvent.OWN_AFFINITY
+    events = ClusterEvent.OWN_AFFINITY
 
     def __init__(self, args: AnnotationAffinityArgs) -> None:
         self.mode: Mode = "add" if args.mode == "add" else "replace"
@@ -42,9 +43,9 @@ class AnnotationAffinity:
         supported = ", ".join(f'"{mode}"' for mode in MODES)
         return [f'{path}.mode: Unsupported value: "{args.mode}": supported values: {supported}']
 
-    def concerns(self, shape: PodShape) -> bool:
-        """Only pods whose annotation can't be honoured."""
-        return shape.annotation_problem is not None
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods whose annotation can be honoured."""
+        return SKIPPABLE if shape.annotation_problem is None else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose annotation can't be honoured: better pending than misplaced."""

@@ -4,7 +4,7 @@ import numpy as np
 from msgspec import Struct
 
 from scheduler.framework.decision import Decision
-from scheduler.framework.plugin import Filters, PostFilterResult
+from scheduler.framework.plugin import Filters, Plugin, PostFilterResult
 from scheduler.model.pod import Pod
 from scheduler.plugins.findings import Findings
 from scheduler.plugins.trials import Trials
@@ -19,11 +19,11 @@ class DefaultPreemptionArgs(Struct, forbid_unknown_fields=True, rename="camel", 
     min_candidate_nodes_absolute: int = 100
 
 
-class DefaultPreemption:
+class DefaultPreemption(Plugin):
     """Make room by removing pods of lower priority: as few and as unimportant as possible, budgets respected."""
 
     name = "DefaultPreemption"
-    removes_lower_only = True
+    only_preempts = True
     Args = DefaultPreemptionArgs
 
     def __init__(self, args: DefaultPreemptionArgs) -> None:

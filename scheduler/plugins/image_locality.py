@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework.plugin import MAX_SCORE, NoArgs
+from scheduler.framework.plugin import MAX_SCORE, NODE, OTHER_NODES, Plugin
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
@@ -16,14 +16,11 @@ _MIN_THRESHOLD = 23 << 20
 _MAX_CONTAINER_THRESHOLD = 1000 << 20
 
 
-class ImageLocality:
+class ImageLocality(Plugin):
     """Prefer nodes that already hold the pod's images, the more so the more of the cluster holds them."""
 
     name = "ImageLocality"
-    Args = NoArgs
-
-    def __init__(self, args: NoArgs) -> None:
-        pass
+    depends_on = NODE | OTHER_NODES
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int:
         """Sum size × spread of the images a node has, clamped between 23 MiB and 1000 MiB a container, as 0..100."""

@@ -7,7 +7,8 @@ import numpy as np
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import MAX_SCORE
+from scheduler.framework.normalize import MIN_MAX
+from scheduler.framework.plugin import NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.affinity import AffinityTerm, WeightedTerm
 from scheduler.model.node import Node
@@ -25,14 +26,14 @@ class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
-class InterPodAffinity:
+class InterPodAffinity(Plugin):
     """Place pods near or away from other pods, by the values of a node label."""
 
     name = "InterPodAffinity"
-    else_by_shape = True
-    else_silent = True
+    depends_on = NODE | PODS_ELSEWHERE
+    normalize = MIN_MAX
     Args = InterPodAffinityArgs
-    wakes_on = (
+    events = (
         ClusterEvent.NODE_ADDED
         | ClusterEvent.NODE_LABELS
         | ClusterEvent.POD_PLACED
@@ -81,7 +82,7 @@ class InterPodAffinity:
             found.append((self.repelled, hit if free is None else hit & free))
         return found
 
-    def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+    def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """When the pod has required terms, or is repelled by placed pods or by `others`."""
         return bool(
             pod.shape.affinity_terms
@@ -108,18 +109,7 @@ class InterPodAffinity:
         total = summed(sums, cluster.nodes.rows)
         return None if total is None else at(total, feasible)
 
-    def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
-        """Stretch to 0..100 between the lowest and the highest; floats and truncation as upstream."""
-        lowest, highest = int(scores.min()), int(scores.max())
-        if highest == lowest:
-            return np.zeros_like(scores)
-        above, span = scores - lowest, highest - lowest
-        if span < len(scores):
-            # Each possible score once, instead of that of each node.
-            return _stretched(np.arange(span + 1), span).take(above)
-        return _stretched(above, span)
-
-    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+    def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that joined or moved to another domain of one of the pod's terms."""
         if old is None:
             repels = bool(pod.shape.anti_affinity_terms) or not pod.shape.affinity_terms
@@ -130,7 +120,7 @@ class InterPodAffinity:
             return old.labels != new.labels
         return any(old.labels.get(term.topology_key) != new.labels.get(term.topology_key) for term in terms)
 
-    def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+    def pod_hint(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod wanted near arrived, or one in the way (in either direction) left or changed."""
         if event & ClusterEvent.POD_LABELS:
             return True
@@ -176,11 +166,6 @@ def _anywhere(sums: Iterable[ByTopology], rows: int) -> Bools:
     for one in sums:
         hit = one.anywhere(rows) if hit is None else hit | one.anywhere(rows)
     return np.zeros(rows, dtype=np.bool_) if hit is None else hit
-
-
-def _stretched(above: Ints, span: int) -> Ints:
-    stretched: Ints = (float(MAX_SCORE) * (above.astype(np.float64) / float(span))).astype(np.int64)
-    return stretched
 
 
 Term = TypeVar("Term", AffinityTerm, WeightedTerm)

@@ -8,7 +8,8 @@ import numpy as np
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import RowLocal
+from scheduler.framework.normalize import MAXIMUM
+from scheduler.framework.plugin import NODE, Plugin
 from scheduler.framework.status import Narrow, PluginError, Reject, Rejections, Unresolvable
 from scheduler.model import wire
 from scheduler.model.node import Node
@@ -22,14 +23,11 @@ from scheduler.model.selectors import (
     parse_node_selector_term,
 )
 from scheduler.model.shape import PodShape, parse_preferred_node_terms
-from scheduler.plugins.normalize import default_normalize
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.nodes import Nodes
 from scheduler.state.weighing import accepted_by_code, named
 
-_LATER = ("filter", "score")
-_ALL = ("pre_filter", *_LATER)
 _SMALL = 64
 """Selectors with more terms, requirements and values than this are looked at in slices."""
 
@@ -40,16 +38,14 @@ class NodeAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", froze
     added_affinity: wire.NodeAffinity | None = None
 
 
-class NodeAffinity(RowLocal):
+class NodeAffinity(Plugin):
     """Match a pod's nodeSelector and node affinity, and the profile's added affinity, against node labels."""
 
     name = "NodeAffinity"
-    by_shape = True
-    scores_by_shape = True
-    ignores_usage = True
-    normalizes_by_extremes = True
+    depends_on = NODE
+    normalize = MAXIMUM
     Args = NodeAffinityArgs
-    wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_LABELS
+    events = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_LABELS
     mismatch = Unresolvable("node(s) didn't match Pod's node affinity/selector")
     enforced = Unresolvable("node(s) didn't match scheduler-enforced node affinity")
     conflict = Unresolvable("pod affinity terms conflict")
@@ -83,12 +79,7 @@ class NodeAffinity(RowLocal):
             return None
         return Narrow(required.names) if required.names else Reject(self.conflict)
 
-    def speaks_at(self, shape: PodShape) -> tuple[str, ...]:
-        """At PreFilter, only of pods whose terms name nodes."""
-        required = shape.required_node_affinity
-        return _LATER if required is None or required.names is None else _ALL
-
-    def reads(self, shape: PodShape) -> Hashable:
+    def signature(self, shape: PodShape) -> Hashable:
         """The nodeSelector and node affinity."""
         return (
             shape.node_selector,
@@ -128,11 +119,7 @@ class NodeAffinity(RowLocal):
             total += weight * at(_matches_term(term, cluster.nodes), feasible)
         return total
 
-    def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
-        """The best sum becomes 100."""
-        return default_normalize(scores)
-
-    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+    def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that matches now and did not before."""
         if self._added is not None and not node_matches(self._added, new):
             return False

@@ -3,29 +3,23 @@
 import numpy as np
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import NoArgs, RowLocal
+from scheduler.framework.plugin import NODE, Plugin
 from scheduler.framework.status import Narrow, Rejections, Unresolvable
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 
 
-class NodeName(RowLocal):
+class NodeName(Plugin):
     """A pod that names its node in the spec fits no other."""
 
     name = "NodeName"
-    else_by_shape = True
-    else_silent = True
-    Args = NoArgs
-    wakes_on = ClusterEvent.NODE_ADDED
+    depends_on = NODE
+    events = ClusterEvent.NODE_ADDED
     mismatch = Unresolvable("node(s) didn't match the requested node name")
 
-    def __init__(self, args: NoArgs) -> None:
-        pass
-
-    def speaks_at(self, shape: PodShape) -> tuple[str, ...]:
-        """Nowhere, of pods that name no node."""
-        return ()
+    def signature(self, shape: PodShape) -> None:
+        """Nothing of the shape: what is kept is for pods that name no node."""
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Narrow | None:
         """Narrow to the requested node."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import NoArgs, RowLocal
+from scheduler.framework.plugin import PODS_HERE, Plugin
 from scheduler.framework.status import Rejections, Unschedulable
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -16,19 +16,15 @@ from scheduler.state.nodes import Nodes
 from scheduler.state.ports import conflicts
 
 
-class NodePorts(RowLocal):
+class NodePorts(Plugin):
     """Keep a pod off nodes where one of its host ports is taken."""
 
     name = "NodePorts"
-    by_shape = True
-    Args = NoArgs
-    wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.POD_GONE
+    depends_on = PODS_HERE
+    events = ClusterEvent.NODE_ADDED | ClusterEvent.POD_GONE
     taken = Unschedulable("node(s) didn't have free ports for the requested pod ports")
 
-    def __init__(self, args: NoArgs) -> None:
-        pass
-
-    def reads(self, shape: PodShape) -> Hashable:
+    def signature(self, shape: PodShape) -> Hashable:
         """The host ports."""
         return shape.host_ports
 
@@ -38,7 +34,7 @@ class NodePorts(RowLocal):
             return ()
         return ((self.taken, cluster.nodes.port_conflicts(pod.shape.host_ports)),)
 
-    def passes_on(self, pod: Pod, nodes: Nodes, row: int) -> bool:
+    def filter_one(self, pod: Pod, nodes: Nodes, row: int) -> bool:
         """As `filter`, for one row."""
         return not pod.shape.host_ports or not nodes.port_conflicts_on(pod.shape.host_ports, row)
 
@@ -57,6 +53,6 @@ class NodePorts(RowLocal):
         """The conflicts that a placed pod is."""
         return [conflicts(pod.shape.host_ports, shape.host_ports)] if pod.shape.host_ports else []
 
-    def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+    def pod_hint(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod that went and held a port this one wants."""
         return conflicts(pod.shape.host_ports, other.shape.host_ports) > 0

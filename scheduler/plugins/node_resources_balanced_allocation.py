@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from scheduler.framework.plugin import MAX_SCORE
+from scheduler.framework.plugin import MAX_SCORE, NODE, PODS_HERE, Plugin
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.plugins.resource_strategies import ResourceWeight, amounts, amounts_on, counting, doubles_hold
@@ -27,11 +27,11 @@ class NodeResourcesBalancedAllocationArgs(Struct, forbid_unknown_fields=True, re
         return replace(self, resources=self.resources or [ResourceWeight("cpu"), ResourceWeight("memory")])
 
 
-class NodeResourcesBalancedAllocation:
+class NodeResourcesBalancedAllocation(Plugin):
     """Prefer nodes whose resources would be used more evenly with the pod than without it."""
 
     name = "NodeResourcesBalancedAllocation"
-    scores_by_shape = True
+    depends_on = NODE | PODS_HERE
     Args = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:
@@ -50,7 +50,7 @@ class NodeResourcesBalancedAllocation:
                 errors.append(f"{path}.resources[{i}].weight: Invalid value: {resource.weight}: must be 1")
         return errors
 
-    def reads(self, shape: PodShape) -> Hashable:
+    def signature(self, shape: PodShape) -> Hashable:
         """What is asked for."""
         return tuple(shape.requests.items())
 
@@ -98,7 +98,7 @@ class NodeResourcesBalancedAllocation:
             before = _evenness_on(list(zip(used, capacity, strict=True)))
             return [*used, *(max(amount, 1) for amount in capacity), min(capacity), before]
 
-        held = nodes.derived((self.name, *indices), of_all, of_row)
+        held = nodes.derived((self.name, *(r.name for r in counted), *indices), of_all, of_row)
         if len(feasible) != held.shape[1]:
             held = held.take(feasible, axis=1)
         has = held[4]
@@ -111,7 +111,7 @@ class NodeResourcesBalancedAllocation:
         change -= held[5]
         return change
 
-    def score_on(self, pod: Pod, nodes: Nodes, row: int) -> int:
+    def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
         """As `score`, for one row."""
         found = amounts_on(self._resources, pod, nodes, row, nonzero=False)
         half = MAX_SCORE // 2

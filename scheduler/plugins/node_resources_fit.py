@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import RowLocal
+from scheduler.framework.plugin import NODE, PODS_HERE, Plugin
 from scheduler.framework.status import Rejections, Unresolvable, Unschedulable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -44,14 +44,13 @@ class NodeResourcesFitArgs(Struct, forbid_unknown_fields=True, rename="camel", f
         return replace(self, scoring_strategy=replace(strategy, resources=strategy.weights()))
 
 
-class NodeResourcesFit(RowLocal):
+class NodeResourcesFit(Plugin):
     """Keep a pod off nodes with too little left of anything it asks for; score by what would be left."""
 
     name = "NodeResourcesFit"
-    by_shape = True
-    scores_by_shape = True
+    depends_on = NODE | PODS_HERE
     Args = NodeResourcesFitArgs
-    wakes_on = (
+    events = (
         ClusterEvent.NODE_ADDED
         | ClusterEvent.NODE_ALLOCATABLE
         | ClusterEvent.POD_GONE
@@ -83,7 +82,7 @@ class NodeResourcesFit(RowLocal):
                 errors.append(f'{where}: Invalid value: "{name}": not a qualified name')
         return errors + args.scoring_strategy.check(f"{path}.scoringStrategy")
 
-    def reads(self, shape: PodShape) -> Hashable:
+    def signature(self, shape: PodShape) -> Hashable:
         """What is asked for, and what scoring assumes."""
         return tuple(shape.requests.items()), tuple(shape.scoring.items())
 
@@ -107,25 +106,15 @@ class NodeResourcesFit(RowLocal):
             allocatable = nodes.allocatable[index, :rows]
             short = allocatable - nodes.requested[index, :rows] < amount
             if np.count_nonzero(short):
-                never = short & (allocatable < amount)
-                found.append((Unresolvable(f"Insufficient {name}"), never))
-                found.append((Unschedulable(f"Insufficient {name}"), short & ~never))
+                never = allocatable < amount
+                if np.count_nonzero(never):
+                    never &= short
+                    found.append((Unresolvable(f"Insufficient {name}"), never))
+                    short &= ~never
+                found.append((Unschedulable(f"Insufficient {name}"), short))
         return found
 
-    def passes(self, pod: Pod, nodes: Nodes) -> Bools:
-        """As `filter`, for all rows and without reasons."""
-        rows = nodes.rows
-        passes = nodes.pods[:rows] < nodes.allowed_pods[:rows]
-        for name, amount in pod.shape.requests.items():
-            if amount <= 0 or self._ignores(name):
-                continue
-            index = nodes.resources.get(name)
-            if index is None:
-                return np.zeros(rows, dtype=np.bool_)
-            passes &= nodes.allocatable[index, :rows] - nodes.requested[index, :rows] >= amount
-        return passes
-
-    def passes_on(self, pod: Pod, nodes: Nodes, row: int) -> bool:
+    def filter_one(self, pod: Pod, nodes: Nodes, row: int) -> bool:
         """As `filter`, for one row."""
         if nodes.pods[row] >= nodes.allowed_pods[row]:
             return False
@@ -167,11 +156,11 @@ class NodeResourcesFit(RowLocal):
         found = amounts(self._resources, pod, cluster.nodes, feasible, nonzero=True)
         return self._strategy(found, len(feasible))
 
-    def score_on(self, pod: Pod, nodes: Nodes, row: int) -> int:
+    def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
         """As `score`, for one row."""
         return self._strategy_on(amounts_on(self._resources, pod, nodes, row, nonzero=True))
 
-    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+    def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that could hold the pod if it were empty, and could not, or had less of something it asks for."""
         asked = {name: amount for name, amount in pod.shape.requests.items() if amount > 0 and not self._ignores(name)}
         if new.allowed_pods < 1 or any(new.allocatable.get(name, 0) < amount for name, amount in asked.items()):

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import NoArgs, RowLocal
+from scheduler.framework.plugin import NODE, Plugin
 from scheduler.framework.status import Rejections, Unresolvable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -12,20 +12,15 @@ from scheduler.model.taints import UNSCHEDULABLE, tolerates
 from scheduler.state.cluster import Cluster
 
 
-class NodeUnschedulable(RowLocal):
+class NodeUnschedulable(Plugin):
     """Keep pods off cordoned nodes unless they tolerate the unschedulable taint."""
 
     name = "NodeUnschedulable"
-    by_shape = True
-    ignores_usage = True
-    Args = NoArgs
-    wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_TAINTS | ClusterEvent.OWN_TOLERATIONS
+    depends_on = NODE
+    events = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_TAINTS | ClusterEvent.OWN_TOLERATIONS
     cordoned = Unresolvable("node(s) were unschedulable")
 
-    def __init__(self, args: NoArgs) -> None:
-        pass
-
-    def reads(self, shape: PodShape) -> Hashable:
+    def signature(self, shape: PodShape) -> Hashable:
         """The tolerations."""
         return shape.tolerations
 
@@ -37,6 +32,6 @@ class NodeUnschedulable(RowLocal):
             return ()
         return ((self.cordoned, unschedulable),)
 
-    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+    def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that is schedulable and was not, or was not there."""
         return not new.unschedulable and (old is None or old.unschedulable)

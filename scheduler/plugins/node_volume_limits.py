@@ -1,11 +1,12 @@
 """Upstream: plugins/nodevolumelimits (csi.go). What is attached where is counted in `scheduler.state.attachments`."""
 
 from collections import Counter
+from collections.abc import Collection
 
 import numpy as np
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import NoArgs, RowLocal
+from scheduler.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, VOLUMES, Plugin
 from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -16,12 +17,12 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
 
-class NodeVolumeLimits(RowLocal):
+class NodeVolumeLimits(Plugin):
     """Keep a pod off nodes that can't attach so many more volumes of a CSI driver, or lack one that must be there."""
 
     name = "NodeVolumeLimits"
-    Args = NoArgs
-    wakes_on = (
+    depends_on = PODS_HERE | VOLUMES
+    events = (
         ClusterEvent.CSI_NODE_ADDED
         | ClusterEvent.CSI_NODE_UPDATED
         | ClusterEvent.POD_GONE
@@ -30,12 +31,9 @@ class NodeVolumeLimits(RowLocal):
     )
     too_many = Unschedulable("node(s) exceed max volume count")
 
-    def __init__(self, args: NoArgs) -> None:
-        pass
-
-    def concerns(self, shape: PodShape) -> bool:
-        """Pods with volumes."""
-        return shape.volumes is not NO_VOLUMES
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods without volumes."""
+        return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes without a driver that must be installed, then those whose limit the pod would break."""
@@ -69,13 +67,11 @@ class NodeVolumeLimits(RowLocal):
             exceeded &= ~rows
         return [*found, (self.too_many, exceeded)]
 
-    def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+    def pod_hint(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod that went and had volumes attached."""
         return other.shape.volumes.attachable
 
-    def wakes_for_storage(
-        self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None) -> bool:
         """A CSINode with a new driver or a higher limit, a claim of the pod, or an attachment that went."""
         volumes = pod.shape.volumes
         match new if new is not None else old:

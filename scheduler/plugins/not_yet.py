@@ -3,9 +3,12 @@
 A pod that needs one of them is refused with a clear message: better pending than misplaced.
 """
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
 from scheduler.framework.status import Reject, Unresolvable
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -16,20 +19,17 @@ class AnyArgs(Struct, rename="camel", frozen=True):
     """Arguments are accepted and have no effect."""
 
 
-class NotYet:
+class NotYet(Plugin):
     """Stands where the plugin of this name will; subclasses say which pods need it."""
 
     name = ""
     Args = AnyArgs
-    wakes_on = ClusterEvent.NOTHING
+    events = ClusterEvent.NOTHING
     needed_for: frozenset[str] = frozenset()
 
-    def __init__(self, args: AnyArgs) -> None:
-        pass
-
-    def concerns(self, shape: PodShape) -> bool:
-        """Pods that use something this version can't honour."""
-        return bool(shape.unsupported)
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods that use nothing this version can't honour."""
+        return NO_POINTS if shape.unsupported else SKIPPABLE
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Refuse a pod that uses what the plugin is for."""

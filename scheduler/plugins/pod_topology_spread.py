@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import MAX_SCORE
+from scheduler.framework.plugin import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model import wire
 from scheduler.model.node import Node
@@ -39,14 +39,13 @@ class PodTopologySpreadArgs(Struct, forbid_unknown_fields=True, rename="camel", 
     defaulting_type: str = "System"
 
 
-class PodTopologySpread:
+class PodTopologySpread(Plugin):
     """Spread matching pods evenly over the values of a node label."""
 
     name = "PodTopologySpread"
-    else_by_shape = True
-    else_silent = True
+    depends_on = NODE | PODS_ELSEWHERE
     Args = PodTopologySpreadArgs
-    wakes_on = (
+    events = (
         ClusterEvent.NODE_ADDED
         | ClusterEvent.NODE_GONE
         | ClusterEvent.NODE_LABELS
@@ -108,13 +107,13 @@ class PodTopologySpread:
             seen.add(key)
         return errors
 
-    def speaks_at(self, shape: PodShape) -> list[str]:
-        """PreFilter knows faults alone, Filter the constraints that must hold, Score the others."""
+    def skips(self, shape: PodShape) -> list[str]:
+        """PreFilter without faults, Filter without constraints that must hold, Score without others."""
         constraints = shape.spread or self._defaults
-        points = [] if shape.problem is None else ["pre_filter"]
-        if any(c.hard for c in constraints):
+        points = ["pre_filter"] if shape.problem is None else []
+        if not any(c.hard for c in constraints):
             points.append("filter")
-        if not all(c.hard for c in constraints):
+        if all(c.hard for c in constraints):
             points.append("score")
         return points
 
@@ -154,7 +153,7 @@ class PodTopologySpread:
                         left = ~gone if left is None else left & ~gone
         return found
 
-    def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+    def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """When the pod has constraints that must hold."""
         return bool(self._constraints(pod, cluster, hard=True))
 
@@ -205,7 +204,7 @@ class PodTopologySpread:
         stretched: Ints = MAX_SCORE * (highest + lowest - scores) // highest
         return stretched if counted is None else np.where(counted, stretched, 0)
 
-    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+    def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that gained or lost a topology key, moved, or changed while inclusion policies look at it."""
         hard = [constraint for constraint in pod.shape.spread if constraint.hard]
         if not hard:
@@ -218,7 +217,7 @@ class PodTopologySpread:
         tainted = old.taints != new.taints
         return has != had or (has and (moved or tainted)) or any(c.honor_taints or c.honor_affinity for c in hard)
 
-    def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+    def pod_hint(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod of the namespace that one of the constraints counts."""
         if other.namespace != pod.namespace:
             return False

@@ -1,17 +1,13 @@
 """Upstream: plugins/queuesort."""
 
-from scheduler.framework.plugin import NoArgs
+from scheduler.framework.plugin import Plugin
 from scheduler.model.pod import Pod
 
 
-class PrioritySort:
+class PrioritySort(Plugin):
     """Highest priority first; among equals, the one that entered the queue first."""
 
     name = "PrioritySort"
-    Args = NoArgs
-
-    def __init__(self, args: NoArgs) -> None:
-        pass
 
     def queue_sort(self, pod: Pod, queued_at: float) -> tuple[int, float]:
         """Sort key, smallest first."""

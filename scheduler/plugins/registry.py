@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from scheduler.framework.config import ConfigError
-from scheduler.framework.foreign import examine
+from scheduler.framework.declaration import problems_of
 from scheduler.plugins.annotation_affinity import AnnotationAffinity
 from scheduler.plugins.default_binder import DefaultBinder
 from scheduler.plugins.default_preemption import DefaultPreemption
@@ -116,7 +116,7 @@ def _load(entry: EntryPoint) -> Any:
         raise
     except BaseException as error:  # SystemExit too: a plugin does not end the process
         raise ConfigError(f"{where} can't be loaded: {type(error).__name__}: {error}") from error
-    problems = examine(found, entry.name)
+    problems = problems_of(found, entry.name)
     if problems:
         raise ConfigError(f"{where} is no plugin: {'; '.join(problems)}")
     return found

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import RowLocal
+from scheduler.framework.plugin import NODE, Plugin
 from scheduler.framework.status import Rejections, Unresolvable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -23,26 +23,21 @@ class RequiredDuringExecutionArgs(Struct, forbid_unknown_fields=True, rename="ca
     all_pods: bool = False
 
 
-class RequiredDuringExecution(RowLocal):
+class RequiredDuringExecution(Plugin):
     """Keep a pod off nodes from which the evictor would remove it again."""
 
     name = "RequiredDuringExecution"
-    by_shape = True
-    ignores_usage = True
+    depends_on = NODE
     Args = RequiredDuringExecutionArgs
-    wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_LABELS | ClusterEvent.OWN_PROMISE
+    events = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_LABELS | ClusterEvent.OWN_PROMISE
     mismatch = Unresolvable(f"node(s) didn't match Pod's annotation {ANNOTATION}")
 
     def __init__(self, args: RequiredDuringExecutionArgs) -> None:
         self.all_pods = args.all_pods
 
-    def concerns(self, shape: PodShape) -> bool:
-        """Pods that promise nothing cost nothing."""
-        return self.all_pods or shape.promise is not None
-
-    def reads(self, shape: PodShape) -> Hashable:
+    def signature(self, shape: PodShape) -> Hashable:
         """The promise and, where it may mean them, the pod's own requirements."""
-        if not self.concerns(shape):
+        if not self.all_pods and shape.promise is None:
             return None
         return shape.promise, shape.node_selector, shape.required_node_affinity
 
@@ -58,7 +53,7 @@ class RequiredDuringExecution(RowLocal):
         wanted = self.wanted(pod)
         return [] if wanted is None else [(self.mismatch, ~meeting(wanted, nodes))]
 
-    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+    def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that meets it now and did not before."""
         wanted = self.wanted(pod)
         if wanted is None:

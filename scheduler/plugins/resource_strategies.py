@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from scheduler.framework.plugin import MAX_SCORE
+from scheduler.framework.normalize import MAX_SCORE
 from scheduler.model.pod import Pod
 from scheduler.model.resources import is_scalar
 from scheduler.state.column import Ints, Numbers, at

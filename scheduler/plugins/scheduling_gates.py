@@ -1,20 +1,16 @@
 """Upstream: plugins/schedulinggates."""
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import NoArgs
+from scheduler.framework.plugin import Plugin
 from scheduler.framework.status import Reason, Unresolvable
 from scheduler.model.pod import Pod
 
 
-class SchedulingGates:
+class SchedulingGates(Plugin):
     """Keep a pod out of the queue while it has scheduling gates."""
 
     name = "SchedulingGates"
-    Args = NoArgs
-    wakes_on = ClusterEvent.OWN_GATES
-
-    def __init__(self, args: NoArgs) -> None:
-        pass
+    events = ClusterEvent.OWN_GATES
 
     def pre_enqueue(self, pod: Pod) -> Reason | None:
         """Hold a gated pod back, naming its gates."""

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import field
 
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import NODE, PODS_ELSEWHERE
 from scheduler.framework.status import Rejections, Unschedulable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -37,8 +38,9 @@ class ServiceAffinity(ServiceAntiAffinity):
     """Keep the pods of a Service together by node labels; also scores as ServiceAntiAffinity does, as upstream did."""
 
     name = "ServiceAffinity"
+    depends_on = NODE | PODS_ELSEWHERE
     Args = ServiceAffinityArgs
-    wakes_on = (
+    events = (
         ClusterEvent.NODE_ADDED
         | ClusterEvent.NODE_LABELS
         | ClusterEvent.NODE_GONE
@@ -70,15 +72,15 @@ class ServiceAffinity(ServiceAntiAffinity):
             matching &= nodes.label(label).holds(nodes.rows, value)
         return ((self.elsewhere, ~matching),)
 
-    def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+    def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """When a label is to be had from the Service's pods, wherever they are."""
         return bool(self._missing(pod) and services_of(pod, cluster))
 
-    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+    def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that joined, or whose affinity labels changed: it may be a node to take or one to go by."""
         return old is None or any(old.labels.get(label) != new.labels.get(label) for label in self._labels)
 
-    def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+    def pod_hint(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod like this one came or went, or one of the namespace may have stopped to be like it."""
         if other.namespace != pod.namespace:
             return False

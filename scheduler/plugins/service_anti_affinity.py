@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import MAX_SCORE
+from scheduler.framework.plugin import MAX_SCORE, PODS_ELSEWHERE, Plugin
 from scheduler.model.namespaced import Selecting
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import is_qualified_name
@@ -25,12 +25,13 @@ class ServiceAntiAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel"
         return label_errors(self.anti_affinity_labels_preference, f"{path}.antiAffinityLabelsPreference")
 
 
-class ServiceAntiAffinity:
+class ServiceAntiAffinity(Plugin):
     """Prefer nodes whose label values hold few pods of the pod's first Service (by name)."""
 
     name = "ServiceAntiAffinity"
+    depends_on = PODS_ELSEWHERE
     Args = ServiceAntiAffinityArgs
-    wakes_on = ClusterEvent.NOTHING
+    events = ClusterEvent.NOTHING
 
     def __init__(self, args: ServiceAntiAffinityArgs) -> None:
         self._spread_over = args.anti_affinity_labels_preference

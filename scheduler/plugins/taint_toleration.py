@@ -4,33 +4,27 @@ from collections.abc import Hashable
 from typing import Any
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import NoArgs, RowLocal
+from scheduler.framework.normalize import MAXIMUM_REVERSED
+from scheduler.framework.plugin import NODE, Plugin
 from scheduler.framework.status import Rejections, Unresolvable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.model.taints import intolerable_preferences, untolerated
-from scheduler.plugins.normalize import default_normalize
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints, at
 
 
-class TaintToleration(RowLocal):
+class TaintToleration(Plugin):
     """Keep a pod off nodes whose hard taints it does not tolerate, and prefer nodes with fewer soft ones."""
 
     name = "TaintToleration"
-    by_shape = True
-    scores_by_shape = True
-    ignores_usage = True
-    normalizes_by_extremes = True
-    Args = NoArgs
-    wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_TAINTS | ClusterEvent.OWN_TOLERATIONS
+    depends_on = NODE
+    normalize = MAXIMUM_REVERSED
+    events = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_TAINTS | ClusterEvent.OWN_TOLERATIONS
     tainted = Unresolvable("node(s) had untolerated taint(s)")
 
-    def __init__(self, args: NoArgs) -> None:
-        pass
-
-    def reads(self, shape: PodShape) -> Hashable:
+    def signature(self, shape: PodShape) -> Hashable:
         """The tolerations."""
         return shape.tolerations
 
@@ -54,11 +48,7 @@ class TaintToleration(RowLocal):
         )
         return at(counts, feasible)
 
-    def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
-        """Fewest taints become 100, most become 0."""
-        return default_normalize(scores, reverse=True)
-
-    def wakes_for_node(self, pod: Pod, old: Node | None, new: Node) -> bool:
+    def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node whose taints are tolerated now and were not before."""
         tolerations = pod.shape.tolerations
         before = old is None or untolerated(tolerations, old.taints) is not None

@@ -54,7 +54,7 @@ class Trials:
         """
         self._ranking.renew(cluster)
         self.budgets.renew(cluster)
-        lasting = filters.by_shape(pod) and not filters.reads_other_rows(pod, cluster, ())
+        lasting = filters.goes_by_shape(pod) and not filters.looks_elsewhere(pod, cluster, ())
         key = (pod.shape, pod.priority) if lasting else pod.uid
         findings = self._findings(key, pod, cluster, lasting=lasting)
         attempt = _Attempt(self, findings, pod, cluster, filters, lasting=lasting)
@@ -265,7 +265,7 @@ class _Attempt:
     def _apart(self, gathered: _Gathered) -> bool:
         """Whether these rows have to be tried one after the other."""
         victims = (placement.pod for lower in gathered.lower for placement in lower)
-        return self._filters.reads_other_rows(self._pod, self._cluster, victims)
+        return self._filters.looks_elsewhere(self._pod, self._cluster, victims)
 
     def _gather(self, todo: Rows, *, plain: bool) -> _Gathered:
         trials, cluster, priority = self._trials, self._cluster, self._pod.priority

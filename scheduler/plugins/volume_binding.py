@@ -1,5 +1,6 @@
 """Upstream: plugins/volumebinding (volume_binding.go, scorer.go). The matching is in volume_matching.py."""
 
+from collections.abc import Collection
 from typing import Any, Self
 
 import numpy as np
@@ -7,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import MAX_SCORE, RowLocal
+from scheduler.framework.plugin import MAX_SCORE, NO_POINTS, NODE, SKIPPABLE, VOLUMES, Plugin
 from scheduler.framework.reservation import Held, Wait
 from scheduler.framework.status import PluginError, Reject, Rejections, Unresolvable
 from scheduler.model.pod import Pod
@@ -42,12 +43,13 @@ class VolumeBindingArgs(Struct, forbid_unknown_fields=True, rename="camel", froz
         return replace(self, shape=self.shape or [ShapePoint(0, 10), ShapePoint(100, 0)])
 
 
-class VolumeBinding(RowLocal):
+class VolumeBinding(Plugin):
     """Keep a pod where its volumes can be: bound ones are reachable, others are there to bind or can be made."""
 
     name = "VolumeBinding"
+    depends_on = NODE | VOLUMES
     Args = VolumeBindingArgs
-    wakes_on = (
+    events = (
         ClusterEvent.STORAGE_CLASS_ADDED
         | ClusterEvent.STORAGE_CLASS_UPDATED
         | ClusterEvent.CLAIM_ADDED
@@ -85,9 +87,9 @@ class VolumeBinding(RowLocal):
             )
         return errors
 
-    def concerns(self, shape: PodShape) -> bool:
-        """Pods with volumes."""
-        return shape.volumes is not NO_VOLUMES
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods without volumes."""
+        return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose claims are not there, not its own, on their way out, or for others to bind."""
@@ -133,9 +135,7 @@ class VolumeBinding(RowLocal):
             usage.make(provision.claim.spec_class, rows, provision.claim.size, room)
         return usage.score(self._shape)
 
-    def wakes_for_storage(
-        self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None) -> bool:
         """Any volume, a claim of the pod, and what of classes, drivers and nodes lets volumes be made elsewhere."""
         match new:
             case PersistentVolumeClaim():

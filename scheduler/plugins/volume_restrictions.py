@@ -1,11 +1,11 @@
 """Upstream: plugins/volumerestrictions."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import NoArgs
+from scheduler.framework.plugin import NO_POINTS, PODS_ELSEWHERE, PODS_HERE, SKIPPABLE, VOLUMES, Plugin
 from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -14,24 +14,21 @@ from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.cluster import Cluster
 
 
-class VolumeRestrictions:
+class VolumeRestrictions(Plugin):
     """Keep a pod off nodes where its inline disks are in use, and off all while its ReadWriteOncePod claim is."""
 
     name = "VolumeRestrictions"
-    Args = NoArgs
-    wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.POD_GONE | ClusterEvent.CLAIM_ADDED
+    depends_on = PODS_HERE | PODS_ELSEWHERE | VOLUMES
+    events = ClusterEvent.NODE_ADDED | ClusterEvent.POD_GONE | ClusterEvent.CLAIM_ADDED
     no_disk = Unschedulable("node(s) had no available disk")
     claim_in_use = Unschedulable(
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use "
         "by another pod"
     )
 
-    def __init__(self, args: NoArgs) -> None:
-        pass
-
-    def concerns(self, shape: PodShape) -> bool:
-        """Pods with volumes."""
-        return shape.volumes is not NO_VOLUMES
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods without volumes."""
+        return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose claim does not exist: its access modes have to be known."""
@@ -57,12 +54,12 @@ class VolumeRestrictions:
             found.append((self.claim_in_use, np.logical_not(taken)))
         return found
 
-    def reads_other_rows(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+    def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """A claim for one pod only is taken or free for all nodes at once."""
         exclusive = _exclusive_claims(pod, cluster)
         return bool(exclusive) and any(exclusive & _claims(other) for other in others)
 
-    def wakes_for_pod(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+    def pod_hint(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod that went and used a disk or a claim that this one wants."""
         mine, theirs = pod.shape.volumes, other.shape.volumes
         if pod.namespace == other.namespace and _claims(pod) & _claims(other):
@@ -70,9 +67,7 @@ class VolumeRestrictions:
         used = {disk.key: disk for disk in theirs.disks}
         return any(disk.key in used and (disk.exclusive or used[disk.key].exclusive) for disk in mine.disks)
 
-    def wakes_for_storage(
-        self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None) -> bool:
         """A claim that the pod names was created."""
         return isinstance(new, PersistentVolumeClaim) and new.namespace == pod.namespace and new.name in _claims(pod)
 

@@ -1,9 +1,11 @@
 """Upstream: plugins/volumezone."""
 
+from collections.abc import Collection
+
 import numpy as np
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import NoArgs, RowLocal
+from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, Plugin
 from scheduler.framework.status import Reject, Rejections, Unresolvable
 from scheduler.model.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.model.pod import Pod
@@ -27,12 +29,12 @@ Topology = tuple[str, frozenset[str]]
 """(label of a volume, values of which a node must have one)."""
 
 
-class VolumeZone(RowLocal):
+class VolumeZone(Plugin):
     """Keep a pod off nodes outside the zones and regions that its bound volumes are labelled with."""
 
     name = "VolumeZone"
-    Args = NoArgs
-    wakes_on = (
+    depends_on = NODE | VOLUMES
+    events = (
         ClusterEvent.STORAGE_CLASS_ADDED
         | ClusterEvent.NODE_ADDED
         | ClusterEvent.NODE_LABELS
@@ -43,12 +45,9 @@ class VolumeZone(RowLocal):
     )
     elsewhere = Unresolvable("node(s) had no available volume zone")
 
-    def __init__(self, args: NoArgs) -> None:
-        pass
-
-    def concerns(self, shape: PodShape) -> bool:
-        """Pods with volumes."""
-        return shape.volumes is not NO_VOLUMES
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods without volumes."""
+        return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose volumes can't be looked at: a claim, class or volume is missing."""
@@ -69,9 +68,7 @@ class VolumeZone(RowLocal):
             fits &= _within(topology, nodes)
         return ((self.elsewhere, constrained & ~fits),)
 
-    def wakes_for_storage(
-        self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None) -> bool:
         """A class that waits for consumers, a claim of the pod, or a volume in other zones than before."""
         match new:
             case StorageClass():

@@ -13,8 +13,8 @@ from scheduler.model.node import Node
 from scheduler.model.shape import HostPort, PodShape
 from scheduler.model.taints import Taints
 from scheduler.state.column import Bools, Column, Ints, Numbers
-from scheduler.state.derived import Derived
 from scheduler.state.effort import Effort
+from scheduler.state.per_node import Bounded, Derived
 from scheduler.state.ports import HostPorts
 from scheduler.state.rowlog import RowLog
 from scheduler.state.weighing import Terms, Weighings
@@ -26,6 +26,8 @@ _FIRST_ROWS = 64
 _TOGETHER = 32
 """From so many pods of one shape on, arrays over all rows cost less than one row after the other."""
 _COLUMNS = 256
+_DERIVED = 64
+"""Questions whose derived numbers are kept: each takes a few numbers a node."""
 _USUAL = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
 """Labels whose columns are there from the start: some pod will ask for them."""
 
@@ -57,7 +59,7 @@ class Nodes:
         self.weighings = Weighings()
         self.puts = 0
         """Counts node objects that came, changed or went."""
-        self._derived = Derived()
+        self._derived = Bounded(_DERIVED)
         self._capacity = _FIRST_ROWS
         self._row: dict[str, int] = {}
         self._free: list[int] = []
@@ -210,7 +212,13 @@ class Nodes:
 
         A dry run (`suppose`) does not show in them.
         """
-        return self._derived.get(self, question, of_all, of_row)
+        found = self._derived.recall(question)
+        if found is None:
+            found = Derived(of_all, of_row)
+            self._derived.keep(question, found)
+        found.renew(self, self.log)
+        values: Numbers = found.values
+        return values
 
     def put(self, row: int, node: Node | None) -> None:
         """Write the node object of a row and all that derives from it; None when the node is gone."""

@@ -53,7 +53,7 @@ class _Asked(Queue):
         real: bool = True,
     ) -> None:
         plugin = self._framework.plugin(self._plugin)
-        self.woken |= bool(self._framework.wakes(self._plugin) & event) and hint(self._framework, plugin, self._pod)
+        self.woken |= bool(self._framework.events(self._plugin) & event) and hint(self._framework, plugin, self._pod)
 
 
 def run(oracle: Oracle, seed: int, plugins: Iterable[str] = CHANGES) -> list[Outcome]:
@@ -86,7 +86,7 @@ def _wakes(case: Case) -> bool:
     queue = _Asked(framework, case["plugin"], pod)
     match old, new:
         case (Pod() as before, Pod() as now) if now.uid == pod.uid:
-            return bool(changes.waiting_pod_changes(before, now) & framework.wakes(case["plugin"]))
+            return bool(changes.waiting_pod_changes(before, now) & framework.events(case["plugin"]))
         case (None | Node() as before, Node() as now):
             wakes.for_node(queue, changes.node_changes(before, now), before, now, 0)
         case (None, Pod() as now):

@@ -3,6 +3,7 @@
 import aiohttp
 from msgspec import Struct
 
+from scheduler.framework.plugin import Plugin
 from scheduler.framework.reservation import Held
 from scheduler.framework.status import Reject, Unschedulable
 
@@ -13,7 +14,7 @@ class AskFirstArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=Tr
     url: str
 
 
-class AskFirst:
+class AskFirst(Plugin):
     """Asks before each Binding. A coroutine has `time_limit` seconds, and the scheduler goes on while it waits."""
 
     name = "AskFirst"

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.permit import Hold
+from scheduler.framework.plugin import Plugin
 from scheduler.framework.reservation import Held
 from scheduler.framework.status import Reject, Unresolvable
 from scheduler.model.pod import Pod
@@ -18,12 +19,12 @@ class ConvoyArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True
     patience_seconds: float = 60.0
 
 
-class Convoy:
+class Convoy(Plugin):
     """Holds each pod of a convoy, on the node it was decided for, until the last one has a node too."""
 
     name = "Convoy"
     Args = ConvoyArgs
-    wakes_on = ClusterEvent.NODE_ADDED | ClusterEvent.POD_GONE
+    events = ClusterEvent.NODE_ADDED | ClusterEvent.POD_GONE
 
     def __init__(self, args: ConvoyArgs) -> None:
         self._args = args

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scheduler.framework.config import ProfileConfig
-from scheduler.framework.plugin import POINTS, implements
+from scheduler.framework.declaration import declaration_of
+from scheduler.framework.plugin import POINTS
 from scheduler.framework.profiles import at_multi_point, field_of
 from scheduler.model.fields import nearest
 from scheduler.whatif.lint.finding import Checked, Finding
@@ -80,7 +81,7 @@ def disabled(checked: Checked) -> Iterator[Finding]:
             if plugin is None:
                 continue
             there = usual if point == "multi_point" else general
-            if ref.name in there and (point == "multi_point" or implements(plugin, point)):
+            if ref.name in there and (point == "multi_point" or point in declaration_of(plugin).points):
                 continue
             at = field_of(point)
             yield Finding(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from scheduler.framework.plugin import implements
+from scheduler.framework.declaration import declaration_of
 from scheduler.framework.profiles import DEFAULT_MULTI_POINT, field_of
 from scheduler.whatif.lint.finding import Checked, Finding
 
@@ -20,7 +20,7 @@ def weights(checked: Checked) -> Iterator[Finding]:
             if ref.weight is None or plugin is None or as_usual:
                 # kube-scheduler writes every plugin's usual weight into a file, 0 where it has none.
                 continue
-            scores = implements(plugin, "score")
+            scores = "score" in declaration_of(plugin).points
             if ref.weight == 0:
                 if scores and point in ("score", "multi_point"):
                     yield _zero(ref.name, where)

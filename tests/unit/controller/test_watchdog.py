@@ -9,10 +9,11 @@ from structlog.testing import capture_logs
 from scheduler.controller.watchdog import Watchdog
 from scheduler.framework.foreign import Foreign
 from scheduler.framework.guard import Guard
+from scheduler.framework.plugin import Plugin
 from scheduler.framework.status import PluginError
 
 
-class Sleepy:
+class Sleepy(Plugin):
     """Sleeps until somebody wakes it, and thinks that it can catch everything."""
 
     name = "Sleepy"

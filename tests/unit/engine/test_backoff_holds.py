@@ -100,7 +100,7 @@ def test_pods_that_push_each_other_off() -> None:
             other.reject("Own", f"pushed off by {held.pod.name}")
         return Hold(60.0)
 
-    harness = watched(plugin(permit=permit, wakes_on=ANY))
+    harness = watched(plugin(permit=permit, events=ANY))
     harness.put(node("n1"), *(pod(f"p{i}") for i in range(3)))
     for _ in range(40):
         harness.run_dry(lambda _: None)
@@ -143,7 +143,7 @@ def rejecting(random: Random) -> Any:
     async def pre_bind(self: Any, held: Held) -> None:
         raise AssertionError("the test answers")
 
-    return plugin(filter=filter_, reserve=reserve, unreserve=unreserve, permit=permit, pre_bind=pre_bind, wakes_on=ANY)
+    return plugin(filter=filter_, reserve=reserve, unreserve=unreserve, permit=permit, pre_bind=pre_bind, events=ANY)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -13,7 +13,7 @@ from scheduler.engine.stimuli import Broke, Consulted
 from scheduler.engine.turns import SHARE
 from scheduler.framework.config import decode
 from scheduler.framework.extenders import Verdict
-from scheduler.framework.plugin import RowLocal
+from scheduler.framework.plugin import OWN_STATE, Plugin
 from scheduler.framework.profiles import build
 from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
@@ -24,12 +24,13 @@ from .conftest import Harness, node, pod
 SLICE = Budget().slice
 
 
-class Digging(RowLocal):
+class Digging(Plugin):
     """A filter that has work to do for each pod that carries the label `steps`, and keeps what it has done."""
 
     name = "Digging"
+    depends_on = OWN_STATE
 
-    def __init__(self) -> None:
+    def __init__(self, args: Any) -> None:
         self.left: dict[str, int] = {}
 
     def filter(self, pod: Any, cluster: Any) -> Any:

@@ -407,8 +407,8 @@ def test_thousands_of_equal_unschedulable_pods_are_asked_as_one(harness: Harness
     asked: list[str] = []
     framework = harness.engine.queue.frameworks["berth"]
     plugin: Any = framework.plugin("NodeResourcesFit")
-    original = plugin.wakes_for_node
-    plugin.wakes_for_node = lambda pod, old, new: asked.append(pod.name) or original(pod, old, new)
+    original = plugin.node_hint
+    plugin.node_hint = lambda pod, old, new: asked.append(pod.name) or original(pod, old, new)
     harness.put(node("n2", cpu="1"))
     assert len(asked) == 1
     assert not harness.engine.has_work

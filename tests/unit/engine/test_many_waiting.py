@@ -40,11 +40,11 @@ class Hints:
         def filter_(own: Any, pod: Any, cluster: Any) -> Any:
             return () if self.open else ((Unschedulable("shut"), cluster.nodes.alive[: cluster.nodes.rows].copy()),)
 
-        def wakes_for_node(own: Any, pod: Any, old: Any, new: Any) -> bool:
+        def node_hint(own: Any, pod: Any, old: Any, new: Any) -> bool:
             self.asked.append(pod.name)
             return "open" in new.labels
 
-        return plugin(filter=filter_, wakes_for_node=wakes_for_node, wakes_on=ClusterEvent.NODE_ADDED, **more)
+        return plugin(filter=filter_, node_hint=node_hint, events=ClusterEvent.NODE_ADDED, **more)
 
 
 @pytest.fixture

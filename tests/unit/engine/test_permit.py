@@ -9,6 +9,7 @@ from scheduler.engine.instructions import Bind, CancelCall, Failed, Preempt, Run
 from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Answered, NotAnswered
 from scheduler.framework.permit import Hold
+from scheduler.framework.plugin import Plugin
 from scheduler.framework.reservation import Binding, Held
 from scheduler.framework.status import Reject, Unschedulable
 
@@ -71,7 +72,7 @@ def test_the_longest_hold(opened: Open) -> None:
 def test_two_plugins(opened: Open) -> None:
     """A pod goes once all that wait have allowed it; the first deadline that is not met rejects it."""
 
-    class Other:
+    class Other(Plugin):
         name = "Other"
 
         def permit(self, held: Held, cluster: Any) -> Hold:

@@ -19,7 +19,7 @@ from scheduler.engine.instructions import (
 from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Answered, Bound, NotAnswered
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import RowLocal
+from scheduler.framework.plugin import ANYTHING, NODE, Plugin
 from scheduler.framework.reservation import Binding, Held
 from scheduler.framework.status import Reject, Unschedulable
 from scheduler.state.validate import validate
@@ -47,7 +47,8 @@ def opened() -> Iterator[Callable[..., Harness]]:
 
 def plugin(**members: Any) -> Any:
     """A third-party plugin class of the name Own."""
-    return type("Own", (RowLocal,), {"name": "Own", **members})
+    depends_on = ANYTHING if {"filter", "score"} & members.keys() else None
+    return type("Own", (Plugin,), {"name": "Own", "depends_on": depends_on, **members})
 
 
 def raising(*answer: Any) -> Callable[..., Any]:
@@ -191,7 +192,7 @@ def test_pre_enqueue(opened: Callable[..., Harness]) -> None:
 def test_queue_sort(opened: Callable[..., Harness], key: Any, message: str) -> None:
     """A pod without a place in the queue waits apart; the order of the others stands."""
 
-    class Own:
+    class Own(Plugin):
         name = "Own"
 
         def queue_sort(self, pod: Any, queued_at: float) -> Any:
@@ -232,7 +233,7 @@ def test_post_bind(opened: Callable[..., Harness], asynchronous: bool) -> None:
 def test_unreserve(opened: Callable[..., Harness]) -> None:
     """The room is given back all the same, and the others give back what they hold."""
 
-    class First:
+    class First(Plugin):
         name = "First"
         given_back = 0
 
@@ -250,7 +251,7 @@ def test_unreserve(opened: Callable[..., Harness]) -> None:
     assert (First.given_back, harness.engine.cluster.assumed()) == (1, 0)
 
 
-@pytest.mark.parametrize("hint", ["wakes_for_node", "wakes_for_pod"])
+@pytest.mark.parametrize("hint", ["node_hint", "pod_hint"])
 def test_hints(opened: Callable[..., Harness], hint: str) -> None:
     """A hint that fails must not keep the pod waiting: it is woken, and the plugin is named in the log."""
 
@@ -258,12 +259,12 @@ def test_hints(opened: Callable[..., Harness], hint: str) -> None:
         return ((Unschedulable("no"), np.ones(cluster.nodes.rows, dtype=np.bool_)),) if pod.name == "bad" else ()
 
     harness = opened(
-        plugin(**{"filter": no, hint: raising(), "wakes_on": ClusterEvent.NODE_ADDED | ClusterEvent.POD_GONE})
+        plugin(**{"filter": no, hint: raising(), "events": ClusterEvent.NODE_ADDED | ClusterEvent.POD_GONE})
     )
     harness.put(node("n1"), pod("other", nodeName="n1"), pod("bad"))
     everything(harness)
     assert place(harness, "bad") is Place.UNSCHEDULABLE
-    if hint == "wakes_for_node":
+    if hint == "node_hint":
         said = harness.tell(node("n2") | {"metadata": {"name": "n2", "uid": "n2"}})
     else:
         said = harness.lose("Pod", "default", "other", "other")
@@ -300,14 +301,14 @@ def test_hints(opened: Callable[..., Harness], hint: str) -> None:
             "returns an invalid score 101, it should in the range of [0, 100] after normalizing",
         ),
         (
-            "quick mask",
-            {"filter": lambda *_: (), "by_shape": True, "passes": lambda *_: np.ones(7, dtype=np.bool_)},
-            "want bool[2], got bool[7]",
+            "signs by a list",
+            {"filter": lambda *_: (), "depends_on": NODE, "signature": lambda *_: ["requests"]},
+            "TypeError: unhashable type: 'list'",
         ),
         (
-            "reads a list",
-            {"filter": lambda *_: (), "by_shape": True, "reads": lambda *_: ["requests"]},
-            "TypeError: unhashable type: 'list'",
+            "skips what is no point",
+            {"filter": lambda *_: (), "skips": lambda *_: ("filtre",)},
+            "want some of filter, pre_bind, pre_filter, reserve, score, got ('filtre',)",
         ),
         (
             "permit",

@@ -71,7 +71,7 @@ def gate(shut: list[bool], **more: Any) -> Any:
 def test_a_gate_is_asked_again_when_something_happens_that_it_waits_for(opened: Open) -> None:
     """Other events leave the pod alone; five minutes don't."""
     shut = [True]
-    own = gate(shut, wakes_on=ClusterEvent.NODE_ADDED)
+    own = gate(shut, events=ClusterEvent.NODE_ADDED)
     harness = opened(own)
     harness.put(pod("web"))
     assert place(harness, "web") is Place.GATED
@@ -108,7 +108,7 @@ def test_what_happens_while_a_pod_waits_for_a_permit_counts(opened: Open, event:
     def permit(self: Any, held: Held, cluster: Any) -> Hold:
         return Hold(60.0)
 
-    harness = opened(plugin(permit=permit, wakes_on=ClusterEvent.NODE_ADDED))
+    harness = opened(plugin(permit=permit, events=ClusterEvent.NODE_ADDED))
     harness.put(node("n1"), pod("web"))
     everything(harness)
     harness.after(30)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.engine.instructions import Bind, Failed, Instruction, Misbehaved, Preempt, Verified
 from scheduler.engine.stimuli import Bound
-from scheduler.framework.plugin import RowLocal
+from scheduler.framework.plugin import OWN_STATE, PODS_HERE, Plugin
 from scheduler.framework.status import Unschedulable
 from scheduler.framework.verify import COLUMNS, PLUGINS, Difference
 from scheduler.state.validate import validate
@@ -21,26 +21,27 @@ Object = dict[str, Any]
 UNSCORED: Object = {"score": {"disabled": [{"name": "*"}]}}
 
 
-class Single(RowLocal):
+class Single(Plugin):
     """One pod a node; asked for one row, it lies."""
 
     name = "Single"
-    by_shape = True
+    depends_on = PODS_HERE
     crowded = Unschedulable("node(s) had a pod")
 
     def filter(self, pod: Any, cluster: Any) -> Any:
         return [(self.crowded, cluster.nodes.pods[: cluster.nodes.rows] > 0)]
 
-    def passes_on(self, pod: Any, nodes: Any, row: int) -> bool:
+    def filter_one(self, pod: Any, nodes: Any, row: int) -> bool:
         return True
 
 
-class Whimsical:
+class Whimsical(Plugin):
     """Fails each second time that it is asked."""
 
     name = "Whimsical"
+    depends_on = OWN_STATE
 
-    def __init__(self) -> None:
+    def __init__(self, args: Any) -> None:
         self.asked = 0
 
     def filter(self, pod: Any, cluster: Any) -> Any:

@@ -8,11 +8,12 @@ import pytest
 
 from scheduler.framework.foreign import Foreign
 from scheduler.framework.guard import Guard
+from scheduler.framework.plugin import Plugin
 from scheduler.framework.status import PluginError
 from scheduler.state.effort import SliceOver
 
 
-class Own:
+class Own(Plugin):
     """A plugin that does as it is told."""
 
     name = "Own"
@@ -23,8 +24,8 @@ class Own:
     def filter(self) -> Any:
         return self._act()
 
-    def concerns(self, shape: Any) -> bool:
-        return bool(self._act())
+    def skips(self, shape: Any) -> Any:
+        return self._act()
 
 
 def raising(error: BaseException) -> Callable[[], Any]:
@@ -45,8 +46,8 @@ def test_no_exception_of_a_plugin_ends_the_process(error: BaseException) -> None
     own: Any = Foreign(Own(raising(error)))
     with pytest.raises(PluginError, match=f'running Filter plugin "Own": {type(error).__name__}: '):
         guard(own, own.filter)
-    with pytest.raises(PluginError, match=f'running Concerns plugin "Own": {type(error).__name__}: '):
-        own.concerns(None)
+    with pytest.raises(PluginError, match=f'running Skips plugin "Own": {type(error).__name__}: '):
+        guard(own, own.skips, None)
     assert guard.running is None
 
 

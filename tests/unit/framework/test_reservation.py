@@ -6,6 +6,7 @@ import pytest
 
 from scheduler.framework.guard import Guard
 from scheduler.framework.permit import WaitingPods
+from scheduler.framework.plugin import Plugin
 from scheduler.framework.reservation import Binding, Held, Patch, Reservation, Wait, way
 from scheduler.framework.status import PluginError, Reject, Unschedulable
 from scheduler.model import wire
@@ -18,7 +19,7 @@ POD = Decoder().pod(wire.encode(pod("p")))
 KEY = ("PersistentVolumeClaim", "default", "c")
 
 
-class Holder:
+class Holder(Plugin):
     """A plugin that notes what it is asked."""
 
     def __init__(self, name: str, log: list[str], reserved: Any = None, steps: tuple[Any, ...] = ()) -> None:
@@ -41,7 +42,7 @@ class Holder:
         return self._steps.pop(0) if self._steps else None
 
 
-class Binder:
+class Binder(Plugin):
     """The end of every way."""
 
     name = "Binder"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scheduler.framework.decision import fit_error
+from scheduler.framework.plugin import ANYTHING, Plugin
 from scheduler.framework.runtime import Framework, Profile
 from scheduler.framework.status import Narrow, PluginError, Reject, Unresolvable, Unschedulable
 from scheduler.state.cluster import Cluster
@@ -15,11 +16,13 @@ from tests.unit.plugins.small import a_pod, cluster
 POD = a_pod(pod("p"))
 
 
-class Fake:
+class Fake(Plugin):
     """Answers by node name: `rejects` maps a name to its reasons, `scores` to a number, `pre` is a PreFilter answer."""
 
+    depends_on = ANYTHING
+
     def __init__(self, name: str, **answers: Any) -> None:
-        self.name = name
+        self.name = name  # type: ignore[misc]
         self.answers = answers
         self.asked: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Three ways to ask the plugins that look at what is placed: all rows, all rows without reasons, one row."""
+"""Two ways to ask the plugins that look at what is placed: all rows, and one row."""
 
 from typing import Any
 
@@ -54,13 +54,12 @@ def test_all_rows_and_one_row_agree(name: str, args: dict[str, Any], data: st.Da
         scores = made.score(asking, there, rows)
         if scores is not None:
             assert scores.dtype == np.int64
-            assert scores.tolist() == [made.score_on(asking, there.nodes, row) for row in rows]
+            assert scores.tolist() == [made.score_one(asking, there.nodes, row) for row in rows]
             assert made.score(asking, there, rows[1:]).tolist() == scores[1:].tolist()
-        if hasattr(made, "passes"):
+        if name == "NodeResourcesFit":
             rejected = np.zeros(len(rows), dtype=np.bool_)
             for _, where in made.filter(asking, there):
                 rejected |= where
-            assert made.passes(asking, there.nodes).tolist() == (~rejected).tolist()
-            assert [made.passes_on(asking, there.nodes, row) for row in rows] == (~rejected).tolist()
+            assert [made.filter_one(asking, there.nodes, row) for row in rows] == (~rejected).tolist()
         if on < len(rows):
             there.assume(asking, on)

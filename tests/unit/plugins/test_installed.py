@@ -54,7 +54,15 @@ def enabled(name: str) -> Any:
     return build(decode(configuration(profile(plugins={"multiPoint": {"enabled": [{"name": name}]}}))), registry())
 
 
-FINE = "class Own:\n    name = 'Own'\n    def filter(self, pod, cluster):\n        return ()\n"
+FINE = """
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import *
+class Own(Plugin):
+    name = 'Own'
+    depends_on = NODE
+    def filter(self, pod, cluster):
+        return ()
+"""
 WHERE = 'profiles[0].plugins.multiPoint.enabled[0].name: Invalid value: "Own": offered:Own of an installed package'
 
 
@@ -65,14 +73,13 @@ WHERE = 'profiles[0].plugins.multiPoint.enabled[0].name: Invalid value: "Own": o
         ("no such class", "", "can't be loaded: AttributeError: module 'offered' has no attribute 'Own'"),
         ("not a class", "Own = 7", "is no plugin: want a class, got 7"),
         ("another name", FINE.replace("'Own'", "'Owen'"), "its attribute name is 'Owen', should be 'Own'"),
-        ("no point", "class Own:\n    name = 'Own'\n", "it has none of the extension points pre_enqueue, queue_sort"),
-        ("pre_score", FINE.replace("filter", "pre_score"), "pre_score is no point of its own here"),
+        ("no base", "class Own:\n    name = 'Own'\n", "it does not derive from scheduler.framework.plugin.Plugin"),
         (
             "coroutine",
             FINE.replace("def filter", "async def filter"),
             "filter can't be a coroutine function, only permit",
         ),
-        ("wakes_on", FINE + "    wakes_on = 'all'\n", "its wakes_on is 'all', should be a ClusterEvent"),
+        ("events", FINE + "    events = 'all'\n", "its events is 'all', should be a ClusterEvent"),
         ("time_limit", FINE + "    time_limit = 0\n", "its time_limit is 0, should be seconds, more than 0"),
         ("Args", FINE + "    Args = dict\n", "its Args is <class 'dict'>, should be a msgspec.Struct class"),
     ],
@@ -89,14 +96,15 @@ def test_broken_packages(offer: Offer, id: str, code: str, says: str) -> None:
 
 
 def test_a_constructor_that_raises(offer: Offer) -> None:
-    """It is the configuration that can't be used."""
-    offer(FINE + "    def __init__(self):\n        raise OSError('no such device')\n", "Own")
-    with pytest.raises(ConfigError, match='plugin "Own": OSError: no such device'):
+    """It is the configuration that can't be used; the line says which plugin, and where it comes from."""
+    offer(FINE + "    def __init__(self, args):\n        raise OSError('no such device')\n", "Own")
+    line = r'profiles\[0\]: plugin "Own" of offered: OSError: no such device'
+    with pytest.raises(ConfigError, match=line):
         enabled("Own")
 
 
 def test_no_arguments_wanted(offer: Offer) -> None:
-    """A class without Args is made without any, and refuses those that are given."""
+    """A class without Args refuses those that are given."""
     offer(FINE, "Own")
     assert enabled("Own")["berth"].plugin("Own").name == "Own"
     with pytest.raises(ConfigError, match=r"pluginConfig\[0\].args.speed: Unknown field"):

@@ -199,7 +199,7 @@ NEAR, APART = pod("p", near=["app=db per zone"]), pod("p", labels={"app": "web"}
 )
 def test_wakes_for_a_node(asks: Object, old: Object | None, new: Object, wakes: bool) -> None:
     """One that joined or changed a domain of the pod's terms."""
-    assert plugin("InterPodAffinity").wakes_for_node(a_pod(asks), old and a_node(old), a_node(new)) is wakes
+    assert plugin("InterPodAffinity").node_hint(a_pod(asks), old and a_node(old), a_node(new)) is wakes
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_wakes_for_a_node(asks: Object, old: Object | None, new: Object, wakes: 
 )
 def test_wakes_for_a_pod(asks: Object, event: ClusterEvent, other: Object, wakes: bool) -> None:
     """One wanted near that came, or one in the way that went."""
-    assert plugin("InterPodAffinity").wakes_for_pod(a_pod(asks), event, a_pod(other)) is wakes
+    assert plugin("InterPodAffinity").pod_hint(a_pod(asks), event, a_pod(other)) is wakes
 
 
 def test_a_supposed_pod_repels_nobody_whom_none_repelled_before() -> None:

@@ -124,7 +124,7 @@ def test_a_preference_that_does_not_parse_fails_the_pod() -> None:
 def test_wakes_when_a_node_comes_to_match(old: Object | None, new: Object, wakes: bool) -> None:
     """It matched before: then something else was in the way."""
     asks = a_pod(pod("p", need=["zone in a"]))
-    assert plugin("NodeAffinity").wakes_for_node(asks, old and a_node(old), a_node(new)) is wakes
+    assert plugin("NodeAffinity").node_hint(asks, old and a_node(old), a_node(new)) is wakes
 
 
 def test_a_dead_row_is_no_match_by_name() -> None:

@@ -175,4 +175,4 @@ def test_balance(resources: list[str], asks: Object, objects: list[Object], scor
 def test_wakes_when_a_node_could_hold_it(old: Object | None, new: Object, wakes: bool) -> None:
     """If it were empty; and only for more of what the pod asks for."""
     asks = a_pod(pod("p", "2"))
-    assert plugin("NodeResourcesFit").wakes_for_node(asks, old and a_node(old), a_node(new)) is wakes
+    assert plugin("NodeResourcesFit").node_hint(asks, old and a_node(old), a_node(new)) is wakes

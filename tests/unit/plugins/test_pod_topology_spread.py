@@ -61,10 +61,10 @@ def test_what_a_dry_run_adds_counts(id: str, selector: Object | None, other: Obj
 def test_wakes_for_a_node(id: str, old: Object, new: Object, wakes: bool) -> None:
     """Whatever may change the counts of a domain, policies or not."""
     asks = a_pod(spread({"matchLabels": {"app": "db"}}, nodeAffinityPolicy="Ignore", nodeTaintsPolicy="Ignore"))
-    assert plugin("PodTopologySpread").wakes_for_node(asks, a_node(old), a_node(new)) is wakes
+    assert plugin("PodTopologySpread").node_hint(asks, a_node(old), a_node(new)) is wakes
 
 
 def test_wakes_for_new_labels_of_a_pod_that_also_shrank() -> None:
     """One update can be several events."""
     event = ClusterEvent.POD_LABELS | ClusterEvent.POD_SHRUNK
-    assert plugin("PodTopologySpread").wakes_for_pod(a_pod(spread({})), event, a_pod(pod("e", on="n")))
+    assert plugin("PodTopologySpread").pod_hint(a_pod(spread({})), event, a_pod(pod("e", on="n")))

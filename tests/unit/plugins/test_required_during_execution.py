@@ -51,4 +51,4 @@ def test_unreadable_fits_nowhere() -> None:
 def test_wakes_when_the_labels_fit(old: Object | None, new: Object, wakes: bool) -> None:
     """They did before: then something else was in the way."""
     asks = a_pod(keeping(json.dumps(node_selector("disk in ssd"))))
-    assert plugin("RequiredDuringExecution").wakes_for_node(asks, old and a_node(old), a_node(new)) is wakes
+    assert plugin("RequiredDuringExecution").node_hint(asks, old and a_node(old), a_node(new)) is wakes

@@ -212,7 +212,7 @@ HINTS: list[tuple[str, ClusterEvent, Object, bool]] = [
 def test_pods_that_wake(event: ClusterEvent, other: Object, want: bool) -> None:
     """Only pods that the choice goes by."""
     made = plugin("ServiceAffinity", affinityLabels=["site"])
-    assert made.wakes_for_pod(a_pod(pod("p", labels=WEB)), event, a_pod(other)) is want
+    assert made.pod_hint(a_pod(pod("p", labels=WEB)), event, a_pod(other)) is want
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_nodes_that_wake(old: Object | None, new: Object, want: bool) -> None:
     """New ones, and those that moved."""
     made = plugin("ServiceAffinity", affinityLabels=["site"])
     before = None if old is None else a_node(old)
-    assert made.wakes_for_node(a_pod(pod("p")), before, a_node(new)) is want
+    assert made.node_hint(a_pod(pod("p")), before, a_node(new)) is want
 
 
 def test_off_unless_named() -> None:

@@ -121,14 +121,14 @@ def test_sums_say_what_filters_say(start: list[Any], happened: list[Any], cpu: i
     preemptor = _with_port("q", 2) if with_ports else a_pod("q", 2, cpu)
     by_sums = answer(a_framework(), preemptor, crowd.cluster)
     asking = a_framework()
-    exact = asking.spare
+    exact = asking.filters.spare
 
     def unsure(pod: Pod, cluster: Cluster) -> Any:
         found = exact(pod, cluster)
         found.exact = False
         return found
 
-    asking.spare = unsure  # type: ignore[method-assign]
+    asking.filters.spare = unsure  # type: ignore[method-assign]
     assert answer(asking, preemptor, crowd.cluster) == by_sums
 
 

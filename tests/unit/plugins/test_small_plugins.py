@@ -31,7 +31,7 @@ def test_node_ports(wants: str, used: str, conflict: bool) -> None:
     made, asks = plugin("NodePorts"), pod("p", ports=[wants])
     holder = pod("e", ports=[used], on="n")
     assert rejected(made, asks, node("n"), node("m"), holder) == ({"n": [TAKEN]} if conflict else {})
-    assert made.wakes_for_pod(a_pod(asks), ClusterEvent.POD_GONE, a_pod(holder)) is conflict
+    assert made.pod_hint(a_pod(asks), ClusterEvent.POD_GONE, a_pod(holder)) is conflict
 
 
 def test_node_ports_of_sidecars_count() -> None:
@@ -104,7 +104,7 @@ def test_node_unschedulable(tolerate: list[str], out: dict[str, list[str]]) -> N
 def test_node_unschedulable_wakes(old: Object | None, new: Object, wakes: bool) -> None:
     """When a node is uncordoned or comes without a cordon."""
     made = plugin("NodeUnschedulable")
-    assert made.wakes_for_node(a_pod(pod("p")), old and a_node(old), a_node(new)) is wakes
+    assert made.node_hint(a_pod(pod("p")), old and a_node(old), a_node(new)) is wakes
 
 
 def test_scheduling_gates() -> None:

@@ -54,4 +54,4 @@ def test_score(tolerate: list[str], raw: list[int], final: list[int]) -> None:
 )
 def test_wakes_when_the_taints_are_tolerated(old: Object | None, new: Object, wakes: bool) -> None:
     """They were before: then something else was in the way."""
-    assert plugin("TaintToleration").wakes_for_node(a_pod(pod("p")), old and a_node(old), a_node(new)) is wakes
+    assert plugin("TaintToleration").node_hint(a_pod(pod("p")), old and a_node(old), a_node(new)) is wakes

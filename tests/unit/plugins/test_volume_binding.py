@@ -327,7 +327,7 @@ def test_arguments() -> None:
 def test_wakes(id: str, old: Object | None, new: Object, wakes: bool) -> None:
     """The pod is tried again for what may let its claims be served."""
     asks = a_pod(using(pod("p"), "data", "+scratch"))
-    found = plugin("VolumeBinding").wakes_for_storage(asks, ClusterEvent.NOTHING, _only(old), _only(new))
+    found = plugin("VolumeBinding").object_hint(asks, ClusterEvent.NOTHING, _only(old), _only(new))
     assert found is wakes
 
 

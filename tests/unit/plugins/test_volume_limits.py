@@ -163,7 +163,7 @@ def test_wakes_for_csi_nodes(id: str, old: Object | None, new: Object, wakes: bo
     before = None if old is None else cluster(old).storage.csi_nodes["n"]
     event = ClusterEvent.CSI_NODE_ADDED if old is None else ClusterEvent.CSI_NODE_UPDATED
     after = cluster(new).storage.csi_nodes["n"]
-    assert plugin("NodeVolumeLimits").wakes_for_storage(a_pod(using(pod("p"), "a")), event, before, after) is wakes
+    assert plugin("NodeVolumeLimits").object_hint(a_pod(using(pod("p"), "a")), event, before, after) is wakes
 
 
 @pytest.mark.parametrize(
@@ -180,4 +180,4 @@ def test_wakes_for_attachments(id: str, asks: Object, wakes: bool) -> None:
     """A volume that was detached makes room."""
     gone = cluster(attachment("x", "n", "pv", "ebs.csi.aws.com")).storage.attachments["x"]
     made = plugin("NodeVolumeLimits")
-    assert made.wakes_for_storage(a_pod(asks), ClusterEvent.ATTACHMENT_GONE, gone, None) is wakes
+    assert made.object_hint(a_pod(asks), ClusterEvent.ATTACHMENT_GONE, gone, None) is wakes

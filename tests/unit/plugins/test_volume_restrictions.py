@@ -53,7 +53,7 @@ def test_disks(id: str, wants: Object, used: Object, conflict: bool) -> None:
     made = plugin("VolumeRestrictions")
     asks, holder = using(pod("p"), wants), using(pod("e", on="n"), used)
     assert rejected(made, asks, node("n"), node("m"), holder) == ({"n": [NO_DISK]} if conflict else {})
-    assert made.wakes_for_pod(a_pod(asks), ClusterEvent.POD_GONE, a_pod(holder)) is conflict
+    assert made.pod_hint(a_pod(asks), ClusterEvent.POD_GONE, a_pod(holder)) is conflict
 
 
 def test_a_claim_that_is_not_there() -> None:
@@ -99,8 +99,8 @@ def test_dry_runs() -> None:
     there = cluster(node("n"), node("m"), claim("data", modes="RWOP"), using(pod("e", on="m"), "data"))
     asks = a_pod(using(pod("p"), "data"))
     (placement,) = there.placements()
-    assert made.reads_other_rows(asks, there, [placement.pod])
-    assert not made.reads_other_rows(asks, there, [a_pod(pod("x"))])
+    assert made.looks_elsewhere(asks, there, [placement.pod])
+    assert not made.looks_elsewhere(asks, there, [a_pod(pod("x"))])
     there.lift(placement)
     assert not any(np.any(rows) for _, rows in made.filter(asks, there))
     there.lower(placement)
@@ -120,4 +120,4 @@ def test_wakes_for_its_claims(id: str, other: Object, wakes: bool) -> None:
     """The pod is tried again when a claim that it names is created."""
     new = next(iter(cluster(other).storage.claims))
     asks = a_pod(using(pod("p"), "data"))
-    assert plugin("VolumeRestrictions").wakes_for_storage(asks, ClusterEvent.CLAIM_ADDED, None, new) is wakes
+    assert plugin("VolumeRestrictions").object_hint(asks, ClusterEvent.CLAIM_ADDED, None, new) is wakes

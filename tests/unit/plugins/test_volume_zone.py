@@ -92,4 +92,4 @@ def test_wakes(id: str, old: Object | None, new: Object, wakes: bool) -> None:
     storage = cluster(new).storage
     after = next(iter([*storage.volumes, *storage.claims, *storage.classes.values()]))
     event = ClusterEvent.VOLUME_UPDATED if isinstance(before, PersistentVolume) else ClusterEvent.VOLUME_ADDED
-    assert plugin("VolumeZone").wakes_for_storage(a_pod(using(pod("p"), "data")), event, before, after) is wakes
+    assert plugin("VolumeZone").object_hint(a_pod(using(pod("p"), "data")), event, before, after) is wakes

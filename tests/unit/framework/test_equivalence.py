@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework import memo
+from scheduler.framework import equivalence
 from scheduler.framework.config import default_configuration
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
@@ -31,17 +31,17 @@ def looks(*documents: Object) -> int:
 @pytest.mark.parametrize(
     ("id_", "documents", "wanted"),
     [
-        ("once is not kept", [{"cpu": "1"}, {"cpu": "1"}, {"cpu": "1"}, {"cpu": "1"}], 2),
+        ("equal pods", [{"cpu": "1"}, {"cpu": "1"}, {"cpu": "1"}, {"cpu": "1"}], 1),
         ("other sizes", [{"cpu": "1"}, {"cpu": "2"}, {"cpu": "3"}], 3),
-        ("other terms, same size", [{"cpu": "1"}, {"cpu": "1"}, {"cpu": "1", "rather_apart": AWAY}], 2),
-        ("other namespaces, same size", [{"cpu": "1", "namespace": name} for name in "abcd"], 2),
-        ("other ports", [{"ports": ("80",)}, {"ports": ("80",)}, {"ports": ("81",)}], 3),
-        ("other nodes wanted, same size", [{"cpu": "1", "where": f"zone in {zone}"} for zone in "abab"], 2),
+        ("other terms, same size", [{"cpu": "1"}, {"cpu": "1"}, {"cpu": "1", "rather_apart": AWAY}], 1),
+        ("other namespaces, same size", [{"cpu": "1", "namespace": name} for name in "abcd"], 1),
+        ("other ports", [{"ports": ("80",)}, {"ports": ("80",)}, {"ports": ("81",)}], 2),
+        ("other nodes wanted, same size", [{"cpu": "1", "where": f"zone in {zone}"} for zone in "abab"], 1),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_pods_that_read_alike_share(id_: str, documents: list[dict[str, Any]], wanted: int) -> None:
-    """Usage is computed once for all pods of one size and ports, whatever else they ask for, from the second on."""
+def test_pods_of_one_signature_share(id_: str, documents: list[dict[str, Any]], wanted: int) -> None:
+    """What is on nodes is looked at once for all pods of one size and ports, whatever else they ask for."""
     where = [document.pop("where", None) for document in documents]
     made = [
         pod(f"p{i}", **parts) | {} if text is None else _wanting(pod(f"p{i}", **parts), text)
@@ -56,23 +56,38 @@ def _wanting(document: Object, text: str) -> Object:
     return document
 
 
-def test_kinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond what may be kept, the oldest kinds go, and answers stay right."""
-    monkeypatch.setattr(memo, "_KEPT_BYTES", 3 * 20 * 40)
-    monkeypatch.setattr(memo, "_SEEN", 7)
-    monkeypatch.setattr(memo, "_KNOWN_SHAPES", 2)
+def kept(made: Framework) -> tuple[int, int, int, int]:
+    """How many classes, static results, results on nodes and shapes are kept."""
+    classes = made._classes
+    return len(classes._classes), len(classes._static), len(classes._on_node), len(classes._by_shape)
+
+
+def test_classes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what may be kept, those that were not asked for longest go, and answers stay right."""
+    monkeypatch.setattr(equivalence, "_KEPT_BYTES", 3 * 20 * 40)
+    monkeypatch.setattr(equivalence, "_SHAPES", 2)
     made, there = framework(), cluster(*NODES)
     for i in [*range(6), *range(6), *range(6), 0, 0, 0, 5, 5, 5]:
         asking = a_pod(pod(f"p{i}", cpu=f"{100 + i}m"))
         assert made.decide_quickly(asking, there).best().tolist() == made.decide(asking, there).best().tolist()
-    memos = made._memos
-    assert max(len(memos._memos), len(memos._usages), len(memos._grounds)) <= 3
-    assert len(memos._seen) <= 7
-    assert len(memos._by_shape) <= 2
+    assert max(kept(made)[:3]) <= 3
+    assert kept(made)[3] <= 2
+
+
+def test_a_class_in_use_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One tenant's pods of which no two are alike do not push out what pods of others share, as long as these come."""
+    monkeypatch.setattr(equivalence, "_KEPT_BYTES", 4 * 20 * 40)
+    made, there = framework(), cluster(*NODES)
+    made.decide_quickly(a_pod(pod("web", cpu="1")), there)
+    for i in range(20):
+        made.decide_quickly(a_pod(pod(f"p{i}", cpu=f"{100 + i}m")), there)
+        before = made.computed
+        made.decide_quickly(a_pod(pod(f"web-{i}", cpu="1")), there)
+        assert made.computed == before
 
 
 def test_shapes_that_are_big_themselves_are_not_kept() -> None:
-    """A tenant's pods of 100 KB each, asked about again and again: no memo holds them, and decisions are the same."""
+    """A tenant's pods of 100 KB each, asked about again and again: no class holds them, and decisions are the same."""
     made = framework()
     there = cluster(*(node(f"n{i}", taints=[f"k{i}=v:NoSchedule"]) for i in range(3)))
     for i in range(5):
@@ -82,8 +97,7 @@ def test_shapes_that_are_big_themselves_are_not_kept() -> None:
         big = a_pod(document)
         for _ in range(4):
             assert made.decide_quickly(big, there).best().tolist() == [i % 3]
-    memos = made._memos
-    assert (len(memos._memos), len(memos._grounds), len(memos._by_shape)) == (0, 0, 0)
+    assert kept(made) == (0, 0, 0, 0)
 
 
 class Quiet:

@@ -1,0 +1,263 @@
+"""What a plugin's class declares, read once and checked: whatever is wrong is an error at start that names it."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+
+from scheduler.framework.events import NODE_EVENTS, OTHER_EVENTS, POD_EVENTS, ClusterEvent
+from scheduler.framework.normalize import Normalizer
+from scheduler.framework.plugin import NODE, OWN_STATE, PODS_ELSEWHERE, PODS_HERE, POINTS, DependsOn, Plugin
+from scheduler.framework.reservation import ASYNC_POINTS, LONGEST_LIMIT, is_async
+
+_NEAR = 0.85
+"""Names so much alike are taken for slips."""
+HINTS = {"node_hint": NODE_EVENTS, "pod_hint": POD_EVENTS, "object_hint": OTHER_EVENTS}
+"""Queueing hint → the events for which it is asked."""
+_COUNTING = ("needs", "free", "takes")
+_ONE = {"filter_one": "filter", "score_one": "score"}
+_ARGUMENTS = {
+    "permit": ("held", "cluster"),
+    "pre_bind": ("held", "cluster"),
+    "bind": ("held", "cluster"),
+    "post_bind": ("held", "cluster"),
+    "normalize": ("scores", "pod", "cluster", "feasible"),
+}
+"""Methods whose arguments can't be read from the base class. Coroutines take the first one alone."""
+_METHODS = (
+    *(point for point in POINTS if point != "pre_score"),
+    "unreserve",
+    "skips",
+    "signature",
+    "looks_elsewhere",
+    *_ONE,
+    *_COUNTING,
+    *HINTS,
+)
+_DATA = ("name", "Args", "depends_on", "normalize", "events", "time_limit", "only_preempts")
+KNOWN = (*_METHODS, *_DATA, "check")
+"""Every attribute that means something to Berth."""
+_FORMERLY = {
+    "by_shape": "depends_on",
+    "ignores_usage": "depends_on",
+    "scores_by_shape": "depends_on",
+    "else_by_shape": "depends_on",
+    "normalizes_by_extremes": "normalize",
+    "reads_other_rows": "looks_elsewhere",
+    "concerns": "skips",
+    "speaks_at": "skips",
+    "reads": "signature",
+    "passes": "filter_one",
+    "passes_on": "filter_one",
+    "score_on": "score_one",
+    "removes_lower_only": "only_preempts",
+    "wakes_on": "events",
+    "wakes_for_node": "node_hint",
+    "wakes_for_pod": "pod_hint",
+    "wakes_for_storage": "object_hint",
+}
+"""What plugins declared in earlier versions, and what does its work now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One class's declaration, in the terms in which it is used."""
+
+    points: frozenset[str]
+    """The points that it overrides."""
+    methods: frozenset[str]
+    """All that it overrides."""
+    depends_on: DependsOn
+    normalizer: Normalizer | None
+    normalizes: bool
+    """It has `normalize`, as a Normalizer or as its own method."""
+
+    @property
+    def static(self) -> bool:
+        """Answers about a node follow from the pod's signature and the node object."""
+        return bool(self.depends_on) and not self.depends_on & ~NODE
+
+    @property
+    def on_node(self) -> bool:
+        """Answers about a node follow from the pod's signature, the node object and the pods on it."""
+        return bool(self.depends_on) and not self.depends_on & ~(NODE | PODS_HERE)
+
+    @property
+    def may_look_elsewhere(self) -> bool:
+        """What happens on one node may change the verdict on another."""
+        return bool(self.depends_on & (PODS_ELSEWHERE | OWN_STATE))
+
+    @property
+    def on_node_unless_elsewhere(self) -> bool:
+        """As `on_node` for pods for which it does not look elsewhere."""
+        return bool(self.depends_on) and not self.depends_on & ~(NODE | PODS_HERE | PODS_ELSEWHERE)
+
+    @property
+    def keeps_scores(self) -> bool:
+        """Its normalised scores can be kept by node."""
+        return self.on_node and (not self.normalizes or (self.static and self.normalizer is not None))
+
+    @property
+    def counts(self) -> bool:
+        """Whom to preempt is found by sums, as far as it goes."""
+        return "takes" in self.methods
+
+
+_KNOWN_CLASSES: WeakKeyDictionary[type[Plugin], Declaration] = WeakKeyDictionary()
+
+
+def declaration_of(plugin_class: type[Plugin]) -> Declaration:
+    """What a class declares. Whoever registers it checks it first (`problems_of`)."""
+    found = _KNOWN_CLASSES.get(plugin_class)
+    if found is not None:
+        return found
+    methods = frozenset(name for name in _METHODS if _overrides(plugin_class, name))
+    normalize = plugin_class.normalize
+    found = _KNOWN_CLASSES[plugin_class] = Declaration(
+        points=methods & frozenset(POINTS),
+        methods=methods,
+        depends_on=plugin_class.depends_on or DependsOn(0),
+        normalizer=normalize if isinstance(normalize, Normalizer) else None,
+        normalizes=normalize is not None,
+    )
+    return found
+
+
+def _overrides(plugin_class: type, name: str) -> bool:
+    return getattr(plugin_class, name, None) is not getattr(Plugin, name, None)
+
+
+def problems_of(plugin_class: Any, name: str) -> list[str]:
+    """What keeps a class from being the plugin of this name, a line each."""
+    if not isinstance(plugin_class, type):
+        return [f"want a class, got {plugin_class!r}"]
+    if not issubclass(plugin_class, Plugin):
+        return ["it does not derive from scheduler.framework.plugin.Plugin"]
+    problems = []
+    if plugin_class.name != name:
+        problems.append(f"its attribute name is {plugin_class.name!r}, should be {name!r}")
+    problems += _unknown(plugin_class)
+    if _overrides(plugin_class, "pre_score"):
+        problems.append("pre_score is no point of its own here: what it prepares belongs in score")
+    methods = [method for method in _METHODS if _overrides(plugin_class, method)]
+    if not set(methods) & set(POINTS) and not hasattr(plugin_class, "pre_score"):
+        problems.append(f"it has none of the extension points {', '.join(p for p in POINTS if p != 'pre_score')}")
+    own_normalize = not isinstance(plugin_class.normalize, Normalizer | None)
+    for method in ("__init__", *methods, *(("normalize",) if own_normalize else ())):
+        problems += _signature_problems(plugin_class, method)
+    return problems + _data_problems(plugin_class, own_normalize) + _missing(plugin_class, frozenset(methods))
+
+
+def _unknown(plugin_class: type[Plugin]) -> list[str]:
+    """Attributes that look like a slip: an old name, or nearly one that is known."""
+    problems = []
+    own = {name for base in plugin_class.__mro__ if base not in Plugin.__mro__ for name in vars(base)}
+    for name in sorted(own):
+        if name.startswith("_") or name in KNOWN or name == "pre_score":
+            continue
+        near = get_close_matches(name, (*KNOWN, *_FORMERLY), n=1, cutoff=_NEAR)
+        if near and near[0] in _FORMERLY:
+            problems.append(f"it has {name}, which means nothing any more: see {_FORMERLY[near[0]]} in docs/plugins.md")
+        elif near:
+            problems.append(f"it has {name}, which means nothing: did you mean {near[0]}? (else begin it with _)")
+    return problems
+
+
+def _signature_problems(plugin_class: type[Plugin], method: str) -> list[str]:
+    """Whether a method can be called as it will be."""
+    found: Any = getattr(plugin_class, method)
+    if not callable(found):
+        return [f"its {method} is {found!r}, should be a method"]
+    coroutine = is_async(found)
+    if coroutine and method not in ASYNC_POINTS:
+        return [f"{method} can't be a coroutine function, only {', '.join(ASYNC_POINTS)} can"]
+    arguments = _ARGUMENTS.get(method) or _names(getattr(Plugin, method))
+    if coroutine:
+        arguments = arguments[:1]
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):
+        return []  # not written in Python: nothing can be said of it
+    is_static = isinstance(inspect.getattr_static(plugin_class, method), staticmethod)
+    given = arguments if is_static else ("self", *arguments)
+    try:
+        signature.bind(*given)
+    except TypeError:
+        has = ", ".join(name for i, name in enumerate(signature.parameters) if i or is_static)
+        return [f"its {method} takes ({has}), should take ({', '.join(arguments)})"]
+    return []
+
+
+def _names(method: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(inspect.signature(method).parameters)[1:]
+
+
+def _data_problems(plugin_class: type[Plugin], own_normalize: bool) -> list[str]:
+    problems = []
+
+    def wrong(name: str, wanted: str) -> None:
+        problems.append(f"its {name} is {getattr(plugin_class, name)!r}, should be {wanted}")
+
+    args: Any = plugin_class.Args
+    if not (isinstance(args, type) and issubclass(args, Struct)):
+        wrong("Args", "a msgspec.Struct class")
+    depends_on: Any = plugin_class.depends_on
+    if depends_on is not None and not isinstance(depends_on, DependsOn):
+        wrong("depends_on", "of NODE, PODS_HERE, PODS_ELSEWHERE, OTHER_NODES, VOLUMES, OWN_STATE or ANYTHING")
+    normalize: Any = plugin_class.normalize
+    if own_normalize and not callable(normalize):
+        wrong("normalize", "MAXIMUM, MAXIMUM_REVERSED, MIN_MAX or a method")
+    events: Any = plugin_class.events
+    if not isinstance(events, ClusterEvent):
+        wrong("events", "a ClusterEvent")
+    limit: Any = plugin_class.time_limit
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= LONGEST_LIMIT:
+        wrong("time_limit", f"seconds, more than 0 and at most {LONGEST_LIMIT:.0f}")
+    only_preempts: Any = plugin_class.only_preempts
+    if not isinstance(only_preempts, bool):
+        wrong("only_preempts", "True or False")
+    return problems
+
+
+def _missing(plugin_class: type[Plugin], methods: frozenset[str]) -> list[str]:
+    """What is there without what makes it mean something."""
+    problems = []
+    asked = sorted(methods & {"filter", "score"})
+    depends_on = plugin_class.depends_on
+    if asked and not depends_on:
+        problems.append(
+            f"it has {' and '.join(asked)}, and depends_on does not say what the answers go by: "
+            "NODE, PODS_HERE, PODS_ELSEWHERE, OTHER_NODES, VOLUMES, OWN_STATE, several of them, or ANYTHING"
+        )
+    if not asked and depends_on:
+        problems.append("it has depends_on, and neither filter nor score")
+    if plugin_class.normalize is not None and "score" not in methods:
+        problems.append("it has normalize, and no score")
+    for one, whole in _ONE.items():
+        if one in methods and whole not in methods:
+            problems.append(f"it has {one}, and no {whole}")
+    on_node = isinstance(depends_on, DependsOn) and depends_on and not depends_on & ~(NODE | PODS_HERE)
+    if not on_node:
+        problems += (
+            f"it has {method}, which is for plugins that depend on NODE and PODS_HERE only"
+            for method in ("signature", *_ONE, *_COUNTING)
+            if method in methods
+        )
+    elif "looks_elsewhere" in methods:
+        problems.append("it has looks_elsewhere, and depends_on says that it never does")
+    if 0 < len(methods & set(_COUNTING)) < len(_COUNTING):
+        problems.append(f"of needs, free and takes it has only {', '.join(sorted(methods & set(_COUNTING)))}")
+    if "unreserve" in methods and "reserve" not in methods:
+        problems.append("it has unreserve, and no reserve: only who reserves is asked to unreserve")
+    events = plugin_class.events
+    if isinstance(events, ClusterEvent):
+        problems += (
+            f"it has {hint}, and events names no change for which it would be asked"
+            for hint, those in HINTS.items()
+            if hint in methods and not events & those
+        )
+    return problems

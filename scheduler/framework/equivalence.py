@@ -1,0 +1,415 @@
+"""What pods share that get the same answers: equivalence classes, and the results by node that are kept for them.
+
+A decision is made of three parts. What node objects decide (taints, labels) is kept in `StaticResults`. What the pods
+on a node decide too (requests, host ports) is kept in `OnNodeResults`. Plugins whose answers depend on more than one
+node (affinity, spread, volumes) are asked for each pod. The class of a pod is the signature by which it shares the
+first part, the one by which it shares the second, and the plugins that have to be asked.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.framework.foreign import declared
+from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Ints
+from scheduler.state.nodes import Nodes
+from scheduler.state.per_node import ALL_ROWS, Bounded, PerNode
+from scheduler.state.view import some_rows
+
+ONE_BY_ONE = 16
+"""Up to so many rows, plugins are asked row by row where they can be: NumPy's fixed costs are those of some rows."""
+NOWHERE = -(1 << 62)
+"""The total of rows that do not pass."""
+_KEPT_BYTES = 16 << 20
+_BYTES_A_ROW = 40
+"""What a class and its results take: masks, sums, totals and the rows that pass."""
+_SHAPES = 1024
+"""Shapes whose class need not be worked out again."""
+
+Scorer = tuple[Any, int, Any]
+"""(plugin, weight, normalize)."""
+Ask = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The plugins that have to be asked about each pod of a class."""
+
+    pre_filters: tuple[Any, ...]
+    filters: tuple[Any, ...]
+    scorers: tuple[Scorer, ...]
+
+
+class StaticResults(PerNode):
+    """What only node objects decide."""
+
+    def __init__(self, filters: tuple[Any, ...], scorers: tuple[Scorer, ...], ask: Ask) -> None:
+        super().__init__()
+        self._filters = filters
+        self._scorers = scorers
+        self._ask = ask
+        self.passes: Bools = np.zeros(0, dtype=np.bool_)
+        """bool[rows]: nodes that exist and pass."""
+        self.raw: list[tuple[Scorer, Ints | int]] = []
+        """Scores before they are normalised; one number where all rows share it."""
+        self.moves = 0
+        """Counts changes of `raw`."""
+
+    def compute_all(self, nodes: Nodes, *asked: Any) -> None:
+        """All rows."""
+        pod, cluster = asked
+        passes = passing(self._filters, pod, cluster, nodes.alive[: nodes.rows], self._ask)
+        rows = every_row(nodes.rows)
+        found: list[tuple[Scorer, Ints | int]] = []
+        for scorer in self._scorers:
+            raw = self._ask(scorer[0], scorer[0].score, pod, cluster, rows)
+            if isinstance(raw, np.ndarray) and len(raw) and int(raw.min()) == int(raw.max()):
+                raw = int(raw[0])
+            if raw is not None:
+                found.append((scorer, raw))
+        self.passes, self.raw = passes, found
+        self.moves += 1
+
+    def compute_rows(self, nodes: Nodes, rows: set[int], *asked: Any) -> None:
+        """Some rows."""
+        pod, cluster = asked
+        which = as_index(rows)
+        some = some_rows(cluster, which)
+        self.passes[which] = passing(self._filters, pod, some, some.nodes.alive, self._ask)
+        for i, (scorer, raw) in enumerate(self.raw):
+            fresh = self._ask(scorer[0], scorer[0].score, pod, some, every_row(len(which)))
+            if fresh is not None and np.any(fresh != (raw if isinstance(raw, int) else raw[which])):
+                values = np.full(len(self.passes), raw, dtype=np.int64) if isinstance(raw, int) else raw
+                values[which] = fresh
+                self.raw[i] = (scorer, values)
+                self.moves += 1
+
+
+class OnNodeResults(PerNode):
+    """What the pods on a node decide too."""
+
+    def __init__(self, filters: tuple[Any, ...], scorers: tuple[Scorer, ...], ask: Ask) -> None:
+        super().__init__()
+        self._filters = filters
+        self._scorers = scorers
+        self._ask = ask
+        self.passes: Bools = np.zeros(0, dtype=np.bool_)
+        """bool[rows]: rows that pass; whether there is a node is not asked."""
+        self.sums: Ints = np.zeros(0, dtype=np.int64)
+        """int64[rows]: weighted scores."""
+        self._adding: list[tuple[Any, int]] = []
+        """The scorers that take part, with their weights."""
+        self._filters_one = all("filter_one" in declared(plugin).methods for plugin in filters)
+        self._one_by_one = False
+
+    def compute_all(self, nodes: Nodes, *asked: Any) -> None:
+        """All rows."""
+        pod, cluster = asked
+        passes = passing(self._filters, pod, cluster, None, self._ask)
+        rows = every_row(nodes.rows)
+        total: Any = None
+        adding: list[tuple[Any, int]] = []
+        for plugin, weight, _ in self._scorers:
+            raw = self._ask(plugin, plugin.score, pod, cluster, rows)
+            if raw is not None:
+                adding.append((plugin, weight))
+                weighted = raw if weight == 1 else raw * weight
+                total = weighted if total is None else total + weighted
+        self.passes, self._adding = passes, adding
+        self.sums = total if isinstance(total, np.ndarray) else np.full(nodes.rows, total or 0, dtype=np.int64)
+        self._one_by_one = self._filters_one and all("score_one" in declared(plugin).methods for plugin, _ in adding)
+
+    def compute_rows(self, nodes: Nodes, rows: set[int], *asked: Any) -> None:
+        """Some rows."""
+        pod, cluster = asked
+        if len(rows) <= ONE_BY_ONE and self._one_by_one:
+            self._each(nodes, rows, pod)
+            return
+        which = as_index(rows)
+        some = some_rows(cluster, which)
+        self.passes[which] = passing(self._filters, pod, some, None, self._ask)
+        total: Any = 0
+        for plugin, weight in self._adding:
+            raw = self._ask(plugin, plugin.score, pod, some, every_row(len(which)))
+            total = total if raw is None else total + raw * weight
+        self.sums[which] = total
+
+    def _each(self, nodes: Nodes, rows: set[int], pod: Pod) -> None:
+        ask = self._ask
+        for row in rows:
+            passes = True
+            for plugin in self._filters:
+                if not ask(plugin, plugin.filter_one, pod, nodes, row):
+                    passes = False
+                    break
+            self.passes[row] = passes
+            total = 0
+            for plugin, weight in self._adding:
+                total += ask(plugin, plugin.score_one, pod, nodes, row) * weight
+            self.sums[row] = total
+
+
+class Normalized:
+    """A static scorer's part of the totals, which depends on the lowest and highest score of the rows that are left."""
+
+    def __init__(self, scorer: Scorer, raw: Ints | int) -> None:
+        self._scorer = scorer
+        self.raw = raw
+        self._extremes: tuple[int, int] | None = None
+        self.weighted: Ints | int = 0
+
+    def fit(self, left: Bools, pod: Pod, cluster: Cluster, ask: Ask) -> bool:
+        """Be right for the rows that are left; whether anything changed."""
+        raw = self.raw
+        if isinstance(raw, int):
+            extremes = (raw, raw)
+        else:
+            there = raw[left]
+            extremes = (int(there.min()), int(there.max())) if len(there) else (0, 0)
+        if self._extremes == extremes:
+            return False
+        plugin, weight, normalize = self._scorer
+        # Beyond the extremes are only rows that are not left. With them clipped, each row's score is as it would be
+        # among any rows of these extremes.
+        if isinstance(raw, int):
+            scores = np.full(1, raw, dtype=np.int64)
+        else:
+            scores = np.minimum(np.maximum(raw, extremes[0]), extremes[1])
+        weighted = ask(plugin, normalize, scores, pod, cluster, every_row(len(scores))) * weight
+        self.weighted = int(weighted[0]) if isinstance(raw, int) else weighted
+        self._extremes = extremes
+        return True
+
+
+class EquivalenceClass(PerNode):
+    """One class: who passes by what is kept, and what kept scores add up to."""
+
+    def __init__(self, key: Hashable, static: StaticResults, on_node: OnNodeResults, asked: Asked) -> None:
+        super().__init__()
+        self.key = key
+        self.asked = asked
+        self.static = static
+        self.on_node = on_node
+        self.passes: Bools = np.zeros(0, dtype=np.bool_)
+        """bool[rows]: nodes that exist and pass all filters that are kept."""
+        self._normalized: list[Normalized] = []
+        self._uniform = True
+        """Each normalised scorer gives all rows one number, so totals are the same whichever rows are left."""
+        self._moves = -1
+        self._computed = (-1, -1)
+        self._totals: Ints | None = None
+        self._feasible: NDArray[np.intp] | None = None
+
+    def renew_all(self, pod: Pod, cluster: Cluster) -> bool:
+        """Be right for the cluster as it is; whether what is on the nodes was computed for all rows.
+
+        Raises PluginError, SliceOver.
+        """
+        nodes = cluster.nodes
+        static, on_node, log = self.static, self.on_node, nodes.log
+        if self.version == log.version and self.nodes is nodes and on_node.nodes is nodes:
+            return False
+        if static.version != nodes.object_log.version or static.nodes is not nodes:
+            static.renew(nodes, nodes.object_log, pod, cluster)
+        changed = on_node.renew(nodes, log, pod, cluster)
+        if self._computed != (static.computed, on_node.computed):
+            self.nodes = None  # all rows of one of the parts were computed, so they have to be here
+        self.renew(nodes, log)
+        return changed is ALL_ROWS
+
+    def compute_all(self, nodes: Nodes, *asked: Any) -> None:
+        """All rows."""
+        self.passes = self.static.passes & self.on_node.passes
+        self._feasible = self._totals = None
+        self._computed = (self.static.computed, self.on_node.computed)
+        self._follow_scores()
+
+    def compute_rows(self, nodes: Nodes, rows: set[int], *asked: Any) -> None:
+        """Some rows."""
+        static, on_node, passes = self.static, self.on_node, self.passes
+        if self._moves != static.moves:
+            self._follow_scores()
+        if len(rows) > ONE_BY_ONE:
+            which = as_index(rows)
+            passes[which] = static.passes[which] & on_node.passes[which]
+            self._feasible = self._totals = None
+            return
+        totals = self._totals
+        moved = False
+        for row in rows:
+            now = bool(static.passes[row]) and bool(on_node.passes[row])
+            if now != passes[row]:
+                passes[row] = now
+                self._feasible = None
+                moved = True
+            if totals is not None:
+                total = int(on_node.sums[row])
+                for one in self._normalized:
+                    total += one.weighted if isinstance(one.weighted, int) else int(one.weighted[row])
+                totals[row] = total if now else NOWHERE
+        if moved and not self._uniform:
+            self._totals = None  # other rows pass now: the extremes may have moved with them
+
+    def _follow_scores(self) -> None:
+        self._normalized = [Normalized(scorer, raw) for scorer, raw in self.static.raw]
+        self._uniform = all(isinstance(one.raw, int) for one in self._normalized)
+        self._moves = self.static.moves
+        self._totals = None
+
+    def totals(self, pod: Pod, cluster: Cluster, left: Bools, ask: Ask) -> Ints:
+        """int64[rows]: what the kept scorers give in total, right for the rows that are left; do not change it."""
+        all_left = left is self.passes
+        if self._totals is not None and (all_left or self._uniform):
+            return self._totals
+        total: Any = self.on_node.sums
+        for one in self._normalized:
+            if one.fit(left, pod, cluster, ask):
+                self._totals = None
+            if not isinstance(one.weighted, int) or one.weighted:
+                total = total + one.weighted
+        if not all_left and not self._uniform:
+            return total  # type: ignore[no-any-return]
+        if total is self.on_node.sums:
+            total = total.copy()
+        total[~self.passes] = NOWHERE
+        self._totals = total
+        return self._totals
+
+    def rows_of(self, left: Bools, count: int) -> NDArray[np.intp]:
+        """The rows of `left`, of which there are `count`."""
+        if count == len(left):
+            return every_row(count)
+        if left is not self.passes:
+            return np.flatnonzero(left)
+        if self._feasible is None:
+            self._feasible = np.flatnonzero(left)
+        return self._feasible
+
+
+class EquivalenceClasses:
+    """The classes of one profile."""
+
+    def __init__(self, pre_filters: Iterable[Any], filters: Iterable[Any], scorers: Iterable[Scorer], ask: Ask) -> None:
+        """`scorers` are (plugin, weight, normalize) triples, `ask(plugin, point, …)` runs one point of one plugin."""
+        kept_filters, self._filters = _split(filters, lambda plugin: declared(plugin).on_node)
+        kept_scorers, self._scorers = _split(scorers, lambda scorer: declared(scorer[0]).keeps_scores)
+        self._static_filters, self._on_node_filters = _split(kept_filters, _static)
+        normalized, added = _split(kept_scorers, lambda scorer: scorer[2] is not None)
+        self._normalized, self._added = normalized, added
+        self._static_signed = _signed(self._static_filters, normalized)
+        self._on_node_signed = _signed(self._on_node_filters, added)
+        self._signed_pre_filters, self._pre_filters = _split(pre_filters, lambda plugin: declared(plugin).on_node)
+        asked = (*self._pre_filters, *self._filters, *(scorer[0] for scorer in self._scorers))
+        self._may_skip = [plugin for plugin in dict.fromkeys(asked) if "skips" in declared(plugin).methods]
+        self.ask = ask
+        self.computed = 0
+        """How often results of all rows were computed, for want of any or of ones that could be repaired."""
+        self._classes = Bounded(1)
+        self._static = Bounded(1)
+        self._on_node = Bounded(1)
+        self._by_shape: dict[PodShape, EquivalenceClass] = {}
+
+    def of(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
+        """The class of a pod, up to date. Raises PluginError, SliceOver."""
+        shape = pod.shape
+        found = self._by_shape.get(shape)
+        if found is None:
+            found = self._find(pod, cluster)
+        elif len(self._classes) > 1:
+            self._classes[found.key] = self._classes.pop(found.key, found)
+        if found.renew_all(pod, cluster):
+            self.computed += 1
+        return found
+
+    def _find(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
+        ask, shape = self.ask, pod.shape
+        skipped = tuple([frozenset(ask(plugin, plugin.skips, shape)) for plugin in self._may_skip])
+        if shape.heavy:  # it takes too much room itself
+            asked = self._asked_by(skipped, self._narrowing(pod, cluster))
+            return EquivalenceClass(None, self._new_static(), self._new_on_node(), asked)
+        static_key = tuple([ask(plugin, plugin.signature, shape) for plugin in self._static_signed])
+        on_node_key = tuple([ask(plugin, plugin.signature, shape) for plugin in self._on_node_signed])
+        key = (static_key, on_node_key, skipped)
+        found = self._classes.recall(key)
+        if found is None:
+            most = max(1, _KEPT_BYTES // (_BYTES_A_ROW * max(cluster.nodes.rows, 1)))
+            self._classes.most = self._static.most = self._on_node.most = most
+            static, on_node = self._static.recall(static_key), self._on_node.recall(on_node_key)
+            if static is None:
+                self._static.keep(static_key, static := self._new_static())
+            if on_node is None:
+                self._on_node.keep(on_node_key, on_node := self._new_on_node())
+            found = EquivalenceClass(key, static, on_node, self._asked_by(skipped, self._narrowing(pod, cluster)))
+            if len(self._classes) >= most:
+                self._by_shape.clear()
+            self._classes.keep(key, found)
+        if len(self._by_shape) >= _SHAPES:
+            self._by_shape.clear()
+        self._by_shape[shape] = found
+        return found  # type: ignore[no-any-return]
+
+    def _new_static(self) -> StaticResults:
+        return StaticResults(self._static_filters, self._normalized, self.ask)
+
+    def _new_on_node(self) -> OnNodeResults:
+        return OnNodeResults(self._on_node_filters, self._added, self.ask)
+
+    def _narrowing(self, pod: Pod, cluster: Cluster) -> tuple[Any, ...]:
+        """Of the plugins whose PreFilter goes by the signature, those that have something to say to this class."""
+        ask = self.ask
+        return tuple([p for p in self._signed_pre_filters if ask(p, p.pre_filter, pod, cluster) is not None])
+
+    def _asked_by(self, skipped: tuple[frozenset[str], ...], narrowing: tuple[Any, ...]) -> Asked:
+        points = {id(plugin): points for plugin, points in zip(self._may_skip, skipped, strict=True)}
+        return Asked(
+            narrowing + tuple([p for p in self._pre_filters if "pre_filter" not in points.get(id(p), ())]),
+            tuple([p for p in self._filters if "filter" not in points.get(id(p), ())]),
+            tuple([scorer for scorer in self._scorers if "score" not in points.get(id(scorer[0]), ())]),
+        )
+
+
+def _static(plugin: Any) -> bool:
+    return declared(plugin).static
+
+
+def _split(things: Iterable[Any], condition: Callable[[Any], bool]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Those that meet a condition, and the others."""
+    things = tuple(things)
+    return tuple(one for one in things if condition(one)), tuple(one for one in things if not condition(one))
+
+
+def _signed(filters: tuple[Any, ...], scorers: tuple[Scorer, ...]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys((*filters, *(scorer[0] for scorer in scorers))))
+
+
+def passing(plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools | None, ask: Ask) -> Bools:
+    """bool[rows], the caller's own: rows of `among` (None: all) that no filter rejects."""
+    passes = np.ones(cluster.nodes.rows, dtype=np.bool_) if among is None else among.copy()
+    for plugin in plugins:
+        for _, rejected in ask(plugin, plugin.filter, pod, cluster):
+            np.greater(passes, rejected, out=passes)
+    return passes
+
+
+_EVERY: NDArray[np.intp] = np.arange(1024)
+_EVERY.flags.writeable = False
+
+
+def every_row(count: int) -> NDArray[np.intp]:
+    """0, 1, … count - 1; not to be changed."""
+    global _EVERY
+    if count > len(_EVERY):
+        _EVERY = np.arange(2 * count)
+        _EVERY.flags.writeable = False
+    return _EVERY[:count]
+
+
+def as_index(rows: set[int]) -> NDArray[np.intp]:
+    """A set of rows as an index."""
+    return np.fromiter(rows, dtype=np.intp, count=len(rows))

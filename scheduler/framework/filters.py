@@ -1,0 +1,163 @@
+"""The filter plugins of one profile, and what a dry run asks of them: preemption, queueing hints, nominated pods.
+
+Mirrors kube-scheduler `framework/runtime/framework.go` (RunFilterPluginsWithNominatedPods), over all nodes at once.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from scheduler.framework.decision import Rejected
+from scheduler.framework.equivalence import passing
+from scheduler.framework.foreign import declared
+from scheduler.framework.guard import Guard
+from scheduler.framework.plugin import NODE, PODS_ELSEWHERE
+from scheduler.framework.spare import Spare
+from scheduler.framework.status import Rejections
+from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
+from scheduler.state.view import row_with
+
+
+class FilterPlugins:
+    """A profile's filters, in the order in which they run."""
+
+    def __init__(self, plugins: tuple[Any, ...], guard: Guard) -> None:
+        self.plugins = plugins
+        self._ask = guard
+        self._declared = [(plugin, declared(plugin)) for plugin in plugins]
+
+    def run(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
+        """(rows of `among` that pass, who was the first to reject the others). Raises PluginError."""
+        alive, rejected = among, []
+        for plugin in self.plugins:
+            found: Rejections = self._ask(plugin, plugin.filter, pod, cluster)
+            if not found:
+                continue
+            reasons = []
+            survivors = alive
+            before: Bools | None = None
+            here = alive
+            for reason, mask in found:
+                if mask is not before:  # one array may come with thousands of reasons
+                    before, here = mask, mask & alive
+                    survivors = survivors & ~here
+                if here.any():
+                    reasons.append((reason, here))
+            if reasons:
+                rejected.append(Rejected(plugin.name, reasons))
+                alive = survivors
+                if not alive.any():
+                    break
+        return alive, rejected
+
+    def passing(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
+        """As `run`, yielding to nominated pods.
+
+        A node that is kept for pods of equal or higher priority has to pass with them and without them.
+        """
+        passed, rejected = self.run(pod, cluster, among)
+        if not cluster.nominations:
+            return passed, rejected
+        kept = _ahead_on(pod, cluster, among)
+        if not kept:
+            return passed, rejected
+        apart = self.looks_elsewhere(pod, cluster, (other for pods in kept.values() for other in pods))
+        usage_only = not apart and self.goes_by_shape(pod)
+        for rows in [[row] for row in kept] if apart else [list(kept)]:
+            mask = np.zeros(len(among), dtype=np.bool_)
+            mask[rows] = True
+            with cluster.supposing(((other, row) for row in rows for other in kept[row]), usage_only=usage_only):
+                with_them, also = self.run(pod, cluster, mask)
+            failed = mask & ~with_them
+            if failed.any():
+                passed = passed & ~failed
+                rejected = [_without(one, failed) for one in rejected] + also
+        return passed, rejected
+
+    def yielding(self, pod: Pod, cluster: Cluster, passes: Bools) -> list[int] | None:
+        """Of the rows that pass, those where the pod does not fit beside the nominated pods that come before it.
+
+        None: that can't be told row by row. Raises PluginError.
+        """
+        ahead = _ahead_on(pod, cluster, passes)
+        if not ahead:
+            return []
+        others = (other for pods in ahead.values() for other in pods)
+        if not self.goes_by_shape(pod) or self.looks_elsewhere(pod, cluster, others):
+            return None
+        names = [plugin.name for plugin, its in self._declared if not its.static]
+        return [row for row, pods in ahead.items() if self.reject(pod, names, row_with(cluster, row, (), pods))]
+
+    def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+        """Whether any filter lets what happens to `others` on one node change its verdict on another."""
+        others = list(others)
+        for plugin, its in self._declared:
+            if its.may_look_elsewhere and self._ask(plugin, plugin.looks_elsewhere, pod, cluster, others):
+                return True
+        return False
+
+    def goes_by_shape(self, pod: Pod) -> bool:
+        """Whether, unless a filter looks elsewhere, verdicts on a node follow from the pod's shape and that node."""
+        return not pod.node_name and all(
+            its.on_node_unless_elsewhere or self._skipped(plugin, pod.shape) for plugin, its in self._declared
+        )
+
+    def spare(self, pod: Pod, cluster: Cluster) -> Spare:
+        """What is left on each node of all that filters count: whom to preempt is found by sums, wholly or in part."""
+        plain, counting = [], []
+        exact = True
+        for plugin, its in self._declared:
+            if self._skipped(plugin, pod.shape):
+                continue
+            if its.static:
+                plain.append(plugin)
+            elif its.counts:
+                counting.append(plugin)
+            elif its.depends_on & ~(NODE | PODS_ELSEWHERE):
+                exact = False
+            elif not self._ask(plugin, plugin.looks_elsewhere, pod, cluster, ()):
+                plain.append(plugin)
+        nodes = cluster.nodes
+        allowed = passing(plain, pod, cluster, nodes.alive[: nodes.rows], self._ask)
+        return Spare(pod, cluster, tuple(counting), allowed, self._ask, exact=exact)
+
+    def reject(self, pod: Pod, plugins: Collection[str], view: Cluster) -> bool:
+        """Whether one of the named filters, of those that look at one node at a time, rejects the only row of a view.
+
+        Raises PluginError.
+        """
+        for plugin, its in self._declared:
+            if plugin.name not in plugins or not its.on_node:
+                continue
+            if "filter_one" in its.methods:
+                if not self._ask(plugin, plugin.filter_one, pod, view.nodes, 0):
+                    return True
+            elif any(rejected[0] for _, rejected in self._ask(plugin, plugin.filter, pod, view)):
+                return True
+        return False
+
+    def on_node(self) -> frozenset[str]:
+        """The names of those that look at one node at a time."""
+        return frozenset(plugin.name for plugin, its in self._declared if its.on_node)
+
+    def _skipped(self, plugin: Any, shape: PodShape) -> bool:
+        return "filter" in self._ask(plugin, plugin.skips, shape)
+
+
+def _ahead_on(pod: Pod, cluster: Cluster, among: Bools) -> dict[int, list[Pod]]:
+    """The nominated pods that come before this one, by row, on the rows of `among`."""
+    ahead = {}
+    for name, pods in cluster.nominations.ahead_of(pod):
+        row = cluster.nodes.live_row(name)
+        if row is not None and among[row]:
+            ahead[row] = pods
+    return ahead
+
+
+def _without(rejected: Rejected, rows: Bools) -> Rejected:
+    """The same rejections, less those of some rows."""
+    return Rejected(rejected.plugin, [(reason, where & ~rows) for reason, where in rejected.reasons])
