@@ -1,7 +1,7 @@
 """Every Nth decision, taken again on a cluster made anew by plugins that know nothing yet, and held against the first.
 
-What is kept from pod to pod (memos, derived numbers, plugins' own, and the columns and counts under them) can't be
-wrong in both. Where they differ, the second decision counts, and the cluster made anew takes the place of the other.
+What is kept from pod to pod (results by node, plugins' own, and the columns and counts under them) can't be wrong in
+both. Where they differ, the second decision counts, and the cluster made anew takes the place of the other.
 """
 
 from collections.abc import Mapping
@@ -11,16 +11,20 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from scheduler.framework.consistency import contradictions
 from scheduler.framework.decision import Decision, Rows, fit_error
+from scheduler.framework.foreign import Foreign
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
+from scheduler.framework.status import PluginError
+from scheduler.model.pod import Pod
 from scheduler.state.anew import Twin, differing, made_anew
 from scheduler.state.cluster import Cluster
 from scheduler.state.nodes import Nodes
 
 MOST_NODES = 10
 """Nodes that an answer names, and that a dump describes."""
-PLUGINS = "what plugins and memos keep"
+KEPT = "what is kept for equal pods"
 COLUMNS = "the columns and counts of the cluster"
 
 
@@ -43,7 +47,7 @@ class Difference:
     kept: Answer
     anew: Answer
     blame: str
-    """Where the fault is: PLUGINS or COLUMNS."""
+    """Where the fault is: COLUMNS, the plugins that it may be in by name, or KEPT."""
     nodes: tuple[str, ...]
     """Nodes about which the two decisions differ."""
     numbers: tuple[str, ...]
@@ -92,20 +96,35 @@ class Verifier:
         what = differences(decided, anew)
         if not what:
             return decided, None
-        without_memos = framework.apart().decide(pod, cluster, Rotation(rotation.start))
+        with_nothing_kept = framework.apart().decide(pod, cluster, Rotation(rotation.start))
         rows = _rows_concerned(decided, anew)
         names = made.nodes.names
         difference = Difference(
             what,
             _answer(decided, cluster.nodes),
             _answer(anew, made.nodes),
-            COLUMNS if differences(without_memos, anew) else PLUGINS,
+            COLUMNS if differences(with_nothing_kept, anew) else _blame(framework, pod, cluster, rows),
             tuple(names[row] or "" for row in rows),
             tuple(differing(cluster.nodes, made.nodes, rows)),
             _dump(anew, made, rows),
         )
         cluster.adopt(made)
         return anew, difference
+
+
+def _blame(framework: Framework, pod: Pod, cluster: Cluster, rows: Rows) -> str:
+    """Who has kept, or made others keep, what is wrong: plugins that contradict themselves, else those from outside."""
+    plugins = {plugin.name: plugin for point in ("filter", "score") for plugin in framework.profile.plugins(point)}
+    faulty = []
+    for name, plugin in plugins.items():
+        try:
+            contradicts = bool(contradictions(plugin, pod, cluster, rows, framework.guard))
+        except PluginError:
+            contradicts = True
+        if contradicts:
+            faulty.append(name)
+    faulty = faulty or [name for name, plugin in plugins.items() if isinstance(plugin, Foreign)]
+    return ", ".join(f"plugin {name}" for name in faulty) or KEPT
 
 
 def differences(one: Decision, other: Decision) -> tuple[str, ...]:

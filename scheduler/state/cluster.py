@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import NO_LABELS, Pod
+from scheduler.model.selectors import LabelSelector, Requirement
+from scheduler.state.column import Ints
 from scheduler.state.effort import Effort
 from scheduler.state.incidence import Incidence
 from scheduler.state.nodes import Nodes
@@ -65,6 +67,14 @@ class Cluster:
     def pods_on(self, row: int) -> list[Pod]:
         """The pods of one row."""
         return [placement.pod for placement in self._on_row.get(row, {}).values()]
+
+    def count_pods(self, namespace: str, labels: Mapping[str, str]) -> Ints:
+        """int64[rows]: how many placed pods of a namespace have these labels, those on their way out left out.
+
+        Kept up to date, so that it costs what has changed. Do not change it. Raises SliceOver.
+        """
+        selector = LabelSelector(tuple([Requirement(key, "In", frozenset((labels[key],))) for key in sorted(labels)]))
+        return self.incidence.on_rows(namespace, selector).by_row(self.nodes.rows)
 
     def assumed(self) -> int:
         """How many placements the API has not confirmed."""

@@ -127,6 +127,14 @@ class Column(Generic[Value]):
         # A label that is another one on each node, as the hostname is: nothing to look up.
         return by_code[:rows] if self._in_order == rows else by_code.take(self.codes[:rows])
 
+    def total(self, by_row: Ints) -> Ints:
+        """int64[rows]: for each row, the sum over all rows with the same value; 0 for rows without a value."""
+        codes = self.codes[: len(by_row)]
+        sums = np.zeros(len(self.values) + 1, dtype=np.int64)
+        np.add.at(sums, codes, by_row)
+        sums[ABSENT] = 0
+        return sums.take(codes)
+
     @property
     def blank(self) -> bool:
         """No row has a value."""

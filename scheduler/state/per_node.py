@@ -25,7 +25,7 @@ class PerNode(ABC):
     """Results for each row of one set of nodes."""
 
     repair_at_most = 8
-    """Rows are repaired while they are at most one in this many."""
+    """Rows are repaired while they are at most one in this many; a single row always is."""
 
     def __init__(self) -> None:
         self.nodes: Nodes | None = None
@@ -43,7 +43,7 @@ class PerNode(ABC):
         if self.version == log.version and self.nodes is nodes:
             return _NO_ROWS
         changed = log.since(self.version) if self.nodes is nodes and self.rows == nodes.rows else None
-        if changed is not None and len(changed) * self.repair_at_most <= nodes.rows:
+        if changed is not None and (len(changed) == 1 or len(changed) * self.repair_at_most <= nodes.rows):
             self.compute_rows(nodes, changed, *asked)
         else:
             changed = ALL_ROWS

@@ -3,9 +3,7 @@
 import aiohttp
 from msgspec import Struct
 
-from scheduler.framework.plugin import Plugin
-from scheduler.framework.reservation import Held
-from scheduler.framework.status import Reject, Unschedulable
+from scheduler.kit import Held, Plugin, Reject, Unschedulable
 
 
 class AskFirstArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

@@ -2,13 +2,7 @@
 
 from msgspec import Struct
 
-from scheduler.framework.events import ClusterEvent
-from scheduler.framework.permit import Hold
-from scheduler.framework.plugin import Plugin
-from scheduler.framework.reservation import Held
-from scheduler.framework.status import Reject, Unresolvable
-from scheduler.model.pod import Pod
-from scheduler.state.cluster import Cluster
+from scheduler.kit import Cluster, ClusterEvent, Held, Hold, Plugin, Pod, Reject, Unresolvable
 
 
 class ConvoyArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

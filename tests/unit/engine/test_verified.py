@@ -3,14 +3,15 @@
 from typing import Any
 
 import msgspec
+import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.instructions import Bind, Failed, Instruction, Misbehaved, Preempt, Verified
 from scheduler.engine.stimuli import Bound
-from scheduler.framework.plugin import OWN_STATE, PODS_HERE, Plugin
+from scheduler.framework.plugin import NODE, OWN_STATE, PODS_HERE, Plugin
 from scheduler.framework.status import Unschedulable
-from scheduler.framework.verify import COLUMNS, PLUGINS, Difference
+from scheduler.framework.verify import COLUMNS, Difference
 from scheduler.state.validate import validate
 from tests.builders import configuration, label, namespace, node, pod, profile
 from tests.storage import claim, storage_class, using, volume
@@ -33,6 +34,18 @@ class Single(Plugin):
 
     def filter_one(self, pod: Any, nodes: Any, row: int) -> bool:
         return True
+
+
+class Forgetful(Plugin):
+    """Keeps all pods but the first three off a node, and says that it goes by the node alone."""
+
+    name = "Forgetful"
+    depends_on = NODE
+    late = Unschedulable("too late")
+
+    def filter(self, pod: Any, cluster: Any) -> Any:
+        rows = cluster.nodes.rows
+        return [(self.late, np.full(rows, sum(1 for _ in cluster.placements()) >= 3))]
 
 
 class Whimsical(Plugin):
@@ -76,12 +89,21 @@ def test_a_plugin_that_lies_about_single_rows_is_found_out() -> None:
     assert len([i for i in done if isinstance(i, Verified)]) == 10
     told = found(done)
     assert told
-    assert {difference.blame for difference in told} == {PLUGINS}
+    assert {difference.blame for difference in told} == {"plugin Single"}
     last = told[-1]
     assert last.what[0] == "best nodes"
     assert last.numbers == ()
     assert set(last.nodes) >= set(last.kept.best) - set(last.anew.best)
     assert {text for one in last.dump["nodes"] for text in one.get("rejected", ())} == {"Single: node(s) had a pod"}
+
+
+def test_a_plugin_that_declares_too_little_is_found_out() -> None:
+    """What is kept for it is wrong, and it is named."""
+    harness = Harness(with_plugin("Forgetful"), Forgetful, verify=1)
+    harness.put(node("n0"), *(a_pod(f"p{i}") for i in range(5)))
+    done = harness.cycles()
+    assert sum(isinstance(i, Bind) for i in done) == 3
+    assert {difference.blame for difference in found(done)} == {"plugin Forgetful"}
 
 
 def test_columns_that_drifted_are_found_told_and_made_anew() -> None:

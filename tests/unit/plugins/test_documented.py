@@ -1,37 +1,46 @@
-"""The page "A plugin in ten lines" does what it says: its code is run, with its configuration."""
+"""The page "A plugin in ten lines" does what it says: its code is run and proved, with its configuration."""
 
 import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from scheduler.framework.config import decode
 from scheduler.framework.decision import fit_error
+from scheduler.framework.declaration import KNOWN
 from scheduler.framework.plugin import POINTS
 from scheduler.framework.profiles import build
+from scheduler.kit.testing import node, pod, prove
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import IN_TREE
 from scheduler.state.cluster import Cluster
-from tests.builders import node, pod
 
+SAID = (
+    "0/4 nodes are available: {}. preemption: 0/4 nodes are available: 4 No preemption victims found for incoming pod."
+)
 PAGE = (Path(__file__).parents[3] / "docs" / "plugins.md").read_text(encoding="utf-8")
 
 
-def block(language: str) -> str:
-    """The first block of code in this language."""
-    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.S)
-    assert found is not None
-    return found[1]
+def block(language: str, holding: str = "") -> str:
+    """The first block of code in this language that holds a text."""
+    return next(found for found in re.findall(rf"```{language}\n(.*?)```", PAGE, re.S) if holding in found)
+
+
+def made_by(code: str, **before: Any) -> dict[str, Any]:
+    """What a block of code defines."""
+    made: dict[str, Any] = {"__name__": "my_package", **before}
+    exec(code, made)
+    return made
 
 
 def test_ten_lines() -> None:
     """Ten lines of code, blank ones aside, that keep pods off the nodes they speak of, in the words they say."""
     code = block("python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
-    made: dict[str, Any] = {"__name__": "my_package"}
-    exec(code, made)
+    made = made_by(code)
     plugins = {**IN_TREE, "NoMaintenance": made["NoMaintenance"]}
     framework = build(decode(yaml.safe_load(block("yaml"))), plugins)["berth"]
     decoder, cluster = Decoder(), Cluster()
@@ -43,6 +52,51 @@ def test_ten_lines() -> None:
     cluster.put_node(decoder.node(wire.encode(node("d", labels={"maintenance": "later"}))))
     decision = framework.decide(waiting, cluster)
     assert [cluster.nodes.names[row] for row in decision.feasible] == ["d"]
+
+
+def test_its_proof() -> None:
+    """The test on the page passes."""
+    made_by(block("python", "prove"), **made_by(block("python")))["test_no_maintenance"]()
+
+
+def test_a_score() -> None:
+    """Quiet nodes first."""
+    quiet = made_by(block("python", "PreferQuiet"))["PreferQuiet"]
+    nodes = [node("n0", labels={"noise": "loud"}), node("n1", labels={"noise": "some"}), node("n2")]
+    assert prove(quiet, nodes=nodes, pods=[pod("web")]).nodes == {"web": "n2"}
+
+
+def test_pods_elsewhere() -> None:
+    """One in each rack, and the third waits."""
+    rack = made_by(block("python", "OnePerRack"))["OnePerRack"]
+    nodes = [node(f"n{i}", labels={"rack": "ab"[i % 2]}) for i in range(4)]
+    pods = [pod(f"p{i}", labels={"app": "db"}) for i in range(3)]
+    proof = prove(rack, nodes=nodes, pods=pods)
+    assert {name[1] in "02" for name in proof.nodes.values()} == {True, False}
+    assert proof.messages == {"p2": SAID.format("4 node(s) are in a rack with a pod of this app")}
+
+
+def test_something_reserved() -> None:
+    """Each seat once; who gets none waits for a pod to go."""
+    seats = made_by(block("python", "class Seats("))["Seats"]
+    pods = [pod(f"p{i}", labels={"seat": "yes"}) for i in range(3)] + [pod("q")]
+    proof = prove(seats, nodes=[node("n0"), node("n1")], pods=pods, args={"total": 2})
+    assert set(proof.nodes) == {"p0", "p1", "q"}
+    assert proof.messages == {"p2": "0/1 nodes are available: 1 all seats are taken."}
+
+
+@pytest.mark.parametrize("name", ["NoMaintenance", "PreferQuiet", "OnePerRack", "Seats"])
+def test_short(name: str) -> None:
+    """Twenty lines each at most, blank ones and imports aside."""
+    code = block("python", f"class {name}(").partition("class ")[2]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 20
+
+
+def test_every_declaration_is_documented() -> None:
+    """The table of declarations has all that a class may declare."""
+    table = PAGE.partition("## What a plugin declares")[2].partition("## ")[0]
+    named = set(re.findall(r"`(\w+)[`(]", table))
+    assert named >= set(KNOWN) - set(POINTS) - {"name", "unreserve"}
 
 
 def test_every_point_is_documented() -> None:

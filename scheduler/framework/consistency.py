@@ -1,0 +1,61 @@
+"""Whether a plugin says of some rows what it says of all: what is kept for it is repaired by asking about some.
+
+Used by `berth run --verify` to name the plugin that is at fault, and by the test kit for plugins.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from scheduler.framework.decision import Rows
+from scheduler.framework.equivalence import every_row, passing
+from scheduler.framework.foreign import declared
+from scheduler.framework.guard import Guard
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from scheduler.state.view import some_rows
+
+
+def contradictions(plugin: Any, pod: Pod, cluster: Cluster, rows: Rows, guard: Guard) -> list[str]:
+    """In what a plugin that depends on NODE and PODS_HERE contradicts itself, a text each; none of other plugins.
+
+    Raises PluginError.
+    """
+    its = declared(plugin)
+    if not its.on_node or not len(rows):
+        return []
+    found = []
+    some, names = some_rows(cluster, rows), [cluster.nodes.names[row] or "" for row in rows]
+    if "filter" in its.points:
+        whole = passing((plugin,), pod, cluster, None, guard)[rows]
+        found += _differ("filter", names, whole, "a view of this row", passing((plugin,), pod, some, None, guard))
+        if "filter_one" in its.methods:
+            passes = [bool(guard(plugin, plugin.filter_one, pod, cluster.nodes, int(row))) for row in rows]
+            found += _differ("filter", names, whole, "filter_one", passes)
+    if "score" in its.points:
+        scores = _scores(plugin, pod, cluster, every_row(cluster.nodes.rows), guard)
+        if scores is not None:
+            alone = _scores(plugin, pod, some, every_row(len(rows)), guard)
+            found += _differ("score", names, scores[rows], "a view of this row", [] if alone is None else alone)
+            if "score_one" in its.methods:
+                one = [int(guard(plugin, plugin.score_one, pod, cluster.nodes, int(row))) for row in rows]
+                found += _differ("score", names, scores[rows], "score_one", one)
+    return found
+
+
+def _scores(plugin: Any, pod: Pod, cluster: Cluster, rows: Rows, guard: Guard) -> Any:
+    raw = guard(plugin, plugin.score, pod, cluster, rows)
+    return np.full(len(rows), raw, dtype=np.int64) if isinstance(raw, int) else raw
+
+
+def _differ(point: str, names: list[str], whole: Any, how: str, others: Iterable[Any]) -> list[str]:
+    others = list(others)
+    if not others:
+        return [f"{point} answers for all nodes, and takes no part for some of them ({how})"]
+    what = {"filter": {True: "passes", False: "rejects"}}.get(point)
+    for name, said, otherwise in zip(names, whole.tolist(), others, strict=True):
+        if said != otherwise:
+            one, other = (what[bool(said)], what[bool(otherwise)]) if what else (f"gives {said}", f"gives {otherwise}")
+            return [f"{point} {one} node {name} when it is asked about all, and {other} it by {how}"]
+    return []

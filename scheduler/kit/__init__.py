@@ -1,0 +1,74 @@
+"""Everything that a plugin needs, in one place: `from scheduler.kit import NODE, Plugin, Unschedulable`.
+
+`scheduler.kit.testing` proves a plugin in a few lines.
+"""
+
+from scheduler.framework.decision import Decision, Rows
+from scheduler.framework.events import ANY, ClusterEvent
+from scheduler.framework.normalize import MAX_SCORE, MAXIMUM, MAXIMUM_REVERSED, MIN_MAX
+from scheduler.framework.permit import Hold, WaitingPod
+from scheduler.framework.plugin import (
+    ANYTHING,
+    NO_POINTS,
+    NODE,
+    OTHER_NODES,
+    OWN_STATE,
+    PODS_ELSEWHERE,
+    PODS_HERE,
+    SKIPPABLE,
+    VOLUMES,
+    DependsOn,
+    Filters,
+    NoArgs,
+    Plugin,
+    PostFilterResult,
+)
+from scheduler.framework.reservation import Binding, Held, Patch, Wait
+from scheduler.framework.status import Narrow, Reason, Reject, Rejections, Unresolvable, Unschedulable
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
+from scheduler.state.cluster import Cluster
+from scheduler.state.nodes import Nodes
+
+__all__ = [
+    "ANY",
+    "ANYTHING",
+    "MAXIMUM",
+    "MAXIMUM_REVERSED",
+    "MAX_SCORE",
+    "MIN_MAX",
+    "NODE",
+    "NO_POINTS",
+    "OTHER_NODES",
+    "OWN_STATE",
+    "PODS_ELSEWHERE",
+    "PODS_HERE",
+    "SKIPPABLE",
+    "VOLUMES",
+    "Binding",
+    "Cluster",
+    "ClusterEvent",
+    "Decision",
+    "DependsOn",
+    "Filters",
+    "Held",
+    "Hold",
+    "Narrow",
+    "NoArgs",
+    "Node",
+    "Nodes",
+    "Patch",
+    "Plugin",
+    "Pod",
+    "PodShape",
+    "PostFilterResult",
+    "Reason",
+    "Reject",
+    "Rejections",
+    "Rows",
+    "Unresolvable",
+    "Unschedulable",
+    "Wait",
+    "WaitingPod",
+]

@@ -1,0 +1,245 @@
+"""Proves a plugin: a real engine schedules with it, and whatever it says is held against a second opinion.
+
+```python
+from scheduler.kit.testing import node, pod, prove
+
+def test_maintenance():
+    nodes = [node("a", labels={"maintenance": "soon"}), node("b")]
+    proof = prove(NoMaintenance, nodes=nodes, pods=[pod("web")])
+    assert proof.nodes == {"web": "b"}
+```
+
+`prove` raises AssertionError with a sentence that names what is wrong: a declaration, an answer that is none, a
+decision that differs from the same with nothing kept, an answer for some nodes that differs from the one for all, a
+pod that sleeps although a node takes it, a count that drifted.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from scheduler.engine.engine import Engine
+from scheduler.engine.instructions import (
+    Bind,
+    BoundByPlugin,
+    Failed,
+    Instruction,
+    Misbehaved,
+    Prepare,
+    RunCall,
+    Verified,
+)
+from scheduler.engine.stimuli import Answered, Bound, Cycle, Gone, NotAnswered, Prepared, Put, Stimulus, Tick
+from scheduler.framework.config import decode
+from scheduler.framework.consistency import contradictions
+from scheduler.framework.declaration import problems_of
+from scheduler.framework.foreign import declared
+from scheduler.framework.plugin import Plugin
+from scheduler.framework.profiles import build
+from scheduler.model.kinds import Decoder
+from scheduler.plugins.registry import IN_TREE
+from scheduler.state.validate import validate
+
+Object = dict[str, Any]
+"""An object of the API, as JSON has it."""
+_CONFIG: Object = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+_MOST_CYCLES = 10_000
+_BETWEEN = 20.0
+"""Seconds between two changes: backoffs are over, and no pod has waited so long that it is tried again for that."""
+
+
+def node(
+    name: str, *, cpu: str = "4", memory: str = "8Gi", labels: Mapping[str, str] | None = None, **spec: Any
+) -> Object:
+    """A node with room for 110 pods; `spec` are fields of its spec (`taints=[…]`, `unschedulable=True`)."""
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "uid": f"node-{name}", "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+        "spec": spec,
+        "status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110"}},
+    }
+
+
+def pod(
+    name: str,
+    *,
+    cpu: str = "100m",
+    memory: str = "128Mi",
+    labels: Mapping[str, str] | None = None,
+    namespace: str = "default",
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> Object:
+    """A pod of one container; `spec` are fields of its spec (`priority=10`, `nodeSelector={…}`)."""
+    container = {"name": "main", "image": "main", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+    about = {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}"}
+    return {
+        "kind": "Pod",
+        "metadata": {**about, "labels": dict(labels or {}), "annotations": dict(annotations or {})},
+        "spec": {"schedulerName": "berth", "containers": [container], **spec},
+    }
+
+
+@dataclass
+class Proof:
+    """What became of the pods that were given, before anything changed."""
+
+    nodes: dict[str, str] = field(default_factory=dict)
+    """Pod → its node."""
+    messages: dict[str, str] = field(default_factory=dict)
+    """Pod → the FailedScheduling message of its last attempt."""
+
+
+def prove(
+    plugin: type[Plugin],
+    *,
+    nodes: Sequence[Object],
+    pods: Sequence[Object],
+    others: Iterable[Object] = (),
+    args: Mapping[str, Any] | None = None,
+    changes: int = 100,
+    seed: int = 0,
+) -> Proof:
+    """Schedule these pods with a plugin in the default profile, then let the cluster change and hold all to account.
+
+    `others` are objects of other kinds, `args` the plugin's pluginConfig. `changes`: how often something happens
+    afterwards, drawn by `seed`: pods go and come, nodes go, come, are cordoned, and exchange their labels.
+    Raises AssertionError; ConfigError for arguments that are refused.
+    """
+    problems = problems_of(plugin, plugin.name)
+    assert not problems, f"{plugin.__name__}: {'; '.join(problems)}"
+    trial = _Trial(plugin, args)
+    trial.put(*others, *nodes, *pods)
+    trial.settle()
+    proof = Proof(dict(trial.nodes), dict(trial.messages))
+    for what in _happenings(Random(seed), list(nodes), list(pods), changes):
+        trial.now += _BETWEEN
+        trial.put(*what) if isinstance(what, list) else trial.handle(what)
+        trial.settle()
+        trial.second_opinion(seed)
+    faults = validate(trial.engine.cluster)
+    assert not faults, f"after all this, counts are wrong: {faults[0]}"
+    return proof
+
+
+class _Trial:
+    """One engine, and an API server that agrees to everything."""
+
+    def __init__(self, plugin: type[Plugin], args: Mapping[str, Any] | None) -> None:
+        self.name = plugin.name
+        profile: Object = {"schedulerName": "berth", "plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}
+        if args is not None:
+            profile["pluginConfig"] = [{"name": plugin.name, "args": dict(args)}]
+        frameworks = build(decode({**_CONFIG, "profiles": [profile]}), {**IN_TREE, plugin.name: plugin})
+        self._framework = frameworks["berth"]
+        self.engine = Engine(frameworks, verify=1)
+        self._decoder = Decoder()
+        self._documents: dict[str, Object] = {}
+        self.now = 0.0
+        self.nodes: dict[str, str] = {}
+        self.messages: dict[str, str] = {}
+
+    def put(self, *documents: Object) -> None:
+        """Objects came or changed."""
+        for document in documents:
+            self._documents[document["metadata"].get("uid", "")] = document
+            self.handle(Put(self._decoder.of_kind(document["kind"])(msgspec.json.encode(document))))
+
+    def handle(self, stimulus: Stimulus) -> None:
+        """Something happens; all that the engine wants done about it is done."""
+        for instruction in self.engine.handle(stimulus, self.now):
+            self._carry_out(instruction)
+
+    def settle(self) -> None:
+        """Schedule until there is nothing to do."""
+        self.handle(Tick())
+        for _ in range(_MOST_CYCLES):
+            if not self.engine.has_work:
+                return
+            self.handle(Cycle())
+        raise AssertionError(f"{self.name}: pods are tried again and again, without end")
+
+    def _carry_out(self, instruction: Instruction) -> None:
+        match instruction:
+            case Verified(difference=difference) if difference is not None:
+                what, where = ", ".join(difference.what), ", ".join(difference.nodes)
+                raise AssertionError(
+                    f"{self.name}: a decision differs from the same with nothing kept, in {what}, about node {where}; "
+                    f"the fault is in: {difference.blame}. Does depends_on, or signature, leave something out?"
+                )
+            case Misbehaved(error=error):
+                raise AssertionError(str(error))
+            case Failed(pod=waiting, reason=reason, message=message):
+                assert reason == "Unschedulable" or f'"{self.name}"' not in message, message
+                self.messages[waiting.name] = message
+            case Bind(pod=bound, node=where) | BoundByPlugin(pod=bound, node=where):
+                self.nodes[bound.name] = where
+                self.messages.pop(bound.name, None)
+                document = self._documents[bound.uid]
+                if isinstance(instruction, Bind):
+                    self.handle(Bound(bound.uid))
+                self.put({**document, "spec": {**document["spec"], "nodeName": where}})
+            case Prepare(pod=waiting, writes=writes):
+                self.handle(Prepared(waiting.uid, {write.key: f"{write.resource_version}0" for write in writes}))
+            case RunCall(call=call):
+                try:
+                    answer = asyncio.run(asyncio.wait_for(call.start(), call.seconds))
+                except Exception as error:  # noqa: BLE001 (whatever the plugin raises, as the scheduler does)
+                    self.handle(NotAnswered(call, f"{type(error).__name__}: {error}"))
+                else:
+                    self.handle(Answered(call, answer))
+
+    def second_opinion(self, seed: int) -> None:
+        """Hold what the plugin says of some rows against what it says of all, and look for pods that sleep."""
+        cluster, framework = self.engine.cluster, self._framework
+        plugin: Any = framework.plugin(self.name)
+        points = declared(plugin).points
+        looks = bool(points & {"pre_filter", "filter"}) and not points & {"reserve", "permit"}
+        count = cluster.nodes.rows
+        rows = np.array(sorted(Random(seed).sample(range(count), min(3, count))), dtype=np.intp)
+        for uid in list(self._documents):
+            queued = self.engine.queue.get(uid)
+            if queued is None:
+                continue
+            found = contradictions(plugin, queued.pod, cluster, rows, framework.guard)
+            assert not found, f"{self.name}: {found[0]}"
+            if self.name in queued.plugins and looks:
+                fits = framework.apart().decide(queued.pod, cluster).feasible
+                assert not len(fits), (
+                    f"{self.name}: pod {queued.pod.name} waits, although node {cluster.nodes.names[fits[0]]} takes it: "
+                    "events names too few changes, or a hint says no where it should say yes"
+                )
+
+
+def _happenings(random: Random, nodes: list[Object], pods: list[Object], changes: int) -> Iterable[list[Object] | Gone]:
+    """What happens: objects that are put, or one that goes."""
+    there = {node["metadata"]["name"]: node for node in nodes}
+    placed = [document["metadata"] for document in pods]
+    for i in range(changes):
+        document = random.choice(nodes)
+        name = document["metadata"]["name"]
+        match random.choice(("pod goes", "pod goes", "pod comes", "pod comes", "labels", "cordon", "node goes")):
+            case "pod goes" if placed:
+                about = placed.pop(random.randrange(len(placed)))
+                yield Gone("Pod", about["namespace"], about["name"], about["uid"])
+            case "labels":
+                labels = {**random.choice(nodes)["metadata"]["labels"], "kubernetes.io/hostname": name}
+                there[name] = {**document, "metadata": {**document["metadata"], "labels": labels}}
+                yield [there[name]]
+            case "cordon":
+                now = there.get(name, document)
+                there[name] = {**now, "spec": {**now["spec"], "unschedulable": random.random() < 0.5}}
+                yield [there[name]]
+            case "node goes" if len(there) > 1 and name in there:
+                del there[name]
+                yield Gone("Node", "", name, document["metadata"]["uid"])
+            case _ if pods:
+                like = random.choice(pods)
+                about = {**like["metadata"], "name": f"{like['metadata']['name']}-{i}", "uid": f"change-{i}"}
+                placed.append(about)
+                yield [{**like, "metadata": about}]
