@@ -50,7 +50,7 @@ class Decision:
     scores: list[PluginScores] = field(default_factory=list)
     totals: Ints | None = None
     quick: bool = False
-    """Found by way of a memo: only the best rows are known, and neither scores nor who rejected what."""
+    """Found by what is kept for equal pods: only the best rows are known, not the scores, nor who rejected what."""
     passing: int = 0
     """Of a quick decision, how many rows pass all filters."""
 
