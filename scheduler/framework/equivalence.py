@@ -35,6 +35,8 @@ _SHAPES = 1024
 Scorer = tuple[Any, int, Any]
 """(plugin, weight, normalize)."""
 Ask = Callable[..., Any]
+Skipped = tuple[tuple[str, ...], ...]
+"""The points that each of the plugins skips that may skip any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,31 +160,23 @@ class OnNodeResults(PerNode):
 class Normalized:
     """A static scorer's part of the totals, which depends on the lowest and highest score of the rows that are left."""
 
-    def __init__(self, scorer: Scorer, raw: Ints | int) -> None:
+    def __init__(self, scorer: Scorer, raw: Ints) -> None:
         self._scorer = scorer
-        self.raw = raw
+        self._raw = raw
         self._extremes: tuple[int, int] | None = None
-        self.weighted: Ints | int = 0
+        self.weighted: Ints = np.zeros(0, dtype=np.int64)
 
     def fit(self, left: Bools, pod: Pod, cluster: Cluster, ask: Ask) -> bool:
         """Be right for the rows that are left; whether anything changed."""
-        raw = self.raw
-        if isinstance(raw, int):
-            extremes = (raw, raw)
-        else:
-            there = raw[left]
-            extremes = (int(there.min()), int(there.max())) if len(there) else (0, 0)
+        there = self._raw[left]
+        extremes = (int(there.min()), int(there.max())) if len(there) else (0, 0)
         if self._extremes == extremes:
             return False
         plugin, weight, normalize = self._scorer
         # Beyond the extremes are only rows that are not left. With them clipped, each row's score is as it would be
         # among any rows of these extremes.
-        if isinstance(raw, int):
-            scores = np.full(1, raw, dtype=np.int64)
-        else:
-            scores = np.minimum(np.maximum(raw, extremes[0]), extremes[1])
-        weighted = ask(plugin, normalize, scores, pod, cluster, every_row(len(scores))) * weight
-        self.weighted = int(weighted[0]) if isinstance(raw, int) else weighted
+        scores = np.minimum(np.maximum(self._raw, extremes[0]), extremes[1])
+        self.weighted = ask(plugin, normalize, scores, pod, cluster, every_row(len(scores))) * weight
         self._extremes = extremes
         return True
 
@@ -199,8 +193,7 @@ class EquivalenceClass(PerNode):
         self.passes: Bools = np.zeros(0, dtype=np.bool_)
         """bool[rows]: nodes that exist and pass all filters that are kept."""
         self._normalized: list[Normalized] = []
-        self._uniform = True
-        """Each normalised scorer gives all rows one number, so totals are the same whichever rows are left."""
+        """Scores that are the same for all rows are left out: they are no reason to choose one."""
         self._moves = -1
         self._computed = (-1, -1)
         self._totals: Ints | None = None
@@ -251,30 +244,28 @@ class EquivalenceClass(PerNode):
             if totals is not None:
                 total = int(on_node.sums[row])
                 for one in self._normalized:
-                    total += one.weighted if isinstance(one.weighted, int) else int(one.weighted[row])
+                    total += int(one.weighted[row])
                 totals[row] = total if now else NOWHERE
-        if moved and not self._uniform:
+        if moved and self._normalized:
             self._totals = None  # other rows pass now: the extremes may have moved with them
 
     def _follow_scores(self) -> None:
-        self._normalized = [Normalized(scorer, raw) for scorer, raw in self.static.raw]
-        self._uniform = all(isinstance(one.raw, int) for one in self._normalized)
+        self._normalized = [Normalized(scorer, raw) for scorer, raw in self.static.raw if not isinstance(raw, int)]
         self._moves = self.static.moves
         self._totals = None
 
     def totals(self, pod: Pod, cluster: Cluster, left: Bools, ask: Ask) -> Ints:
         """int64[rows]: what the kept scorers give in total, right for the rows that are left; do not change it."""
         all_left = left is self.passes
-        if self._totals is not None and (all_left or self._uniform):
+        if self._totals is not None and (all_left or not self._normalized):
             return self._totals
-        total: Any = self.on_node.sums
+        total = self.on_node.sums
         for one in self._normalized:
             if one.fit(left, pod, cluster, ask):
                 self._totals = None
-            if not isinstance(one.weighted, int) or one.weighted:
-                total = total + one.weighted
-        if not all_left and not self._uniform:
-            return total  # type: ignore[no-any-return]
+            total = total + one.weighted
+        if not all_left and self._normalized:
+            return total
         if total is self.on_node.sums:
             total = total.copy()
         total[~self.passes] = NOWHERE
@@ -286,9 +277,9 @@ class EquivalenceClass(PerNode):
         if count == len(left):
             return every_row(count)
         if left is not self.passes:
-            return np.flatnonzero(left)
+            return left.nonzero()[0]
         if self._feasible is None:
-            self._feasible = np.flatnonzero(left)
+            self._feasible = left.nonzero()[0]
         return self._feasible
 
 
@@ -305,8 +296,9 @@ class EquivalenceClasses:
         self._static_signed = _signed(self._static_filters, normalized)
         self._on_node_signed = _signed(self._on_node_filters, added)
         self._signed_pre_filters, self._pre_filters = _split(pre_filters, lambda plugin: declared(plugin).on_node)
-        asked = (*self._pre_filters, *self._filters, *(scorer[0] for scorer in self._scorers))
-        self._may_skip = [plugin for plugin in dict.fromkeys(asked) if "skips" in declared(plugin).methods]
+        plugins = dict.fromkeys((*pre_filters, *filters, *(scorer[0] for scorer in scorers)))
+        self._may_skip = [plugin for plugin in plugins if "skips" in declared(plugin).methods]
+        self._place_in_skipped = {plugin: i for i, plugin in enumerate(self._may_skip)}
         self.ask = ask
         self.computed = 0
         """How often results of all rows were computed, for want of any or of ones that could be repaired."""
@@ -328,13 +320,13 @@ class EquivalenceClasses:
         return found
 
     def _find(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
-        ask, shape = self.ask, pod.shape
-        skipped = tuple([frozenset(ask(plugin, plugin.skips, shape)) for plugin in self._may_skip])
+        shape = pod.shape
+        skipped = tuple([tuple(plugin.skips(shape)) for plugin in self._may_skip])
         if shape.heavy:  # it takes too much room itself
             asked = self._asked_by(skipped, self._narrowing(pod, cluster))
-            return EquivalenceClass(None, self._new_static(), self._new_on_node(), asked)
-        static_key = tuple([ask(plugin, plugin.signature, shape) for plugin in self._static_signed])
-        on_node_key = tuple([ask(plugin, plugin.signature, shape) for plugin in self._on_node_signed])
+            return EquivalenceClass(None, self._new_static(skipped), self._new_on_node(skipped), asked)
+        static_key = self._signature(self._static_signed, shape, skipped)
+        on_node_key = self._signature(self._on_node_signed, shape, skipped)
         key = (static_key, on_node_key, skipped)
         found = self._classes.recall(key)
         if found is None:
@@ -342,9 +334,9 @@ class EquivalenceClasses:
             self._classes.most = self._static.most = self._on_node.most = most
             static, on_node = self._static.recall(static_key), self._on_node.recall(on_node_key)
             if static is None:
-                self._static.keep(static_key, static := self._new_static())
+                self._static.keep(static_key, static := self._new_static(skipped))
             if on_node is None:
-                self._on_node.keep(on_node_key, on_node := self._new_on_node())
+                self._on_node.keep(on_node_key, on_node := self._new_on_node(skipped))
             found = EquivalenceClass(key, static, on_node, self._asked_by(skipped, self._narrowing(pod, cluster)))
             if len(self._classes) >= most:
                 self._by_shape.clear()
@@ -354,23 +346,37 @@ class EquivalenceClasses:
         self._by_shape[shape] = found
         return found  # type: ignore[no-any-return]
 
-    def _new_static(self) -> StaticResults:
-        return StaticResults(self._static_filters, self._normalized, self.ask)
+    def _signature(self, plugins: tuple[Any, ...], shape: PodShape, skipped: Skipped) -> Hashable:
+        """What these plugins go by, and where they do not look at all."""
+        places = self._place_in_skipped
+        return tuple(
+            [
+                (plugin.signature(shape), skipped[places[plugin]]) if plugin in places else plugin.signature(shape)
+                for plugin in plugins
+            ]
+        )
 
-    def _new_on_node(self) -> OnNodeResults:
-        return OnNodeResults(self._on_node_filters, self._added, self.ask)
+    def _new_static(self, skipped: Skipped) -> StaticResults:
+        return StaticResults(self._not_skipped(self._static_filters, "filter", skipped), self._normalized, self.ask)
+
+    def _new_on_node(self, skipped: Skipped) -> OnNodeResults:
+        return OnNodeResults(self._not_skipped(self._on_node_filters, "filter", skipped), self._added, self.ask)
+
+    def _not_skipped(self, plugins: tuple[Any, ...], point: str, skipped: Skipped) -> tuple[Any, ...]:
+        places = self._place_in_skipped
+        return tuple([plugin for plugin in plugins if plugin not in places or point not in skipped[places[plugin]]])
 
     def _narrowing(self, pod: Pod, cluster: Cluster) -> tuple[Any, ...]:
         """Of the plugins whose PreFilter goes by the signature, those that have something to say to this class."""
         ask = self.ask
         return tuple([p for p in self._signed_pre_filters if ask(p, p.pre_filter, pod, cluster) is not None])
 
-    def _asked_by(self, skipped: tuple[frozenset[str], ...], narrowing: tuple[Any, ...]) -> Asked:
-        points = {id(plugin): points for plugin, points in zip(self._may_skip, skipped, strict=True)}
+    def _asked_by(self, skipped: Skipped, narrowing: tuple[Any, ...]) -> Asked:
+        scorers = self._not_skipped(tuple([scorer[0] for scorer in self._scorers]), "score", skipped)
         return Asked(
-            narrowing + tuple([p for p in self._pre_filters if "pre_filter" not in points.get(id(p), ())]),
-            tuple([p for p in self._filters if "filter" not in points.get(id(p), ())]),
-            tuple([scorer for scorer in self._scorers if "score" not in points.get(id(scorer[0]), ())]),
+            narrowing + self._not_skipped(self._pre_filters, "pre_filter", skipped),
+            self._not_skipped(self._filters, "filter", skipped),
+            tuple([scorer for scorer in self._scorers if scorer[0] in scorers]),
         )
 
 

@@ -144,8 +144,9 @@ class FilterPlugins:
         """The names of those that look at one node at a time."""
         return frozenset(plugin.name for plugin, its in self._declared if its.on_node)
 
-    def _skipped(self, plugin: Any, shape: PodShape) -> bool:
-        return "filter" in self._ask(plugin, plugin.skips, shape)
+    @staticmethod
+    def _skipped(plugin: Any, shape: PodShape) -> bool:
+        return "filter" in plugin.skips(shape)
 
 
 def _ahead_on(pod: Pod, cluster: Cluster, among: Bools) -> dict[int, list[Pod]]:

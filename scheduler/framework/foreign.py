@@ -35,7 +35,8 @@ class Foreign:
             if not isinstance(plugin.normalize, Normalizer):
                 self.normalize = self._checked("normalize", plugin.normalize, _normalized)
         for point in self.declaration.methods & checks.keys():
-            setattr(self, point, self._checked(point, getattr(plugin, point), checks[point]))
+            ask = self._checked(point, getattr(plugin, point), checks[point])
+            setattr(self, point, self._guarded(ask) if point in _ABOUT_SHAPES else ask)
 
     def _checked(self, point: str, method: Callable[..., Any], check: Check) -> Callable[..., Any]:
         def ask(*args: Any) -> Any:
@@ -49,6 +50,10 @@ class Foreign:
 
         ask.__name__ = point
         return ask
+
+    def _guarded(self, ask: Callable[..., Any]) -> Callable[..., Any]:
+        """What others ask without a guard, since in-tree plugins answer it at once."""
+        return lambda *args: self.guard(self, ask, *args)
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self._plugin, attribute)
@@ -141,6 +146,7 @@ def _array(value: Any) -> str:
     return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else repr(value)
 
 
+_ABOUT_SHAPES = ("skips", "signature")
 _CHECKS: dict[str, Check] = {
     "pre_enqueue": _one_of(Reason, type(None)),
     "queue_sort": _sort_key,

@@ -209,7 +209,7 @@ class Framework:
             totals = totals[feasible]
         if others is not None:
             totals = totals + others
-        best = np.flatnonzero(totals == totals[totals.argmax()])
+        (best,) = (totals == totals[totals.argmax()]).nonzero()
         if some:
             best = feasible[best]
         self._reached("Score", SUCCESS)

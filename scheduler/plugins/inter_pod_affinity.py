@@ -1,6 +1,6 @@
 """Upstream: plugins/interpodaffinity (filtering.go, scoring.go)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -8,15 +8,18 @@ from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.normalize import MIN_MAX
-from scheduler.framework.plugin import NODE, PODS_ELSEWHERE, Plugin
+from scheduler.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.affinity import AffinityTerm, WeightedTerm
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.sums import ByTopology, summed
 from scheduler.state.towards import Towards
+
+_WITHOUT_FAULTS = ("pre_filter",)
 
 
 class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -57,6 +60,10 @@ class InterPodAffinity(Plugin):
         if 0 <= weight <= 100:
             return []
         return [f"{path}.hardPodAffinityWeight: Invalid value: {weight}: not in valid range [0, 100]"]
+
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """PreFilter, for pods whose terms parse. Later points, of none: placed pods' terms may mean any pod."""
+        return _WITHOUT_FAULTS if shape.problem is None else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose terms do not parse."""

@@ -1,12 +1,12 @@
 """Upstream: plugins/nodeports."""
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 import numpy as np
 
 from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import PODS_HERE, Plugin
+from scheduler.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, Plugin
 from scheduler.framework.status import Rejections, Unschedulable
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -23,6 +23,10 @@ class NodePorts(Plugin):
     depends_on = PODS_HERE
     events = ClusterEvent.NODE_ADDED | ClusterEvent.POD_GONE
     taken = Unschedulable("node(s) didn't have free ports for the requested pod ports")
+
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods without host ports."""
+        return NO_POINTS if shape.host_ports else SKIPPABLE
 
     def signature(self, shape: PodShape) -> Hashable:
         """The host ports."""

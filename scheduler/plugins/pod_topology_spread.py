@@ -109,11 +109,11 @@ class PodTopologySpread(Plugin):
 
     def skips(self, shape: PodShape) -> list[str]:
         """PreFilter without faults, Filter without constraints that must hold, Score without others."""
-        constraints = shape.spread or self._defaults
+        kinds = {constraint.hard for constraint in shape.spread} or self._default_kinds
         points = ["pre_filter"] if shape.problem is None else []
-        if not any(c.hard for c in constraints):
+        if True not in kinds:
             points.append("filter")
-        if all(c.hard for c in constraints):
+        if False not in kinds:
             points.append("score")
         return points
 

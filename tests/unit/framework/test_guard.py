@@ -44,10 +44,11 @@ def test_no_exception_of_a_plugin_ends_the_process(error: BaseException) -> None
     guard = Guard()
     guard.uninterrupted = True
     own: Any = Foreign(Own(raising(error)))
+    own.guard = guard
     with pytest.raises(PluginError, match=f'running Filter plugin "Own": {type(error).__name__}: '):
         guard(own, own.filter)
     with pytest.raises(PluginError, match=f'running Skips plugin "Own": {type(error).__name__}: '):
-        guard(own, own.skips, None)
+        own.skips(None)
     assert guard.running is None
 
 
