@@ -208,8 +208,7 @@ class EquivalenceClass(PerNode):
         static, on_node, log = self.static, self.on_node, nodes.log
         if self.version == log.version and self.nodes is nodes and on_node.nodes is nodes:
             return False
-        if static.version != nodes.object_log.version or static.nodes is not nodes:
-            static.renew(nodes, nodes.object_log, pod, cluster)
+        static.renew(nodes, nodes.object_log, pod, cluster)
         changed = on_node.renew(nodes, log, pod, cluster)
         if self._computed != (static.computed, on_node.computed):
             self.nodes = None  # all rows of one of the parts were computed, so they have to be here

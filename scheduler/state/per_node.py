@@ -40,9 +40,10 @@ class PerNode(ABC):
 
         `asked` is handed on. What is raised on the way leaves everything as it was, to be computed the next time.
         """
-        if self.version == log.version and self.nodes is nodes:
+        known = self.nodes is nodes and self.rows == nodes.rows
+        if known and self.version == log.version:
             return _NO_ROWS
-        changed = log.since(self.version) if self.nodes is nodes and self.rows == nodes.rows else None
+        changed = log.since(self.version) if known else ALL_ROWS
         if changed is not None and (len(changed) == 1 or len(changed) * self.repair_at_most <= nodes.rows):
             self.compute_rows(nodes, changed, *asked)
         else:

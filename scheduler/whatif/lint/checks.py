@@ -6,6 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from scheduler.framework.config import ConfigError, Plugins, PluginSet, ProfileConfig, SchedulerConfiguration
+from scheduler.framework.plugin import Plugin
 from scheduler.framework.profiles import NO_PLUGIN, at_multi_point, build_profile
 from scheduler.framework.runtime import Profile
 from scheduler.plugins.not_yet import AnyArgs
@@ -20,14 +21,10 @@ from scheduler.whatif.lint.weights import weights
 from scheduler.whatif.world import World
 
 
-class Absent:
+class Absent(Plugin):
     """Stands for a plugin that is not there, so that the rest of its profile can be looked at."""
 
-    name = ""
     Args = AnyArgs
-
-    def __init__(self, args: AnyArgs) -> None:
-        pass
 
 
 def lint(config: SchedulerConfiguration, registry: Mapping[str, Any], world: World | None = None) -> list[Finding]:

@@ -17,6 +17,7 @@ from scheduler.engine.places import FLUSH_AFTER
 from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Tick
 from scheduler.framework.config import PluginRef, Plugins, PluginSet, default_configuration
 from scheduler.framework.permit import Hold
+from scheduler.framework.plugin import OWN_STATE, Plugin
 from scheduler.framework.profiles import build
 from scheduler.framework.reservation import Held
 from scheduler.framework.status import Reject, Unschedulable
@@ -130,7 +131,7 @@ def test_refused(bench: Bench) -> None:
     assert bench.series(families.POINT_SECONDS)["Bind", "Error", "berth"] == 1
 
 
-class Gate:
+class Gate(Plugin):
     """Lets the pod "two" go on, and "one" with it; refuses the pod "bad"."""
 
     name = "Gate"
@@ -279,16 +280,17 @@ def test_plugins_are_timed_in_one_attempt_of_ten(chance: float, timed: bool) -> 
     found = bench.readings().get(families.PLUGIN_SECONDS.name)
     assert (found is not None) == timed
     if found is not None:
-        asked = {("InterPodAffinity", "PreFilter", "Success"), ("NodePorts", "Filter", "Success")}
+        asked = {("InterPodAffinity", "Filter", "Success"), ("NodeResourcesFit", "Filter", "Success")}
         assert found.distributions.keys() >= asked
 
 
-class Digging:
+class Digging(Plugin):
     """Has work to do for each pod, once, and keeps what it has done."""
 
     name = "Digging"
+    depends_on = OWN_STATE
 
-    def __init__(self) -> None:
+    def __init__(self, args: Any) -> None:
         self._dug: set[int] = set()
 
     def filter(self, pod: Any, cluster: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from scheduler.framework.config import default_configuration
+from scheduler.framework.plugin import ANYTHING, Plugin
 from scheduler.framework.profiles import build
 from scheduler.framework.status import Unschedulable
 from scheduler.model.pod import Pod
@@ -123,10 +124,11 @@ def test_a_namespace_selector_without_namespaces_is_noted() -> None:
     assert not explained(incoming, [node("n"), namespace("default")]).notes
 
 
-class Odd:
+class Odd(Plugin):
     """A third party's filter: one node is odd, and it has no numbers here."""
 
     name = "Odd"
+    depends_on = ANYTHING
     fails = False
 
     def filter(self, pod: Pod, cluster: Any) -> Any:
