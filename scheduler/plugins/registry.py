@@ -17,8 +17,8 @@ from scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from scheduler.plugins.node_affinity import NodeAffinity
 from scheduler.plugins.node_name import NodeName
 from scheduler.plugins.node_ports import NodePorts
-from scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from scheduler.plugins.node_resources_fit import NodeResourcesFit
+from scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from scheduler.plugins.node_resources.fit import NodeResourcesFit
 from scheduler.plugins.node_unschedulable import NodeUnschedulable
 from scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from scheduler.plugins.not_yet import DynamicResources, NodeDeclaredFeatures

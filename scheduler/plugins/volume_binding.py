@@ -22,8 +22,9 @@ from scheduler.model.storage import (
     StorageKind,
 )
 from scheduler.model.volumes import NO_VOLUMES
+from scheduler.plugins.node_resources.arguments import ShapePoint, check_shape
+from scheduler.plugins.node_resources.strategies import broken_linear
 from scheduler.plugins.node_volume_limits import not_owner
-from scheduler.plugins.resource_strategies import ShapePoint, broken_linear, check_shape
 from scheduler.plugins.volume_assuming import Promised, assume, restore, still_unbound
 from scheduler.plugins.volume_matching import NONE, Claims, Found, MatchingError, begin, claims_of, go_on
 from scheduler.state.assumed import OutOfSyncError

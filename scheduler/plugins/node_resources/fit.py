@@ -1,4 +1,4 @@
-"""Upstream: plugins/noderesources (fit.go; the scoring strategies are in resource_strategies.py)."""
+"""Upstream: plugins/noderesources/fit.go."""
 
 from collections.abc import Hashable
 from typing import Any, Self
@@ -16,16 +16,9 @@ from scheduler.model.pod import Pod
 from scheduler.model.resources import is_extended
 from scheduler.model.selectors import is_qualified_name
 from scheduler.model.shape import PodShape
-from scheduler.plugins.resource_strategies import (
-    ResourceWeight,
-    ScoringStrategy,
-    amounts,
-    amounts_on,
-    doubles_hold,
-    least_allocated,
-    strategy,
-    strategy_on,
-)
+from scheduler.plugins.node_resources.amounts import score_row, score_rows
+from scheduler.plugins.node_resources.arguments import ResourceWeight, ScoringStrategy
+from scheduler.plugins.node_resources.strategies import strategy
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
@@ -63,9 +56,7 @@ class NodeResourcesFit(Plugin):
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources: list[ResourceWeight] = args.scoring_strategy.weights()
-        self._least = args.scoring_strategy.type == "LeastAllocated"
         self._strategy = strategy(args.scoring_strategy)
-        self._strategy_on = strategy_on(args.scoring_strategy)
 
     @staticmethod
     def check(args: NodeResourcesFitArgs, path: str) -> list[str]:
@@ -151,14 +142,11 @@ class NodeResourcesFit(Plugin):
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """Score by the configured strategy over the configured resources, cpu and memory with non-zero defaults."""
-        if self._least and doubles_hold(cluster.nodes):
-            return least_allocated(self._resources, pod, cluster.nodes, feasible)
-        found = amounts(self._resources, pod, cluster.nodes, feasible, nonzero=True)
-        return self._strategy(found, len(feasible))
+        return score_rows(self._resources, pod, cluster.nodes, feasible, self._strategy, nonzero=True)
 
     def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
         """As `score`, for one row."""
-        return self._strategy_on(amounts_on(self._resources, pod, nodes, row, nonzero=True))
+        return score_row(self._resources, pod, nodes, row, self._strategy, nonzero=True)
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that could hold the pod if it were empty, and could not, or had less of something it asks for."""

@@ -1,0 +1,163 @@
+"""What nodes have and have given of the resources that count for a pod: for all rows at once, or for one.
+
+A formula is written once, for arrays and for plain numbers alike; where the two differ, it asks `ROWS` or `ONE`.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scheduler.model.pod import Pod
+from scheduler.model.resources import is_scalar
+from scheduler.plugins.node_resources.arguments import ResourceWeight
+from scheduler.state.column import Ints, Numbers, at
+from scheduler.state.nodes import CPU, EPHEMERAL, MEMORY, Nodes
+
+_DOUBLES_HOLD = 1 << 46
+"""Capacities below it may be computed with as doubles; see `Arithmetic.quotient`."""
+_NATIVE = (CPU, MEMORY, EPHEMERAL)
+
+
+Amount = tuple[int, Any, Any, int]
+"""(weight, capacity, used, asked) of one resource, in the scheduler's units. Its arrays are not to be changed."""
+
+
+class Arithmetic(NamedTuple):
+    """What arrays and plain numbers do differently. A result is written over the first argument if that is an array."""
+
+    quotient: Callable[[Any, Any], Any]
+    """The floor of a division.
+
+    Doubles are divided as such, which takes NumPy a fraction of the time. With capacities below 2**46 it can't be
+    wrong: what is divided is at most 100 × capacity and below 2**53 unless it is negative, and a true quotient under
+    100 that is no integer is farther from the next one (1 / 2**46) than it is rounded (2**-47).
+    """
+    fraction: Callable[[Any, Any], Any]
+    """One by the other, as doubles; not written over anything."""
+    least: Callable[[Any, Any], Any]
+    most: Callable[[Any, Any], Any]
+    root: Callable[[Any], Any]
+    whole: Callable[[Any], Any]
+    """The integers of numbers that are not negative, the rest cut off."""
+
+
+def _quotient(dividend: Numbers, divisor: Any) -> Numbers:
+    if dividend.dtype == np.float64:
+        dividend /= divisor
+        return np.floor(dividend, out=dividend)
+    dividend //= divisor
+    return dividend
+
+
+def _whole(numbers: Any) -> Ints:
+    return np.asarray(numbers).astype(np.int64)
+
+
+ROWS = Arithmetic(
+    _quotient,
+    np.true_divide,
+    lambda numbers, most: np.minimum(numbers, most, out=numbers),
+    lambda numbers, least: np.maximum(numbers, least, out=numbers),
+    np.sqrt,
+    _whole,
+)
+ONE = Arithmetic(lambda a, b: a // b, lambda a, b: float(a) / float(b), min, max, math.sqrt, int)
+
+Formula = Callable[[Sequence[Amount], Arithmetic], Any]
+"""The score of rows, or of one row, by resources that all of these rows have."""
+
+
+def counting(resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, *, nonzero: bool) -> Iterator[ResourceWeight]:
+    """The resources that count for a pod: those that a node has, and of the scalar ones those that it asks for."""
+    asks = pod.shape.scoring if nonzero else pod.shape.requests
+    for resource in resources:
+        index = nodes.resources.get(resource.name)
+        if index is not None and (asks.get(resource.name, 0) or index in _NATIVE or not is_scalar(resource.name)):
+            yield resource
+
+
+def score_rows(
+    resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, feasible: Any, formula: Formula, *, nonzero: bool
+) -> Ints:
+    """int64[len(feasible)]: a formula over the resources that count, for each row over those that it has.
+
+    `nonzero`: cpu and memory as scoring assumes them for containers that ask for none.
+    """
+    found = _on_rows(resources, pod, nodes, nonzero=nonzero)
+    if len(feasible) != nodes.rows:
+        found = [(weight, at(has, feasible), at(used, feasible), asked) for weight, has, used, asked in found]
+    lacking = [i for i, (_, capacity, _, _) in enumerate(found) if len(capacity) and not capacity[capacity.argmin()]]
+    if not lacking:
+        whole: Ints = ROWS.whole(formula(found, ROWS))
+        return whole if whole.ndim else np.full(len(feasible), whole)
+    scores = np.zeros(len(feasible), dtype=np.int64)
+    kinds = np.stack([found[i][1] != 0 for i in lacking], axis=1)
+    for kind in np.unique(kinds, axis=0):
+        here = np.flatnonzero((kinds == kind).all(axis=1))
+        without = {i for i, has in zip(lacking, kind, strict=True) if not has}
+        left = [one for i, one in enumerate(found) if i not in without]
+        some = [(weight, capacity[here], used[here], asked) for weight, capacity, used, asked in left]
+        scores[here] = ROWS.whole(formula(some, ROWS))
+    return scores
+
+
+def score_row(
+    resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, row: int, formula: Formula, *, nonzero: bool
+) -> int:
+    """As `score_rows`, for one row."""
+    found = []
+    asks = pod.shape.scoring if nonzero else pod.shape.requests
+    indices = nodes.resources
+    for resource in resources:  # as `counting` does
+        name = resource.name
+        index, asked = indices.get(name), asks.get(name, 0)
+        if index is None or not (asked or index in _NATIVE or not is_scalar(name)):
+            continue
+        capacity = nodes.allocatable.item(index, row)
+        if capacity:
+            used = nodes.nonzero if nonzero and index in (CPU, MEMORY) else nodes.requested
+            found.append((resource.weight, capacity, used.item(index, row), asked))
+    score: int = ONE.whole(formula(found, ONE))
+    return score
+
+
+def _on_rows(resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, *, nonzero: bool) -> list[Amount]:
+    """What all rows have and have given of each resource that counts.
+
+    As doubles where all capacities are small enough. What is used may be beyond what a double holds, but then it is
+    far beyond any such capacity too.
+    """
+    asks = pod.shape.scoring if nonzero else pod.shape.requests
+    doubles = nodes.largest < _DOUBLES_HOLD
+    found, rows = [], nodes.rows
+    for resource in counting(resources, pod, nodes, nonzero=nonzero):
+        index = nodes.resources[resource.name]
+        as_assumed = nonzero and index in (CPU, MEMORY)
+        if doubles:
+            capacity, used = _as_doubles(nodes, index, as_assumed=as_assumed)
+        else:
+            capacity, used = nodes.allocatable[index, :rows], _used(nodes, index, as_assumed=as_assumed)[:rows]
+        found.append((resource.weight, capacity, used, asks.get(resource.name, 0)))
+    return found
+
+
+def _as_doubles(nodes: Nodes, index: int, *, as_assumed: bool) -> Numbers:
+    """float64[2, rows]: capacity and use of a resource, kept from pod to pod."""
+
+    def of_all(nodes: Nodes) -> Numbers:
+        rows = nodes.rows
+        return np.stack([nodes.allocatable[index, :rows], _used(nodes, index, as_assumed=as_assumed)[:rows]]).astype(
+            np.float64
+        )
+
+    def of_row(nodes: Nodes, row: int) -> tuple[float, float]:
+        return nodes.allocatable.item(index, row), _used(nodes, index, as_assumed=as_assumed).item(row)
+
+    return nodes.derived(("as doubles", index, as_assumed), of_all, of_row)
+
+
+def _used(nodes: Nodes, index: int, *, as_assumed: bool) -> Ints:
+    used: Ints = nodes.nonzero[index] if as_assumed else nodes.requested[index]
+    return used
