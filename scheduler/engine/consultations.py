@@ -27,7 +27,7 @@ from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
 from scheduler.model.pod import Pod
-from scheduler.plugins.victims import Candidate, pick
+from scheduler.plugins.default_preemption.candidates import Candidate, pick
 from scheduler.state.cluster import Cluster
 
 

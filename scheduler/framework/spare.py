@@ -1,6 +1,7 @@
 """What is left on each node of all that filters count: whom to preempt is then found by sums, for many nodes at once.
 
-Next stage: `scheduler.plugins.trials` takes victims away and gives them back in these sums, and in no column.
+Next stage: preemption (`scheduler.plugins.default_preemption.trials`) takes victims away and gives them back in these
+sums, and in no column.
 """
 
 from collections.abc import Callable

@@ -11,7 +11,7 @@ from scheduler.framework.config import ConfigError
 from scheduler.framework.declaration import problems_of
 from scheduler.plugins.annotation_affinity import AnnotationAffinity
 from scheduler.plugins.default_binder import DefaultBinder
-from scheduler.plugins.default_preemption import DefaultPreemption
+from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from scheduler.plugins.node_affinity import NodeAffinity
@@ -22,14 +22,14 @@ from scheduler.plugins.node_resources.fit import NodeResourcesFit
 from scheduler.plugins.node_unschedulable import NodeUnschedulable
 from scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from scheduler.plugins.not_yet import DynamicResources, NodeDeclaredFeatures
-from scheduler.plugins.pod_topology_spread import PodTopologySpread
+from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.plugins.priority_sort import PrioritySort
 from scheduler.plugins.required_during_execution import RequiredDuringExecution
 from scheduler.plugins.scheduling_gates import SchedulingGates
 from scheduler.plugins.service_affinity import ServiceAffinity
 from scheduler.plugins.service_anti_affinity import ServiceAntiAffinity
 from scheduler.plugins.taint_toleration import TaintToleration
-from scheduler.plugins.volume_binding import VolumeBinding
+from scheduler.plugins.volume_binding.plugin import VolumeBinding
 from scheduler.plugins.volume_restrictions import VolumeRestrictions
 from scheduler.plugins.volume_zone import VolumeZone
 

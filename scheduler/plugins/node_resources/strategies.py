@@ -69,7 +69,7 @@ def requested_to_capacity_ratio(found: Sequence[Amount], a: Arithmetic, points: 
         )
         total = total + score * weight
         weights = weights + (score > 0) * weight
-    return a.fraction(total, a.most(weights, 1)) + 0.5
+    return a.fraction(total, a.most(weights, 1)) + 0.5 if found else 0
 
 
 def broken_linear(utilization: Ints, points: list[tuple[int, int]]) -> Ints:

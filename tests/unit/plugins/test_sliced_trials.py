@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
-from scheduler.plugins import trials
-from scheduler.plugins.default_preemption import DefaultPreemption
+from scheduler.plugins.default_preemption import trials
+from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
 from scheduler.state.validate import validate

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from scheduler.framework.decision import Rejected, Rows
 from scheduler.model.pod import Pod
-from scheduler.plugins.importance import started
-from scheduler.plugins.victims import PRIORITY_OFFSET
+from scheduler.plugins.default_preemption.candidates import PRIORITY_OFFSET
+from scheduler.plugins.default_preemption.importance import started
 from scheduler.state.cluster import Placement
 from scheduler.state.column import Bools
 from scheduler.state.nodes import Nodes

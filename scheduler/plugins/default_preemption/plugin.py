@@ -6,8 +6,8 @@ from msgspec import Struct
 from scheduler.framework.decision import Decision
 from scheduler.framework.plugin import Filters, Plugin, PostFilterResult
 from scheduler.model.pod import Pod
-from scheduler.plugins.findings import Findings
-from scheduler.plugins.trials import Trials
+from scheduler.plugins.default_preemption.findings import Findings
+from scheduler.plugins.default_preemption.trials import Trials
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 

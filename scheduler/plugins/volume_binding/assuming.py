@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from scheduler.framework.reservation import Held, ObjectKey, Patch
 from scheduler.model.storage import ClaimRef, PersistentVolume, PersistentVolumeClaim
-from scheduler.plugins.volume_matching import Found, MatchingError, reached_by
+from scheduler.plugins.volume_binding.matching import Found, MatchingError, reached_by
 from scheduler.state.assumed import OutOfSyncError
 from scheduler.state.cluster import Cluster
 from scheduler.state.storage import Storage

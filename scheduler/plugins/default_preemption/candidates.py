@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from scheduler.model.pod import Pod
-from scheduler.plugins.importance import importance, started
+from scheduler.plugins.default_preemption.importance import importance, started
 
 PRIORITY_OFFSET = 1 << 31
 

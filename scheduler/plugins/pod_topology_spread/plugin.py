@@ -17,8 +17,8 @@ from scheduler.model.pod import Pod
 from scheduler.model.selectors import NOTHING
 from scheduler.model.shape import PodShape
 from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
-from scheduler.plugins.default_selector import default_selector
-from scheduler.plugins.spread_domains import Spread, Spreads
+from scheduler.plugins.pod_topology_spread.default_selector import default_selector
+from scheduler.plugins.pod_topology_spread.domains import Spread, Spreads
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Codes, Ints, at
 

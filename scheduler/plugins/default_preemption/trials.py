@@ -16,9 +16,9 @@ from scheduler.framework.plugin import Filters
 from scheduler.framework.spare import Spare
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
-from scheduler.plugins.budgets import Budgets
-from scheduler.plugins.findings import FAILS, HELPS, SPARED, TODO, WITHOUT_VICTIMS, Findings
-from scheduler.plugins.importance import Ranking
+from scheduler.plugins.default_preemption.budgets import Budgets
+from scheduler.plugins.default_preemption.findings import FAILS, HELPS, SPARED, TODO, WITHOUT_VICTIMS, Findings
+from scheduler.plugins.default_preemption.importance import Ranking
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes

@@ -1,4 +1,4 @@
-"""Upstream: plugins/volumebinding (volume_binding.go, scorer.go). The matching is in volume_matching.py."""
+"""Upstream: plugins/volumebinding (volume_binding.go, scorer.go). The matching is in matching.py."""
 
 from collections.abc import Collection
 from typing import Any, Self
@@ -25,8 +25,8 @@ from scheduler.model.volumes import NO_VOLUMES
 from scheduler.plugins.node_resources.arguments import ShapePoint, check_shape
 from scheduler.plugins.node_resources.strategies import broken_linear
 from scheduler.plugins.node_volume_limits import not_owner
-from scheduler.plugins.volume_assuming import Promised, assume, restore, still_unbound
-from scheduler.plugins.volume_matching import NONE, Claims, Found, MatchingError, begin, claims_of, go_on
+from scheduler.plugins.volume_binding.assuming import Promised, assume, restore, still_unbound
+from scheduler.plugins.volume_binding.matching import NONE, Claims, Found, MatchingError, begin, claims_of, go_on
 from scheduler.state.assumed import OutOfSyncError
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints

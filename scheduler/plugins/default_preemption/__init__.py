@@ -1,0 +1,7 @@
+"""Makes room for a pod by removing pods of lower priority.
+
+Upstream: framework/preemption and plugins/defaultpreemption.
+
+`plugin` is the plugin, `trials` finds where preemption helps and with whom, `candidates` picks one of these nodes,
+`importance` and `budgets` say in which order victims go, `findings` is what is kept between attempts.
+"""
