@@ -6,17 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
-from scheduler.model import wire
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import NOTHING
 from scheduler.model.shape import PodShape
 from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
+from scheduler.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs, errors
 from scheduler.plugins.pod_topology_spread.default_selector import default_selector
 from scheduler.plugins.pod_topology_spread.domains import Spread, Spreads
 from scheduler.state.cluster import Cluster
@@ -30,13 +29,6 @@ _SYSTEM_DEFAULTS = (
     SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=NOTHING),
     SpreadConstraint(max_skew=5, topology_key=ZONE, hard=False, selector=NOTHING),
 )
-
-
-class PodTopologySpreadArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """Constraints for pods that have none of their own: the System's, or a List."""
-
-    default_constraints: list[wire.TopologySpreadConstraint] = []
-    defaulting_type: str = "System"
 
 
 class PodTopologySpread(Plugin):
@@ -80,32 +72,8 @@ class PodTopologySpread(Plugin):
 
     @staticmethod
     def check(args: PodTopologySpreadArgs, path: str) -> list[str]:
-        """Errors of the arguments (ValidatePodTopologySpreadArgs)."""
-        errors = []
-        if args.defaulting_type not in ("System", "List"):
-            got = args.defaulting_type
-            errors.append(f'{path}.defaultingType: Unsupported value: "{got}": supported values: "System", "List"')
-        if args.defaulting_type == "System" and args.default_constraints:
-            errors.append(f'{path}.defaultingType: Invalid value: "System": when .defaultConstraints are not empty')
-        seen = set()
-        for i, constraint in enumerate(args.default_constraints):
-            where = f"{path}.defaultConstraints[{i}]"
-            if constraint.max_skew <= 0:
-                errors.append(f"{where}.maxSkew: Invalid value: {constraint.max_skew}: not in valid range (0, inf)")
-            if not constraint.topology_key:
-                errors.append(f"{where}.topologyKey: Required value: can not be empty")
-            if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
-                errors.append(
-                    f'{where}.whenUnsatisfiable: Unsupported value: "{constraint.when_unsatisfiable}": '
-                    'supported values: "DoNotSchedule", "ScheduleAnyway"'
-                )
-            if constraint.label_selector is not None:
-                errors.append(f"{where}.labelSelector: Forbidden: constraint must not define a selector")
-            key = (constraint.topology_key, constraint.when_unsatisfiable)
-            if key in seen:
-                errors.append(f"{where}: Duplicate value: {key}")
-            seen.add(key)
-        return errors
+        """Errors of the arguments."""
+        return errors(args, path)
 
     def skips(self, shape: PodShape) -> list[str]:
         """PreFilter without faults, Filter without constraints that must hold, Score without others."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from scheduler.model.resources import CORE, is_extended, is_scalar
 from scheduler.plugins.node_resources.arguments import ResourceWeight
 from scheduler.plugins.node_resources.fit import NodeResourcesFitArgs
-from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpreadArgs
+from scheduler.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs
 from scheduler.whatif.lint.finding import Checked, Finding
 
 
