@@ -32,9 +32,12 @@ class Post:
     watcher: Watcher | None = None
 
     def unready(self) -> str | None:
-        """Why the Lease is not reached; None: it is, or nobody has asked yet."""
-        error = None if self.elector is None else self.elector.last_error
-        return None if error is None else str(error)[:300]
+        """Why nobody can tell who leads; None: this replica leads, or it stands by and can read the Lease."""
+        if self.elector is not None and self.elector.last_error is not None:
+            return f"can't reach the Lease: {str(self.elector.last_error)[:300]}"
+        if self.elector is None or not self.elector.reached:
+            return "the API server has not answered about the Lease yet"
+        return None
 
     def instruments(self) -> list[Instrument]:
         """The figures; those of promises only while it leads, and counted since then."""

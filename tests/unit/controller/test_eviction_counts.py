@@ -29,12 +29,3 @@ def test_metrics() -> None:
         "berth_promises_followed 7.0",
     ):
         assert line in _told(post)
-
-
-def test_unready() -> None:
-    """While the Lease can't be reached."""
-    elector: Any = SimpleNamespace(leading=False, last_error=None)
-    post = Post("berth-evictor", elector)
-    assert post.unready() is None
-    elector.last_error = ValueError("forbidden")
-    assert post.unready() == "forbidden"
