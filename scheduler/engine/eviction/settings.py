@@ -26,7 +26,8 @@ class Settings:
     cluster_burst: int = 20
     owner_backoff: float = 300.0
     """Before a successor of an evicted pod may be evicted; doubles each time, up to `owner_backoff_most`."""
-    owner_backoff_most: float = 3600.0
+    owner_backoff_most: float = 3000.0
+    """Less than the hour for which API servers keep Events by default: all that the next process knows is in Events."""
     retry: float = 10.0
     """After a refusal; doubles up to `retry_most`, with jitter, and never less than the server asks for."""
     retry_most: float = 300.0

@@ -3,6 +3,7 @@
 from scheduler.engine.eviction.settings import Settings
 
 _FORGET_AT = 1024
+_MISSED_SECONDS = 60.0
 
 
 class Bucket:
@@ -31,6 +32,28 @@ class Bucket:
         return self._tokens >= self._burst
 
 
+class Appointments:
+    """Whose turn comes when: `burst` at once, then `rate` a second. Whoever has to wait is told for how long, once."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._step, self._ahead = 1.0 / rate, (burst - 1) / rate
+        self._next = 0.0
+        self._at: dict[str, float] = {}
+
+    def wait(self, who: str, now: float) -> float:
+        """Seconds until its turn; 0 when that is now, and then it has been."""
+        at = self._at.get(who)
+        if at is None:
+            if len(self._at) >= _FORGET_AT:
+                self._at = {name: at for name, at in self._at.items() if at > now - _MISSED_SECONDS}
+            self._next = max(self._next, now) + self._step
+            at = self._at[who] = self._next - self._step - self._ahead
+        if at > now:
+            return at - now
+        del self._at[who]
+        return 0.0
+
+
 class Tokens:
     """The buckets of all nodes and namespaces, and the cluster's."""
 
@@ -40,9 +63,16 @@ class Tokens:
         self._nodes: dict[str, Bucket] = {}
         self._namespaces: dict[str, Bucket] = {}
 
-    def wait(self, node: str, namespace: str, now: float) -> float:
-        """Seconds until all three have a token; nothing is taken."""
-        return max(bucket.wait(now) for bucket in self._three(node, namespace, now))
+    def wait(self, node: str, namespace: str, now: float) -> tuple[float, str]:
+        """Seconds until all three have a token, and which limit is the reason; nothing is taken."""
+        cluster, of_namespace, of_node = (bucket.wait(now) for bucket in self._three(node, namespace, now))
+        s = self._settings
+        return max(
+            (of_node, f"{s.node_rate:g} evictions a second from node {node} (--node-rate)"),
+            (of_namespace, f"{s.namespace_rate:g} evictions a second in namespace {namespace} (--namespace-rate)"),
+            (cluster, f"{s.cluster_rate:g} evictions a second in the cluster (--cluster-rate)"),
+            key=lambda limit: limit[0],
+        )
 
     def take(self, node: str, namespace: str, now: float) -> float:
         """Take one of each and return 0, or take none and return the seconds until there are."""

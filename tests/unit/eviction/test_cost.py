@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.eviction import census, evictor, promises
+from scheduler.engine.eviction import census, evictor, notices, promises
+from scheduler.engine.eviction.messages import Read, TellPod
 from scheduler.engine.eviction.wording import breach
 from scheduler.model.promise import NodeRequirement
 from scheduler.model.selectors import Requirement
@@ -201,6 +202,37 @@ def test_due_promises_are_seen_to_in_parts() -> None:
     harness.deaf = True
     harness.look()
     assert harness.evictor.waiting()["grace"] == 500
-    assert (harness.evictor.next_look() or 0.0) <= harness.now
+    assert (harness.evictor.next_look(harness.now) or 0.0) <= harness.now
     harness.look()
     assert harness.evictor.waiting()["grace"] == 0
+
+
+def test_what_the_breaker_holds_is_told_in_parts() -> None:
+    """Hundreds of nodes at once: so many are read and so many pods told of in a second, each namespace in its turn."""
+    harness = Harness(changed_share=0.1)
+    nodes = [f"n{i:03}" for i in range(200)]
+    harness.put(*(disk(name) for name in nodes))
+    for name in nodes:
+        for i in range(3):
+            harness.put(of("noisy", keeping(f"noisy-{name}-{i}", name, cpu="1m")))
+    harness.put(of("quiet", keeping("quiet", nodes[5], cpu="1m")))
+    harness.look()
+    harness.put(*(disk(name, "hdd") for name in nodes))
+    harness.look()
+    harness.now += GRACE
+    began, reads, told, popped = harness.now, 0, [], 0
+    while (at := harness.evictor.next_look(harness.now)) is not None and harness.now < began + 120:
+        harness.now = max(at, harness.now + 0.05)
+        before, said = harness.evictor._ticket, len(harness.said)
+        harness.look()
+        popped += harness.evictor._ticket - before
+        reads += sum(isinstance(one, Read) for one in harness.said[said:])
+        told += [one.pod.name for one in harness.said[said:] if isinstance(one, TellPod)]
+        passed = harness.now - began
+        assert reads <= 20 + 5 * passed + 1
+        assert len(told) <= notices.BURST + notices.RATE * passed + 1
+        if len(told) >= notices.BURST:
+            assert "quiet" in told
+    assert sorted(told) == sorted(["quiet", *(f"noisy-{name}-{i}" for name in nodes for i in range(3))])
+    assert reads == len(nodes)
+    assert popped <= 5 * len(told)
