@@ -75,7 +75,7 @@ def evictor(
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.cli.errors import FOUND, InputError, about, tell
     from scheduler.cli.inputs import configuration, named, world
-    from scheduler.engine.eviction.settings import Settings
+    from scheduler.engine.eviction.settings import OWNER_BACKOFF_MOST, Settings
     from scheduler.framework.profiles import build
     from scheduler.kube.config import connect
     from scheduler.model.kinds import Decoder
@@ -99,7 +99,7 @@ def evictor(
             cluster_rate=cluster_rate,
             cluster_burst=cluster_burst,
             owner_backoff=owner_backoff,
-            owner_backoff_most=max(3600.0, owner_backoff),
+            owner_backoff_most=max(OWNER_BACKOFF_MOST, owner_backoff),
             bare_pods=bare_pods,
             observe=observe,
         )
@@ -111,6 +111,7 @@ def evictor(
         frameworks = build(settings, registry())
     path = kubeconfig or settings.client_connection.kubeconfig or None
     if dry_run:
+        from scheduler.cli.history import past
         from scheduler.whatif.promises import plan
 
         decoder = Decoder(annotated(frameworks))
@@ -119,9 +120,10 @@ def evictor(
         else:
             from scheduler.cli.live import listed
 
-            there, _, _ = listed(path, context, decoder)
-        tell(there.problems[:_PROBLEMS])
-        made = plan(there.cluster, frameworks, careful)
+            there, _, _ = listed(path, context, decoder, classes=False)
+        known, problems = past(there, careful, dump=bool(cluster), kubeconfig=path, context=context)
+        tell([*there.problems[:_PROBLEMS], *problems])
+        made = plan(there.cluster, frameworks, careful, known)
         _print(made, output)
         return FOUND if made.evictions else 0
     from scheduler.controller.eviction.launch import keep_promises

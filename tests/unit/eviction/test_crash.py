@@ -22,7 +22,6 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -60,6 +59,7 @@ SETTINGS = Settings(
 )
 BUDGET = ApiError(429, "TooManyRequests", "no", Details(causes=[Cause("DisruptionBudget")]), 0.0)
 FRAMEWORKS = build(decode(CONFIG), registry())
+STOPS = ["nothing"] * 4 + ["get", "Evicting", "eviction", "Evicted"]
 LEASE = Regarding("coordination.k8s.io/v1", "Lease", "berth", "berth-evictor", "")
 
 
@@ -165,7 +165,7 @@ class Crashes(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.api = Api()
-        self.number = 0
+        self.number = self.replicas = 0
         self.patch = pytest.MonkeyPatch()
         clock = SimpleNamespace(monotonic=lambda: self.api.now, time=lambda: EPOCH + self.api.now + self.api.skew)
         self.patch.setattr(writer_module, "time", clock)
@@ -174,8 +174,8 @@ class Crashes(RuleBasedStateMachine):
     @initialize(pods=st.integers(1, 3), skew=st.sampled_from([0.0, 900.0, -900.0]))
     def begin(self, pods: int, skew: float) -> None:
         self.api.skew = skew
-        for _ in range(pods):
-            self.add_pod()
+        self.replicas = pods
+        self.replace_pods()
         self.lead()
 
     # -- leaders -------------------------------------------------------------------------------------------------
@@ -238,7 +238,6 @@ class Crashes(RuleBasedStateMachine):
 
     # -- what happens --------------------------------------------------------------------------------------------
 
-    @rule()
     def add_pod(self) -> None:
         """A pod of the owner lands on the node that is wrong."""
         self.number += 1
@@ -246,37 +245,45 @@ class Crashes(RuleBasedStateMachine):
         made["metadata"] |= {"creationTimestamp": self.api.clock(), "uid": f"uid-{self.number}"}
         self.api.pods[f"web-{self.number}"] = made
 
-    @rule(seconds=st.sampled_from([0.5, 2.0, 20.0, 290.0, 301.0, 650.0]))
-    def time_passes(self, seconds: float) -> None:
+    def replace_pods(self) -> None:
+        """The owner's controller makes up for those that are gone."""
+        if len(self.api.pods) < self.replicas:
+            self.api.now += 1
+        while len(self.api.pods) < self.replicas:
+            self.add_pod()
+
+    @rule(seconds=st.sampled_from([2.0, 20.0, 290.0, 301.0, 650.0]), stop=st.sampled_from(STOPS), lose=st.booleans())
+    def go_on(self, seconds: float, stop: str, lose: bool) -> None:
+        """Time passes, and requests get their turn up to the first of a kind: it waits, or its answer gets lost."""
         self.api.now += seconds
-        self.look()
-
-    @rule()
-    def look(self) -> None:
-        self.watch()
-        self.handle(Look(fresh=True))
-        self.turn()
-
-    @precondition(lambda self: self.api.waiting)
-    @rule(data=st.data(), lose=st.sampled_from([False, False, False, True]))
-    def serve_one(self, data: Any, lose: bool) -> None:
-        """One request gets its turn."""
-        self.api.serve(data.draw(st.sampled_from(self.api.waiting)), lose=lose)
-        self.turn()
-
-    @rule(until=st.sampled_from(["get", "Evicting", "eviction", "Evicted", "nothing"]))
-    def serve_all(self, until: str) -> None:
-        """All requests get their turn, up to the first of a kind, which waits."""
-        for _ in range(40):
-            request = next((one for one in self.api.waiting if one.what != until), None)
-            if request is None:
-                return
-            self.api.serve(request, lose=False)
+        for _ in range(3):
+            self.replace_pods()
+            self.watch()
+            self.handle(Look(fresh=True))
             self.turn()
+            for _ in range(40):
+                if not self.api.waiting:
+                    break
+                request = next((one for one in self.api.waiting if one.what != stop), None)
+                if request is None and not lose:
+                    return
+                self.api.serve(request or self.api.waiting[0], lose=request is None)
+                self.turn()
+            self.api.now += SETTINGS.grace
+
+    @rule(more=st.integers(1, 2))
+    def scale(self, more: int) -> None:
+        """The owner wants other pods."""
+        self.replicas = 1 + (self.replicas + more) % 3
 
     @rule()
     def budget_changes(self) -> None:
         self.api.budget = not self.api.budget
+
+    @rule(data=st.data())
+    def somebody_deletes_a_pod(self, data: Any) -> None:
+        if self.api.pods:
+            del self.api.pods[data.draw(st.sampled_from(sorted(self.api.pods)))]
 
     @rule(arrives=st.booleans(), down=st.sampled_from([0.0, 15.0, 200.0]))
     def kill(self, arrives: bool, down: float) -> None:
@@ -322,7 +329,7 @@ def test_spacing_survives_any_crash() -> None:
         Crashes,
         settings=settings(
             max_examples=int(os.environ.get("BERTH_EXAMPLES", "60")),
-            stateful_step_count=50,
+            stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
