@@ -5,6 +5,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -71,13 +72,12 @@ class Watcher:
 
         Raises ApiError and Unreachable when the Events about earlier evictions can't be read.
         """
-        past = await self._remembered()
+        past, read_at = await self._remembered()
         async with asyncio.TaskGroup() as tasks:
             following = [tasks.create_task(reflector.run()) for reflector in self._reflectors]
             try:
                 await self._sync()
-                for earlier in past:
-                    self._carry_out(self.engine.handle(earlier, time.monotonic()))
+                self._restore(past, read_at)
                 await self._loop()
             finally:
                 late = await self._writer.drain(drain_seconds)
@@ -85,15 +85,23 @@ class Watcher:
                 for task in following:
                     task.cancel()
 
-    async def _remembered(self) -> list[Restored]:
-        """What earlier evictors did, or meant to do: the successors of their pods are left alone for a while.
+    async def _remembered(self) -> tuple[list[Restored], float]:
+        """What earlier evictors did, or meant to do, and since when (monotonic time) that is older than it says.
 
-        How long ago that was goes by the server's clock on both sides: ours may be wrong.
+        How long ago it was goes by the server's clock on both sides: ours may be wrong.
         """
         server_now = evictions.seconds(await self._writer.tell_who_leads())
+        now = time.monotonic()
         past = await evictions.read_past_evictions(self._client)
         log.info("earlier evictions read from events", evictions=len(past))
-        return restored(past, server_now)
+        return restored(past, server_now), now
+
+    def _restore(self, past: list[Restored], read_at: float) -> None:
+        """The successors of pods that were evicted are left alone for a while."""
+        now = time.monotonic()
+        for one in past:
+            ago = None if one.ago is None else one.ago + now - read_at
+            self._carry_out(self.engine.handle(replace(one, ago=ago), now))
 
     async def _sync(self) -> None:
         """Wait until every kind is listed, or refused where it can be done without."""
