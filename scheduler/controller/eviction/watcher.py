@@ -65,7 +65,8 @@ class Watcher:
     def counts(self) -> Counts:
         """The figures of this term."""
         engine = self.engine
-        return Counts(dict(engine.evictions), engine.waiting(), engine.breaker.open, len(engine.census.followed))
+        followed = len(engine.census.followed)
+        return Counts(dict(engine.evictions), engine.waiting(), engine.held(), engine.breaker.open, followed)
 
     async def run(self, *, drain_seconds: float = 10.0) -> None:
         """Work until cancelled; then what was asked of the API gets its answer.
@@ -133,7 +134,9 @@ class Watcher:
         stale = [r.resource.kind for r in self._needed if (r.staleness() or 0.0) > STALE_SECONDS or r.refused]
         if bool(stale) == self._was_fresh:
             self._was_fresh = not stale
-            (log.warning if stale else log.info)("stale, nothing is decided" if stale else "fresh again", kinds=stale)
+            (log.warning if stale else log.info)(
+                "watches are silent, nothing is decided" if stale else "watches are heard again", kinds=stale
+            )
         return not stale
 
     async def _apply(self) -> None:

@@ -91,9 +91,9 @@ class Writer:
             case TellAll():
                 about = self._about
         note = f"{instruction.note}{until}"
-        log.info("told", object=_named(about), reason=instruction.reason, note=note)
+        log.info("event posted", object=_named(about), reason=instruction.reason, note=note)
         if self._events >= _WAITING_EVENTS and annotations is None:
-            log.warning("too many events wait, one dropped", reason=instruction.reason)
+            log.warning("too many events wait to be written, one is dropped", reason=instruction.reason)
             return
         self._events += 1
         self._start(self._tell(about, instruction.kind, instruction.reason, note, annotations))
@@ -136,7 +136,7 @@ class Writer:
             there = {pod.uid: pod async for pod in decoded(pods, small.pod, large.pod)}
             read = WasRead(node, found[0] if found else None, there)
         except (ApiError, Unreachable, *MALFORMED) as error:
-            log.warning("not read", node=node, error=str(error)[:300])
+            log.warning("node not read", node=node, error=str(error)[:300])
             self._answer(NotRead(node))
             return
         self._answer(read)

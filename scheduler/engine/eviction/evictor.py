@@ -85,6 +85,14 @@ class Evictor:
             found[broken.stage] += 1
         return found
 
+    def held(self) -> dict[str, int]:
+        """Broken promises by the gate that holds their pod back: berth_evictions_held."""
+        found = dict.fromkeys(map(str, Gate), 0)
+        for broken in self._broken.values():
+            if broken.shut is not None:
+                found[broken.shut.gate] += 1
+        return found
+
     def next_look(self, now: float) -> float | None:
         """Engine time at which a Look has something to do; None: only news can give it something."""
         if self.census.has_news:
