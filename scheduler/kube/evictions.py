@@ -8,6 +8,7 @@ until when (`past_evictions`). When to send a request is the engine's decision.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,6 +38,8 @@ CLUSTER_EVENTS = "default"
 _PAGE = 500
 _EXPIRED = 410
 _MOST = 1e6
+MOST_OF_NAMESPACE = 20_000
+"""Events of one namespace that are kept in mind. At the default rates an evictor writes some 4,000 there in an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,22 +182,43 @@ def record(owner: str, round_: int, spared: float, asked_at: str = "") -> dict[s
 
 async def read_past_evictions(client: Client) -> list[PastEviction]:
     """What all evictors wrote down and the server still keeps (an hour, by its default)."""
-    found = []
+    found = _Records()
     for reason in (INTENT, DONE):
         query = {"fieldSelector": f"reason={reason},reportingController={CONTROLLER}", "limit": str(_PAGE)}
-        found += [raw async for raw in _pages(client, EVENTS.path(), query)]
-    return past_evictions(found)
+        async for raw in _pages(client, EVENTS.path(), query):
+            found.add(raw)
+    return found.evictions()
 
 
 def past_evictions(events: Iterable[bytes | msgspec.Raw]) -> list[PastEviction]:
-    """What Events tell of evictions, one for each pod; other Events are passed over. Raises msgspec.MsgspecError."""
-    told: dict[str, list[_Event]] = {}
+    """What these Events tell of evictions; others are passed over. Raises msgspec.MsgspecError."""
+    found = _Records()
     for raw in events:
+        found.add(raw)
+    return found.evictions()
+
+
+class _Records:
+    """Events about evictions, by pod. Anybody may write Events in their namespace, so each one has its share."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, list[_Event]] = {}
+        self._of: Counter[str] = Counter()
+
+    def add(self, raw: bytes | msgspec.Raw) -> None:
+        """Keep it, if it is one of ours."""
         read = _event.decode(raw)
         ours = CONTROLLER in (read.reporting_controller, read.reporting_component)
-        if ours and read.reason in (INTENT, DONE) and read.about.uid and read.created:
-            told.setdefault(read.about.uid, []).append(read)
-    return [_folded(each) for each in told.values() if any(OWNER in one.said for one in each)]
+        about = read.about
+        if not ours or read.reason not in (INTENT, DONE) or not about.uid or not read.created:
+            return
+        self._of[about.namespace] += 1
+        if self._of[about.namespace] <= MOST_OF_NAMESPACE:
+            self._told.setdefault(about.uid, []).append(read)
+
+    def evictions(self) -> list[PastEviction]:
+        """One for each pod."""
+        return [_folded(each) for each in self._told.values() if any(OWNER in one.said for one in each)]
 
 
 def _folded(events: list[_Event]) -> PastEviction:
