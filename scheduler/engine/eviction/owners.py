@@ -11,6 +11,8 @@ from scheduler.model.pod import Pod
 
 _ANSWER_SECONDS = 5.0
 """How long to wait before looking again whether the API has answered an eviction."""
+_UNSURE_SECONDS = 300.0
+"""No request is under way for so long: a pod that goes later goes for another reason."""
 
 
 @dataclass(slots=True)
@@ -40,8 +42,8 @@ class Owners:
         self._records: dict[str, _Record] = {}
         self._asking: dict[str, dict[str, float]] = {}
         """Owner → pods that were asked to go, and when (engine time): the API has not answered yet."""
-        self._unsure: dict[str, Turn] = {}
-        """Pods that may have been evicted: nobody knows, but if they go, that is why."""
+        self._unsure: dict[str, tuple[Turn, float]] = {}
+        """Pods that may yet turn out to be evicted, and since when: nobody knows, but if they go now, that is why."""
 
     def turn(self, pod: Pod) -> Turn:
         """Which round it would be part of, were it evicted now."""
@@ -63,19 +65,19 @@ class Owners:
         del asking[pod.uid]
         if not asking:
             del self._asking[turn.owner]
-        before = self._unsure.pop(pod.uid, None)
+        before, _ = self._unsure.pop(pod.uid, (None, now))
         may_be = before is not None or (evicted is None and turn.asked_at != "")
         turn = turn if before is None else _earlier(turn, before)
         if evicted or (may_be and not stays):
             self._happened(turn, now)
             return True
         if may_be:
-            self._unsure[pod.uid] = turn
+            self._unsure[pod.uid] = (turn, now)
         return False
 
     def lost(self, uid: str, now: float) -> Turn | None:
         """A pod is gone, or on its way out: the eviction that this counts as, if it may be one."""
-        turn = self._unsure.pop(uid, None)
+        turn, _ = self._unsure.pop(uid, (None, now))
         if turn is not None:
             self._happened(turn, now)
         return turn
@@ -88,7 +90,7 @@ class Owners:
         if restored.ago is not None:
             self._happened(restored.turn, now - restored.ago)
         elif there:
-            self._unsure[restored.pod.uid] = restored.turn
+            self._unsure[restored.pod.uid] = (restored.turn, now)
         else:
             self._happened(restored.turn, now)
             return True
@@ -114,6 +116,8 @@ class Owners:
         """Drop what has no effect any more."""
         for owner in [key for key, record in self._records.items() if now - record.last > 2 * self._most]:
             del self._records[owner]
+        for uid in [uid for uid, (_, since) in self._unsure.items() if now - since > _UNSURE_SECONDS]:
+            del self._unsure[uid]
 
     def _happened(self, turn: Turn, now: float) -> None:
         record = self._records.get(turn.owner)

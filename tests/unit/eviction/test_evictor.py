@@ -509,6 +509,24 @@ def test_an_eviction_that_may_have_happened_counts_once_the_pod_goes(harness: Ha
     assert harness.after(1) == ["web-1"]
 
 
+def test_a_pod_that_goes_much_later_was_not_evicted(harness: Harness) -> None:
+    """Once no request can be under way any more, whoever deletes the pod is not taken for the evictor."""
+    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-0"]
+    harness.answer("web-0", 0, "no answer")
+    harness.put(keeping("web-0", "a", "false"))
+    harness.after(301)
+    harness.lose("Pod", "web-0")
+    assert harness.notes("Evicted") == []
+    harness.now += 1
+    harness.put(keeping("web-1", "c"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-1"]
+
+
 def test_a_refused_eviction_is_none(harness: Harness) -> None:
     """A pod that the API did not let go, and that somebody else deletes, spares nobody."""
     harness.put(disk("c", "hdd"), keeping("web-0", "a"))
