@@ -32,7 +32,7 @@ class PlanTable:
             yield Text(broken, style="bold red")
             if plan.breaker_open:
                 text = (
-                    f"The breaker would be open: {plan.limit:,} may break promises at once. Nothing would be evicted."
+                    f"The breaker would be open: {nodes} break promises, {plan.limit:,} may. Nothing would be evicted."
                 )
                 yield Padding(Text(text, style="bold yellow"), (0, 0, 0, 2))
             yield from (Text(""), Padding(_table(plan.evictions), (0, 0, 0, 2)))
