@@ -185,7 +185,7 @@ def test_a_successor_is_not_said_to_go_at_once(
     """The plan and explain say until when an evictor leaves the pod alone, and why; both say the same."""
     dump = tmp_path / "dump.yaml"
     there = [disk("a", "hdd"), disk("b"), keeping("web-1", "a", meta=meta)]
-    dump.write_text(yaml.safe_dump_all([*there, *(told(*one, form, **MARKS) for one in events)]))
+    dump.write_text(yaml.safe_dump_all([*there, *(told(reason, ago, form, **MARKS) for reason, ago in events)]))
     run(["evictor", "--dry-run", f"--cluster={dump}", "-o", "json"])
     (planned,) = json.loads(capsys.readouterr().out)["evictions"]
     run(["explain", "web-1", f"--cluster={dump}", "-o", "json"])
