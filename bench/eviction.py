@@ -95,7 +95,7 @@ def main() -> None:
         for done in evictor.handle(WasRead(read.node, evictor.census.cluster.nodes.objects[row], pods), 60.0):
             if isinstance(done, Evict):
                 evicted += 1
-                evictor.handle(Answered(done.pod.uid, 201), 60.0)
+                evictor.handle(Answered(done.pod.uid, 201, asked_at="2026-01-01T00:00:00Z"), 60.0)
         spent += time.process_time() - before
     print(f"the second half of one eviction, with its proof: {1e3 * spent / max(evicted, 1):.2f} ms, mean of {evicted}")
 

@@ -35,17 +35,27 @@ class Output(StrEnum):
 
 @app.command()
 def view(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            help="The KubeSchedulerConfiguration file; - is standard input. Without one: the defaults.",
+            show_default=False,
+        ),
+    ] = None,
     config: Annotated[
-        str | None, typer.Option("--config", help="KubeSchedulerConfiguration; - is stdin. Without it: the defaults.")
+        str | None, typer.Option("--config", help="The same file, given as `berth run` takes it.")
     ] = None,
     output: Annotated[Form, typer.Option("-o", "--output", help="The form of the answer.")] = Form.YAML,
 ) -> None:
-    """The effective configuration: all defaults filled in, the plugins of each profile point by point, in order.
+    """Print the effective configuration: every default filled in, and the plugins of each profile by extension point.
 
     What is printed is a configuration again, and means the same.
     """
-    settings = configuration(config)
-    with about(named(config) if config else "configuration"):
+    if file is not None and config is not None:
+        raise InputError(f"{file} and --config {config}: give one file to view")
+    path = config if file is None else file
+    settings = configuration(path)
+    with about(named(path) if path else "configuration"):
         found = effective(settings, registry())
     out.as_json(found) if output is Form.JSON else out.as_yaml(found)
 
@@ -53,22 +63,30 @@ def view(
 @app.command()
 def lint(
     files: Annotated[
-        list[str] | None, typer.Argument(help="KubeSchedulerConfigurations; - is stdin. Without any: the defaults.")
+        list[str] | None,
+        typer.Argument(
+            help="KubeSchedulerConfiguration files; - is standard input. Without any: the defaults.",
+            show_default=False,
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", help="Another of these files, given as `berth run` takes it; may be repeated."),
     ] = None,
     cluster: Annotated[
         list[str] | None, typer.Option(help="A dump of the cluster it is for: `kubectl get nodes,pods,ns -A -o yaml`.")
     ] = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
 ) -> int:
-    """What is valid and does not do what it seems to: unknown plugins, outvoted weights, settings without effect.
+    """Find settings that are valid and do not do what they seem to do: unknown plugins, weights that never decide.
 
-    Exit code 1 when something is found, 2 when a file is not valid.
+    The exit code is 0 when nothing is found, 1 when something is, 2 when a file is not valid.
     """
     known, there = registry(), world(cluster) if cluster else None
     errors: list[str] = []
     found: dict[str, list[Finding]] = {}
     read = {}
-    paths: list[str | None] = list(dict.fromkeys(files)) if files else [None]
+    paths: list[str | None] = list(dict.fromkeys((*(files or ()), *(config or ())))) or [None]
     for path in paths:
         name = named(path) if path else DEFAULTS
         try:

@@ -1,4 +1,4 @@
-"""`berth evictor`: promises kept after scheduling."""
+"""`berth evictor`: evict pods whose node is no longer what they asked for."""
 
 import asyncio
 import sys
@@ -28,37 +28,57 @@ class Output(StrEnum):
 def evictor(
     config: Annotated[
         str | None,
-        typer.Option("--config", help="The scheduler's KubeSchedulerConfiguration: its profiles and their filters."),
+        typer.Option(
+            "--config", help="The scheduler's configuration file: another node has to pass the filters of its profiles."
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be evicted now, and write nothing.")
     ] = False,
     observe: Annotated[
-        bool, typer.Option(help="Run, tell and count, but ask the API server for dry runs only.")
+        bool, typer.Option(help="Do all of it but evict: ask the API server for dry runs only.")
     ] = False,
     cluster: Annotated[
-        list[str] | None, typer.Option(help="With --dry-run: a dump instead of a live cluster; may be repeated.")
+        list[str] | None, typer.Option(help="With --dry-run: read a dump instead of a live cluster; may be repeated.")
     ] = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the plan.")] = Output.TABLE,
-    grace: Annotated[float, typer.Option(help="Seconds for which a promise has to be broken.")] = 30.0,
+    grace: Annotated[
+        float, typer.Option(help="Seconds for which a promise has to stay broken before anything is done.")
+    ] = 30.0,
     max_changed: Annotated[
-        float, typer.Option(help="Share of the nodes that may break promises at once; more open the breaker.")
+        float,
+        typer.Option(
+            help="The largest share of the nodes that may break promises at once; with more, nothing is evicted."
+        ),
     ] = 0.1,
-    window: Annotated[float, typer.Option(help="Seconds that count as at once.")] = 300.0,
-    node_rate: Annotated[float, typer.Option(help="Evictions a second from one node.")] = 0.2,
-    node_burst: Annotated[int, typer.Option(help="Evictions from one node at once.")] = 5,
-    namespace_rate: Annotated[float, typer.Option(help="Evictions a second in one namespace.")] = 0.5,
-    namespace_burst: Annotated[int, typer.Option(help="Evictions in one namespace at once.")] = 10,
-    cluster_rate: Annotated[float, typer.Option(help="Evictions a second in all.")] = 2.0,
-    cluster_burst: Annotated[int, typer.Option(help="Evictions at once in all.")] = 20,
-    owner_backoff: Annotated[
-        float, typer.Option(help="Seconds for which the successor of an evicted pod is spared; doubles each time.")
+    window: Annotated[
+        float, typer.Option(help="Nodes that changed within so many seconds count as at once; no less than --grace.")
     ] = 300.0,
-    bare_pods: Annotated[bool, typer.Option(help="Evict pods without a controller too.")] = False,
+    node_rate: Annotated[float, typer.Option(help="Evictions a second from one node.")] = 0.2,
+    node_burst: Annotated[int, typer.Option(help="Evictions from one node before --node-rate limits them.")] = 5,
+    namespace_rate: Annotated[float, typer.Option(help="Evictions a second in one namespace.")] = 0.5,
+    namespace_burst: Annotated[
+        int, typer.Option(help="Evictions in one namespace before --namespace-rate limits them.")
+    ] = 10,
+    cluster_rate: Annotated[float, typer.Option(help="Evictions a second in the whole cluster.")] = 2.0,
+    cluster_burst: Annotated[
+        int, typer.Option(help="Evictions in the whole cluster before --cluster-rate limits them.")
+    ] = 20,
+    owner_backoff: Annotated[
+        float,
+        typer.Option(
+            help="Seconds for which pods created after an eviction of their owner are left alone; doubles each round."
+        ),
+    ] = 300.0,
+    bare_pods: Annotated[
+        bool, typer.Option(help="Evict pods without a controller too, though nobody creates them again.")
+    ] = False,
     namespace: Annotated[
-        str, typer.Option("-n", "--namespace", help="Ours: of our Lease. Default: the context's.")
+        str, typer.Option("-n", "--namespace", help="The namespace of the Lease. Default: the context's.")
     ] = "",
-    lease: Annotated[str, typer.Option(help="The Lease of the one that evicts.")] = "berth-evictor",
+    lease: Annotated[
+        str, typer.Option(help="The name of the Lease: of all replicas, the one that holds it evicts.")
+    ] = "berth-evictor",
     secure_port: SecurePort = 0,
     bind_address: BindAddress = "",
     tls_cert_file: CertFile = None,
@@ -70,12 +90,14 @@ def evictor(
 ) -> int:
     """Evict pods whose node is no longer what they asked for, when another node can take them.
 
+    A pod says what it asks of its node while it runs with the annotation podberth.dev/required-during-execution.
+
     With --dry-run the exit code is 0 when all promises are kept, 1 when some are broken, 2 when the input is wrong.
     """
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.cli.errors import FOUND, InputError, about, tell
     from scheduler.cli.inputs import configuration, named, world
-    from scheduler.engine.eviction.settings import Settings
+    from scheduler.engine.eviction.settings import OWNER_BACKOFF_MOST, Settings
     from scheduler.framework.profiles import build
     from scheduler.kube.config import connect
     from scheduler.model.kinds import Decoder
@@ -99,7 +121,7 @@ def evictor(
             cluster_rate=cluster_rate,
             cluster_burst=cluster_burst,
             owner_backoff=owner_backoff,
-            owner_backoff_most=max(3600.0, owner_backoff),
+            owner_backoff_most=max(OWNER_BACKOFF_MOST, owner_backoff),
             bare_pods=bare_pods,
             observe=observe,
         )
@@ -111,6 +133,7 @@ def evictor(
         frameworks = build(settings, registry())
     path = kubeconfig or settings.client_connection.kubeconfig or None
     if dry_run:
+        from scheduler.cli.history import past
         from scheduler.whatif.promises import plan
 
         decoder = Decoder(annotated(frameworks))
@@ -119,9 +142,10 @@ def evictor(
         else:
             from scheduler.cli.live import listed
 
-            there, _, _ = listed(path, context, decoder)
-        tell(there.problems[:_PROBLEMS])
-        made = plan(there.cluster, frameworks, careful)
+            there, _, _ = listed(path, context, decoder, classes=False)
+        known, problems = past(there, careful, dump=bool(cluster), kubeconfig=path, context=context)
+        tell([*there.problems[:_PROBLEMS], *problems])
+        made = plan(there.cluster, frameworks, careful, known)
         _print(made, output)
         return FOUND if made.evictions else 0
     from scheduler.controller.eviction.launch import keep_promises

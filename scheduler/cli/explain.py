@@ -10,6 +10,7 @@ import typer
 from scheduler.cli.errors import FOUND, InputError, about, tell
 from scheduler.cli.inputs import configuration, named, world
 from scheduler.cli.pods import from_cluster, from_file
+from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
@@ -18,6 +19,7 @@ from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import registry
 from scheduler.whatif.explain import explain as explained
 from scheduler.whatif.explanation import FITS, Explanation
+from scheduler.whatif.promises import wanted_by
 
 app = typer.Typer(add_completion=False)
 _PROBLEMS = 8
@@ -65,6 +67,7 @@ def explain(
     with about(named(config) if config else "configuration"):
         frameworks = build(settings, registry())
     notes: list[str] = []
+    path = kubeconfig or settings.client_connection.kubeconfig or None
     decoder = Decoder(annotated(frameworks))
     if settings.extenders:
         addresses = ", ".join(extender.url_prefix for extender in settings.extenders)
@@ -76,14 +79,20 @@ def explain(
     else:
         from scheduler.cli.live import listed
 
-        there, where, usual = listed(kubeconfig or settings.client_connection.kubeconfig or None, context, decoder)
+        there, where, usual = listed(path, context, decoder, classes=file is not None)
     tell(there.problems[:_PROBLEMS])
     if file is not None:
         asked, node = from_file(file, pod, namespace, there, notes, usual)
     else:
         asked, node = from_cluster(pod or "", namespace, there, where, usual)
     framework = _framework(frameworks, scheduler, asked, notes)
-    answer = explained(asked, framework, there.cluster, node=node, notes=notes)
+    known = None
+    if node is not None and wanted_by(asked, framework) is not None:
+        from scheduler.cli.history import past
+
+        known, problems = past(there, Settings(), dump=bool(cluster), kubeconfig=path, context=context, taken=asked.uid)
+        tell(problems)
+    answer = explained(asked, framework, there.cluster, node=node, notes=notes, past=known)
     _print(answer, output, everything=everything)
     return 0 if answer.outcome == FITS else FOUND
 

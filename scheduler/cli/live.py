@@ -12,6 +12,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.evictions import PastEviction, read_past_evictions
 from scheduler.kube.resources import NODES, PODS, WATCHED, Resource
 from scheduler.kube.wire import list_page
 from scheduler.model.kinds import KINDS, Decoder
@@ -25,8 +26,12 @@ _PAGE = 500
 _EXPIRED = 410
 
 
-def listed(kubeconfig: str | None, context: str | None, decoder: Decoder) -> tuple[World, str, str]:
+def listed(
+    kubeconfig: str | None, context: str | None, decoder: Decoder, *, classes: bool = True
+) -> tuple[World, str, str]:
     """What the API server has, how to call it in messages, and the namespace that the context names.
+
+    `classes`: list PriorityClasses too. Only a pod from a file needs them: of others the API server knows the priority.
 
     Raises kube.ConfigError for unusable settings, InputError when nodes and pods can't be listed.
     """
@@ -35,16 +40,32 @@ def listed(kubeconfig: str | None, context: str | None, decoder: Decoder) -> tup
         from rich.console import Console
 
         with Console(stderr=True).status(f"Listing nodes and pods of {connection.host}"):
-            world = asyncio.run(_world(connection, decoder))
+            world = asyncio.run(_world(connection, decoder, classes))
     else:
-        world = asyncio.run(_world(connection, decoder))
+        world = asyncio.run(_world(connection, decoder, classes))
     return world, connection.host, connection.namespace or "default"
 
 
-async def _world(connection: Connection, decoder: Decoder) -> World:
+def listed_evictions(kubeconfig: str | None, context: str | None) -> tuple[list[PastEviction], list[str]]:
+    """What evictors did lately, as far as the API server still has their Events; and what kept us from reading them.
+
+    Raises kube.ConfigError for unusable settings.
+    """
+
+    async def read() -> list[PastEviction]:
+        async with Client(connect(kubeconfig, context)) as client:
+            return await read_past_evictions(client)
+
+    try:
+        return asyncio.run(read()), []
+    except (ApiError, Unreachable) as error:
+        return [], [f"can't list events: {error}; which pods an evictor leaves alone for a while is not known"]
+
+
+async def _world(connection: Connection, decoder: Decoder, classes: bool) -> World:
     world = World(decoder)
+    kinds = [kind for kind in (*_NEEDED, *_WANTED) if classes or kind is not PRIORITY_CLASSES]
     async with Client(connection) as client:
-        kinds = (*_NEEDED, *_WANTED)
         found = await asyncio.gather(*(_all(client, kind) for kind in kinds), return_exceptions=True)
     for kind, items in zip(kinds, found, strict=True):
         if isinstance(items, ApiError | Unreachable):

@@ -83,15 +83,15 @@ class Reloader:
             self._reloads.add(1, "error")
             log.error("configuration not reloaded, the one before stays", errors=str(error).splitlines()[:20])
             return
-        fixed = {name: getattr(self.config, name) for name in AT_START}
-        later = sorted(name for name, value in fixed.items() if getattr(config, name) != value)
-        config = replace(config, **fixed)
+        asked = config
+        config = replace(asked, **{name: getattr(self.config, name) for name in AT_START})
+        later = [path for path, _, _ in _differences("", _plain(config), _plain(asked))]
         changes = list(differences(self.config, config))
         self.error = ""
         self._reloads.add(1, "success")
         self.config = config
         if later:
-            log.warning("needs a restart to take effect", fields=later)
+            log.warning("needs a restart to take effect", fields=later[:50])
         if changes:
             self._scheduler.reconfigure(config, frameworks)
             if self._elector is not None:
@@ -119,13 +119,20 @@ class Reloader:
 
 def differences(old: SchedulerConfiguration, new: SchedulerConfiguration) -> Iterator[str]:
     """`field: old → new` for each field that differs, by its path."""
-    return _differences("", msgspec.to_builtins(old), msgspec.to_builtins(new))
+    for path, before, now in _differences("", _plain(old), _plain(new)):
+        yield f"{path}: {_shown(before)} → {_shown(now)}"
+
+
+def _plain(config: SchedulerConfiguration) -> Any:
+    """The configuration with the names that its file uses."""
+    return msgspec.to_builtins(config)
 
 
 _NOTHING = object()
 
 
-def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
+def _differences(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    """(path, old, new) of each field that differs."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
             inner = f"{path}.{key}" if path else str(key)
@@ -135,7 +142,7 @@ def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
             pair = (values[i] if i < len(values) else _NOTHING for values in (old, new))
             yield from _differences(f"{path}[{i}]", *pair)
     elif old != new:
-        yield f"{path}: {_shown(old)} → {_shown(new)}"
+        yield path, old, new
 
 
 def _shown(value: Any) -> str:

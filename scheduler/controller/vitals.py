@@ -69,9 +69,11 @@ class _Vitals:
 
     def _no_lease(self) -> str | None:
         assert self._elector is not None
-        error = self._elector.last_error
-        if error is not None and not self._elector.leading:
-            return f"does not lead, and can't reach the Lease: {error}"
+        if not self._elector.leading:
+            if (error := self._elector.last_error) is not None:
+                return f"does not lead, and can't reach the Lease: {error}"
+            if not self._elector.reached:
+                return "does not lead, and the API server has not answered about the Lease yet"
         return self._lost()
 
     def _awaited(self) -> str | None:

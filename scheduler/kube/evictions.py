@@ -1,33 +1,45 @@
 """The requests of the evictor: read a node and its pods as they are now, write an intent down, evict, tell.
 
-An intent is an Event about the pod, written before the eviction is asked for: it outlives the process, so that the
-next one knows whose successors to spare. Each function here is one request; when, is the engine's decision.
+An intent is the Event `Evicting` about the pod, written before the eviction is asked for; `Evicted` says that it took
+place. They outlive the process: the next one, `--dry-run` and `explain` read from them whose successors to spare, and
+until when (`past_evictions`). When to send a request is the engine's decision.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 import msgspec
 
 from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError
+from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import EVENT, EVICT
 from scheduler.kube.resources import EVENTS, NODES, PODS
-from scheduler.kube.wire import list_page
+from scheduler.kube.wire import MALFORMED, list_page
 from scheduler.kube.writes import NOTE_BYTES, PodRef, event_name, eviction, micro_time, pod_path, shorten
 
 CONTROLLER = "podberth.dev/evictor"
-INTENT = "Evicting"
+INTENT, DONE, LEADS = "Evicting", "Evicted", "LeaderElection"
 OWNER = "podberth.dev/owner"
-"""Annotation of an intent: whose pod it is about."""
+"""Annotation of both: whose pod it is about."""
+ROUND = "podberth.dev/eviction-round"
+"""Annotation of both: how often pods of the owner were evicted one after the other."""
+SPARED = "podberth.dev/successors-wait-seconds"
+"""Annotation of both: for how long pods that are created afterwards are not evicted."""
+ASKED = "podberth.dev/asked-at"
+"""Annotation of `Evicted`: when the eviction was asked for, by the server's clock."""
 CLUSTER_EVENTS = "default"
 """The namespace of Events about objects that are in none (tools/events/event_recorder.go)."""
 _PAGE = 500
 _EXPIRED = 410
+_MOST = 1e6
+MOST_OF_NAMESPACE = 20_000
+"""Events of one namespace that are kept in mind. At the default rates an evictor writes some 4,000 there in an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +54,60 @@ class Regarding:
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """An eviction that was meant: whose pod, and when by the server's clock (RFC 3339)."""
+class PastEviction:
+    """One pod that an evictor evicted, or meant to. Times are the server's (RFC 3339), in whole seconds.
 
-    owner: str
+    `owner`: UID of the pods' controller, or the name of a pod without one, in the pod's namespace.
+    `spared`: seconds for which pods that were created afterwards are left alone; 0 where nobody wrote it down.
+    `done_at`: when it was written down that it took place, empty where it was not.
+    """
+
+    namespace: str
+    name: str
     uid: str
-    at: str
+    owner: str
+    round: int
+    spared: float
+    asked_at: str
+    done_at: str
+
+    def ago(self, now: float) -> float | None:
+        """Seconds since the eviction took place, or one less; None: nobody wrote down that it did. `now`: Unix time."""
+        return max(now - seconds(self.done_at) - 1.0, 0.0) if self.done_at else None
 
 
 class _Meta(msgspec.Struct, rename="camel"):
-    creation_timestamp: str = ""
+    creation_timestamp: str | None = None
     annotations: dict[str, str] | None = None
 
 
 class _Reference(msgspec.Struct):
     uid: str = ""
+    name: str = ""
+    namespace: str = ""
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, rename="camel"):
+    """Of events.k8s.io/v1, and of v1, where two fields have other names."""
+
     metadata: _Meta
-    regarding: _Reference = msgspec.field(default_factory=_Reference)
+    reason: str = ""
+    regarding: _Reference | None = None
+    involved_object: _Reference | None = None
+    reporting_controller: str = ""
+    reporting_component: str = ""
+
+    @property
+    def about(self) -> _Reference:
+        return self.regarding or self.involved_object or _Reference()
+
+    @property
+    def created(self) -> str:
+        return self.metadata.creation_timestamp or ""
+
+    @property
+    def said(self) -> dict[str, str]:
+        return self.metadata.annotations or {}
 
 
 class _LiveMeta(msgspec.Struct, rename="camel"):
@@ -83,13 +129,20 @@ def regarding(pod: PodRef) -> Regarding:
 
 
 def event(
-    about: Regarding, *, kind: str, reason: str, action: str, note: str, instance: str, owner: str = ""
+    about: Regarding,
+    *,
+    kind: str,
+    reason: str,
+    action: str,
+    note: str,
+    instance: str,
+    annotations: Mapping[str, str] | None = None,
 ) -> tuple[str, bytes]:
-    """POST: an events.k8s.io Event about any object; `kind` is Normal or Warning, `owner` goes into its annotation."""
+    """POST: an events.k8s.io Event about any object; `kind` is Normal or Warning."""
     namespace = about.namespace or CLUSTER_EVENTS
     metadata: dict[str, object] = {"namespace": namespace, "name": event_name(about.name)}
-    if owner:
-        metadata["annotations"] = {OWNER: owner}
+    if annotations:
+        metadata["annotations"] = dict(annotations)
     reference = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid}
     body = {
         "apiVersion": "events.k8s.io/v1",
@@ -107,21 +160,101 @@ def event(
     return EVENTS.path(namespace), msgspec.json.encode(body)
 
 
-async def tell(client: Client, path: str, body: bytes) -> None:
-    """Create an event made by `event`."""
-    await client.create(path, body, lane=EVENT)
+async def tell(client: Client, path: str, body: bytes) -> str:
+    """Create an event made by `event`; returns when it was created, by the server's clock (RFC 3339).
+
+    An answer that does not say so is as good as none: Unreachable.
+    """
+    answer = await client.create(path, body, lane=EVENT)
+    try:
+        created = _event.decode(answer).created
+        seconds(created)
+    except MALFORMED as error:
+        raise Unreachable(f"an Event was created, but the answer does not say when: {error}") from error
+    return created
 
 
-async def intents(client: Client) -> list[Intent]:
-    """The intents of all evictors that the server still keeps (an hour, by its default)."""
-    query = {"fieldSelector": f"reason={INTENT},reportingController={CONTROLLER}", "limit": str(_PAGE)}
-    found = []
-    async for raw in _pages(client, EVENTS.path(), query):
+def record(owner: str, round_: int, spared: float, asked_at: str = "") -> dict[str, str]:
+    """The annotations by which the Event of an eviction is understood later."""
+    found = {OWNER: owner, ROUND: str(round_), SPARED: f"{spared:g}"}
+    return {**found, ASKED: asked_at} if asked_at else found
+
+
+async def read_past_evictions(client: Client) -> list[PastEviction]:
+    """What all evictors wrote down and the server still keeps (an hour, by its default)."""
+    found = _Records()
+    for reason in (INTENT, DONE):
+        query = {"fieldSelector": f"reason={reason},reportingController={CONTROLLER}", "limit": str(_PAGE)}
+        async for raw in _pages(client, EVENTS.path(), query):
+            found.add(raw)
+    return found.evictions()
+
+
+def past_evictions(events: Iterable[bytes | msgspec.Raw]) -> list[PastEviction]:
+    """What these Events tell of evictions; others are passed over. Raises msgspec.MsgspecError."""
+    found = _Records()
+    for raw in events:
+        found.add(raw)
+    return found.evictions()
+
+
+class _Records:
+    """Events about evictions, by pod. Anybody may write Events in their namespace, so each one has its share."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, list[_Event]] = {}
+        self._of: Counter[str] = Counter()
+
+    def add(self, raw: bytes | msgspec.Raw) -> None:
+        """Keep it, if it is one of ours."""
         read = _event.decode(raw)
-        owner = (read.metadata.annotations or {}).get(OWNER, "")
-        if owner:
-            found.append(Intent(owner, read.regarding.uid, read.metadata.creation_timestamp))
-    return found
+        ours = CONTROLLER in (read.reporting_controller, read.reporting_component)
+        about = read.about
+        if not ours or read.reason not in (INTENT, DONE) or not about.uid or not read.created:
+            return
+        self._of[about.namespace] += 1
+        if self._of[about.namespace] <= MOST_OF_NAMESPACE:
+            self._told.setdefault(about.uid, []).append(read)
+
+    def evictions(self) -> list[PastEviction]:
+        """One for each pod."""
+        return [_folded(each) for each in self._told.values() if any(OWNER in one.said for one in each)]
+
+
+def _folded(events: list[_Event]) -> PastEviction:
+    """What several Events tell of one pod: an intent is written anew from time to time."""
+    done = max((one for one in events if one.reason == DONE), key=lambda one: one.created, default=None)
+    asked = [one.created for one in events if one.reason == INTENT]
+    about = events[0].about
+    return PastEviction(
+        about.namespace,
+        about.name,
+        about.uid,
+        next(one.said[OWNER] for one in events if OWNER in one.said),
+        max(1, *(int(_number(one.said.get(ROUND))) for one in events)),
+        max(_number(one.said.get(SPARED)) for one in events),
+        (done.said.get(ASKED) if done is not None else None) or min(asked, default="") or (done or events[0]).created,
+        "" if done is None else done.created,
+    )
+
+
+def _number(text: str | None) -> float:
+    """A number that we wrote; anybody may change an annotation."""
+    try:
+        found = float(text or 0)
+    except ValueError:
+        return 0.0
+    return found if 0 <= found <= _MOST else 0.0
+
+
+def seconds(stamp: str) -> float:
+    """Unix time of an RFC 3339 time."""
+    return datetime.fromisoformat(stamp).timestamp()
+
+
+def stamp(at: float) -> str:
+    """RFC 3339, in whole seconds of UTC, of a Unix time."""
+    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 async def read_node(client: Client, name: str) -> bytes | None:

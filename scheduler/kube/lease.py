@@ -166,6 +166,8 @@ class Elector:
     ) -> None:
         self.term = Term(identity, duration=duration, renew_deadline=renew_deadline)
         self.last_error: ApiError | Unreachable | None = None
+        self.reached = False
+        """Whether the API server has ever answered about the Lease: until then nobody knows who leads."""
         self.annotations: Mapping[str, str] = dict(annotations or {})
         self.dead_after = DEAD_DEADLINES * renew_deadline
         self._client = client
@@ -283,6 +285,7 @@ class Elector:
             self.last_error = error
             return False
         self.last_error = None
+        self.reached = True
         return done
 
     async def _acquire(self) -> bool:

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from scheduler.report.wording import count, printable
-from scheduler.whatif.promises import BUDGET, EVICT, LEFT_ALONE, STAYS, Plan, PlannedEviction
+from scheduler.whatif.promises import BUDGET, EVICT, LEFT_ALONE, STAYS, WAITS, Plan, PlannedEviction
 
-_STYLES = {EVICT: "bold", BUDGET: "yellow", STAYS: "yellow", LEFT_ALONE: "dim"}
-_WORDS = {EVICT: "evict", BUDGET: "wait", STAYS: "stay", LEFT_ALONE: "leave alone"}
+_STYLES = {EVICT: "bold", WAITS: "yellow", BUDGET: "yellow", STAYS: "yellow", LEFT_ALONE: "dim"}
+_WORDS = {EVICT: "evict", WAITS: "evict later", BUDGET: "wait", STAYS: "stay", LEFT_ALONE: "leave alone"}
 
 
 @dataclass
@@ -32,7 +32,7 @@ class PlanTable:
             yield Text(broken, style="bold red")
             if plan.breaker_open:
                 text = (
-                    f"The breaker would be open: {plan.limit:,} may break promises at once. Nothing would be evicted."
+                    f"The breaker would be open: {nodes} break promises, {plan.limit:,} may. Nothing would be evicted."
                 )
                 yield Padding(Text(text, style="bold yellow"), (0, 0, 0, 2))
             yield from (Text(""), Padding(_table(plan.evictions), (0, 0, 0, 2)))

@@ -19,7 +19,7 @@ from scheduler.state.column import Bools
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.explanation import Explanation
 from scheduler.whatif.numbers import detail, shortage, untolerated
-from scheduler.whatif.promises import state_of
+from scheduler.whatif.promises import Past, state_of
 from scheduler.whatif.question import Question
 from scheduler.whatif.remedies import Obstacle, Stuck, remedies
 
@@ -27,12 +27,18 @@ _SHOWN_BEST = 4
 
 
 def explain(
-    pod: Pod, framework: Framework, cluster: Cluster, *, node: str | None = None, notes: Sequence[str] = ()
+    pod: Pod,
+    framework: Framework,
+    cluster: Cluster,
+    *,
+    node: str | None = None,
+    notes: Sequence[str] = (),
+    past: Past | None = None,
 ) -> Explanation:
     """Decide for a pod that is not in the cluster, and say why.
 
-    `node`: where the pod was before it was taken off for the question; `notes`: what to say besides. The cluster is
-    changed and changed back while remedies are tried.
+    `node`: where the pod was before it was taken off for the question; `notes`: what to say besides; `past`: what
+    evictors did lately. The cluster is changed and changed back while remedies are tried.
     """
     about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)])
     gate = framework.pre_enqueue(pod)
@@ -60,7 +66,7 @@ def explain(
         rejected=[_rejected(each) for each in stuck],
         preemption=preemption,
         remedies=remedies(question, framework, stuck) if outcome != shown.FITS else [],
-        promise=state_of(pod, node, framework, cluster, decision),
+        promise=state_of(pod, node, framework, cluster, decision, past),
     )
 
 

@@ -137,6 +137,7 @@ class PromiseState(Shown, kw_only=True, frozen=True):
     """What the pod asks of its node for as long as it runs, and how that stands.
 
     `state` is one of kept, broken, waiting (it is on no node) and unreadable; `source`: the annotation, or the profile.
+    `not_before`: the time (RFC 3339) before which an evictor does not move it, null when it need not wait.
     """
 
     state: str
@@ -145,6 +146,7 @@ class PromiseState(Shown, kw_only=True, frozen=True):
     node: str | None
     breach: str
     text: str
+    not_before: str | None = None
 
 
 class Explanation(Shown, kw_only=True, frozen=True):

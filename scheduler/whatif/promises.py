@@ -1,13 +1,16 @@
 """Promises as they stand: of one pod for `berth explain`, of a whole cluster as a plan of evictions. No writes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 
 from msgspec import field
 
 from scheduler.engine.eviction.breaker import Breaker
+from scheduler.engine.eviction.messages import Restored
+from scheduler.engine.eviction.owners import Owners
 from scheduler.engine.eviction.settings import Settings
 from scheduler.engine.eviction.target import find_target
-from scheduler.engine.eviction.wording import breach, left_alone, source
+from scheduler.engine.eviction.wording import breach, left_alone, source, succeeds
 from scheduler.framework.decision import Decision
 from scheduler.framework.runtime import Framework
 from scheduler.model.namespaced import Selecting
@@ -17,12 +20,13 @@ from scheduler.state.cluster import Cluster
 from scheduler.whatif.explanation import API_VERSION, PromiseState, Shown
 
 KEPT, BROKEN, WAITING, UNREADABLE = "kept", "broken", "waiting", "unreadable"
-EVICT, BUDGET, STAYS, LEFT_ALONE = "evict", "budget", "stays", "leftAlone"
+EVICT, WAITS, BUDGET, STAYS, LEFT_ALONE = "evict", "waits", "budget", "stays", "leftAlone"
 
 
 class PlannedEviction(Shown, frozen=True):
-    """One broken promise. `action`: evict, budget (a PodDisruptionBudget forbids it now), stays (no other node can
-    take the pod), leftAlone; `target`: the node that can take it; `text`: why the action is no eviction.
+    """One broken promise. `action`: evict, waits (it succeeds a pod that was evicted lately, and is not evicted before
+    `not_before`), budget (a PodDisruptionBudget forbids it now), stays (no other node can take the pod), leftAlone.
+    `target`: the node that can take it; `text`: why it is not evicted at once.
     """
 
     namespace: str
@@ -32,6 +36,31 @@ class PlannedEviction(Shown, frozen=True):
     action: str
     target: str | None
     text: str
+    not_before: str | None
+
+
+class Past:
+    """What evictors did lately, as their Events tell: whose successors are left alone, and until when.
+
+    `now` is the moment that the `ago` of each of them goes back from. Where the Events do not say for how long, the
+    settings do. `there`: UIDs of the pods that are on a node, and not on their way out.
+    """
+
+    def __init__(
+        self, evictions: Iterable[Restored], now: datetime, settings: Settings, there: Callable[[str], bool]
+    ) -> None:
+        self._now = now
+        self._owners = Owners(settings.owner_backoff, settings.owner_backoff_most)
+        for one in evictions:
+            self._owners.restore(one, 0.0, there=there(one.pod.uid))
+
+    def spares(self, pod: Pod) -> tuple[str, str] | None:
+        """Until when a pod is left alone (RFC 3339), and why; None: it is not."""
+        spared = self._owners.spared(pod, 0.0)
+        if spared is None:
+            return None
+        until = (self._now + timedelta(seconds=spared.seconds + 0.999)).astimezone(UTC)
+        return until.strftime("%Y-%m-%dT%H:%M:%SZ"), succeeds(spared)
 
 
 class Plan(Shown, kw_only=True, frozen=True):
@@ -51,7 +80,7 @@ class Plan(Shown, kw_only=True, frozen=True):
     unreadable: list[str]
 
 
-def plan(cluster: Cluster, frameworks: Mapping[str, Framework], settings: Settings) -> Plan:
+def plan(cluster: Cluster, frameworks: Mapping[str, Framework], settings: Settings, past: Past | None = None) -> Plan:
     """Look at every placed pod of our profiles; those to be evicted first, in the order of their names."""
     pods, unreadable = 0, []
     broken: list[tuple[Pod, NodeRequirement, str]] = []
@@ -70,7 +99,7 @@ def plan(cluster: Cluster, frameworks: Mapping[str, Framework], settings: Settin
             broken.append((pod, wanted, breach(wanted, node.name, node.labels)))
     budgets = _Budgets(cluster)
     evictions = [
-        _planned(pod, wanted, said, frameworks[pod.scheduler_name], cluster, settings, budgets)
+        _planned(pod, wanted, said, frameworks[pod.scheduler_name], cluster, settings, budgets, past)
         for pod, wanted, said in broken
     ]
     evictions.sort(key=lambda one: (one.action != EVICT, one.namespace, one.name))
@@ -88,13 +117,19 @@ def plan(cluster: Cluster, frameworks: Mapping[str, Framework], settings: Settin
 
 
 def state_of(
-    pod: Pod, node: str | None, framework: Framework, cluster: Cluster, decision: Decision
+    pod: Pod,
+    node: str | None,
+    framework: Framework,
+    cluster: Cluster,
+    decision: Decision,
+    past: Past | None = None,
 ) -> PromiseState | None:
     """How the promise of one pod stands. `node`: where it was before it was taken off for the `decision`."""
     promise = pod.shape.promise
     if promise is not None and promise.problem is not None:
+        text = promise.problem
         return PromiseState(
-            state=UNREADABLE, requirement="", source=source(pod), node=node, breach="", text=promise.problem
+            state=UNREADABLE, requirement="", source=source(pod), node=node, breach="", text=text, not_before=None
         )
     wanted = wanted_by(pod, framework)
     if wanted is None:
@@ -102,16 +137,26 @@ def state_of(
     row = cluster.nodes.live_row(node) if node is not None else None
     there = cluster.nodes.objects[row] if row is not None else None
     said = "" if there is None else breach(wanted, there.name, there.labels)
+    until = None
     if there is None:
         state, text = WAITING, f"a node has to stay {wanted} while the pod runs"
     elif not said:
         state, text = KEPT, f"node {node} is {wanted}, as it has to be while the pod runs"
     else:
         others = sum(1 for found in decision.feasible.tolist() if found != row)
-        spared = left_alone(pod, bare_pods=False)
-        then = f"an evictor leaves it alone: {spared}" if spared else _then(others)
+        spared, waits = left_alone(pod, bare_pods=False), None if past is None else past.spares(pod)
+        until = waits[0] if waits is not None and others and not spared else None
+        then = f"an evictor leaves it alone: {spared}" if spared else _then(others, waits)
         state, text = BROKEN, f"node {node} is no longer what the pod asks for ({said}); {then}"
-    return PromiseState(state=state, requirement=str(wanted), source=source(pod), node=node, breach=said, text=text)
+    return PromiseState(
+        state=state,
+        requirement=str(wanted),
+        source=source(pod),
+        node=node,
+        breach=said,
+        text=text,
+        not_before=until,
+    )
 
 
 def wanted_by(pod: Pod, framework: Framework) -> NodeRequirement | None:
@@ -120,10 +165,14 @@ def wanted_by(pod: Pod, framework: Framework) -> NodeRequirement | None:
     return required(pod.shape, by_profile=bool(getattr(plugin, "all_pods", False)))
 
 
-def _then(others: int) -> str:
+def _then(others: int, waits: tuple[str, str] | None) -> str:
     if not others:
         return "it stays, for no other node can take it now"
-    return f"an evictor moves it, {others} other node{'s' if others > 1 else ''} can take it"
+    can = f"{others} other node{'s' if others > 1 else ''} can take it"
+    if waits is None:
+        return f"an evictor moves it, {can}"
+    until, why = waits
+    return f"an evictor moves it, not before {until}, because {why}; {can}"
 
 
 def _planned(
@@ -134,9 +183,10 @@ def _planned(
     cluster: Cluster,
     settings: Settings,
     budgets: "_Budgets",
+    past: Past | None,
 ) -> PlannedEviction:
-    def planned(action: str, target: str | None, text: str) -> PlannedEviction:
-        return PlannedEviction(pod.namespace, pod.name, pod.node_name, said, action, target, text)
+    def planned(action: str, target: str | None, text: str, until: str | None = None) -> PlannedEviction:
+        return PlannedEviction(pod.namespace, pod.name, pod.node_name, said, action, target, text, until)
 
     spared = left_alone(pod, bare_pods=settings.bare_pods)
     if spared:
@@ -144,6 +194,9 @@ def _planned(
     target = find_target(pod, wanted, framework, cluster)
     if target.row is None:
         return planned(STAYS, None, target.text)
+    if past is not None and (waits := past.spares(pod)) is not None:
+        until, why = waits
+        return planned(WAITS, target.text, f"not before {until}, because {why}", until)
     forbidden = budgets.forbid(pod)
     return planned(BUDGET if forbidden else EVICT, target.text, forbidden)
 

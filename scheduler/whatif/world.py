@@ -42,6 +42,8 @@ class World:
         self.placed: dict[str, Pod] = {}
         self.finished: dict[str, Pod] = {}
         self.priority_classes: dict[str, PriorityClass] = {}
+        self.events: list[bytes | msgspec.Raw] = []
+        """Events of a dump, as they are: what evictors did is read from them."""
         self.problems: list[str] = []
         self.decoder = decoder or Decoder()
         self._seen: dict[tuple[str, str, str], tuple[str, str]] = {}
@@ -70,7 +72,9 @@ class World:
         Raises ObjectError.
         """
         kind, raw, place = document
-        if kind == "PriorityClass":
+        if kind == "Event":
+            self.events.append(raw)
+        elif kind == "PriorityClass":
             found = self._decoded(kind, raw, _priority_class.decode, place)
             self.priority_classes[found.metadata.name] = found
         elif kind in KINDS:

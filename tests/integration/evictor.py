@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -79,6 +80,13 @@ def start(
     started.start()
     started.wait_synced()
     return started
+
+
+def dry_run(own: Evictor) -> subprocess.CompletedProcess[str]:
+    """`berth evictor --dry-run` with the account and configuration of an evictor."""
+    settings = [option for option in own.argv[1:] if option.startswith(("--config", "--kubeconfig"))]
+    command = [own.argv[0], "evictor", "--dry-run", "-o", "json", *settings]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def node(name: str, disk: str = "ssd") -> Object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import Counter
@@ -66,6 +67,8 @@ def test_relabel(audited: ControlPlane, audited_namespace: str, harbour: Harbour
         relabel(api, name, "hdd")
     (event,) = wait_for("the breaker to open", lambda: told(api, "EvictionBreakerOpen", own.lease), PATIENCE, 0.2)
     assert event["regarding"]["kind"] == "Lease"
+    held = wait_for("a pod that the breaker holds to be told of", lambda: _held(api, audited_namespace), PATIENCE, 0.2)
+    assert {event["regarding"]["kind"] for event in held} == {"Pod"}
     for name in names[SIZE // 2 :]:
         relabel(api, name, "ssd")
     wait_for("the breaker to close", lambda: told(api, "EvictionBreakerClosed", own.lease), PATIENCE, 0.2)
@@ -173,6 +176,9 @@ def test_observe_with_the_manifests_rights(
         )
         wait_for("WouldEvict", lambda: told(api, "WouldEvict", "web", audited_namespace), PATIENCE)
         own.end()
+        plan = evictor.dry_run(own)
+        assert (plan.returncode, plan.stderr) == (1, "")
+        assert [one["name"] for one in json.loads(plan.stdout)["evictions"]] == ["web"]
         account = audited.api_as(token)
         refused = [
             "delete pods",
@@ -181,6 +187,8 @@ def test_observe_with_the_manifests_rights(
             "patch pods/status",
             "patch nodes",
             "list secrets",
+            "list priorityclasses scheduling.k8s.io",
+            "list configmaps",
         ]
         assert [asked for asked in refused if may(account, *asked.split())] == []
         assert may(account, "create", "pods/eviction")
@@ -192,3 +200,8 @@ def test_observe_with_the_manifests_rights(
 
 def _told_of_any(api: Api, reason: str, names: Iterable[str], namespace: str) -> list[Object]:
     return [event for name in names for event in told(api, reason, name, namespace)]
+
+
+def _held(api: Api, namespace: str) -> list[Object]:
+    found = api.list(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", fieldSelector="reason=PromiseBroken")
+    return [event for event in found if "the breaker is open" in event["note"]]

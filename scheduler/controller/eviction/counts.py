@@ -9,5 +9,6 @@ class Counts:
 
     evictions: dict[tuple[str, str], int] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
+    held: dict[str, int] = field(default_factory=dict)
     breaker_open: bool = False
     followed: int = 0

@@ -73,6 +73,7 @@ async def lead(
             on_dead=end_at_once,
         )
         post.elector = elector
+        client.fence = elector.left
 
         async def work(elector: Elector = elector) -> None:
             log.info("leads", identity=identity)

@@ -13,14 +13,27 @@ from scheduler.kube.reviews import Reviews
 from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
 from scheduler.telemetry.serving import Address, Endpoints, beside
 
-LEADER = Family("leader_election_master_status", "gauge", "1 for the replica that evicts, 0 for others.", ("name",))
+LEADER = Family("leader_election_master_status", "gauge", "1 for the replica that evicts, 0 for the others.", ("name",))
 EVICTIONS = Family(
-    "berth_evictions_total", "counter", "Evictions by what broke and what became of them.", ("reason", "result")
+    "berth_evictions_total",
+    "counter",
+    "Tries to evict a pod, by why its promise was broken and by what came of the try.",
+    ("reason", "result"),
 )
-WAITING = Family("berth_evictions_waiting", "gauge", "Broken promises by what they wait for.", ("stage",))
-BREAKER = Family("berth_eviction_breaker_open", "gauge", "1 while too many nodes change at once for any eviction.")
-FOLLOWED = Family("berth_promises_followed", "gauge", "Placed pods that promise something.")
-FAMILIES = (LEADER, EVICTIONS, WAITING, BREAKER, FOLLOWED)
+WAITING = Family(
+    "berth_evictions_waiting", "gauge", "Pods whose promise is broken, by the stage of their eviction.", ("stage",)
+)
+HELD = Family(
+    "berth_evictions_held",
+    "gauge",
+    "Pods that a gate holds back: the breaker, their owner's backoff, a rate.",
+    ("gate",),
+)
+BREAKER = Family(
+    "berth_eviction_breaker_open", "gauge", "1 while nothing is evicted, as too many nodes broke promises at once."
+)
+FOLLOWED = Family("berth_promises_followed", "gauge", "Pods on nodes that ask something of their node while they run.")
+FAMILIES = (LEADER, EVICTIONS, WAITING, HELD, BREAKER, FOLLOWED)
 
 
 @dataclass(slots=True)
@@ -32,9 +45,12 @@ class Post:
     watcher: Watcher | None = None
 
     def unready(self) -> str | None:
-        """Why the Lease is not reached; None: it is, or nobody has asked yet."""
-        error = None if self.elector is None else self.elector.last_error
-        return None if error is None else str(error)[:300]
+        """Why nobody can tell who leads; None: this replica leads, or it stands by and can read the Lease."""
+        if self.elector is not None and self.elector.last_error is not None:
+            return f"can't reach the Lease: {str(self.elector.last_error)[:300]}"
+        if self.elector is None or not self.elector.reached:
+            return "the API server has not answered about the Lease yet"
+        return None
 
     def instruments(self) -> list[Instrument]:
         """The figures; those of promises only while it leads, and counted since then."""
@@ -51,6 +67,7 @@ class Post:
             *found,
             Asked(EVICTIONS, evictions),
             Asked(WAITING, lambda: {(stage,): float(count) for stage, count in counts.waiting.items()}),
+            Asked(HELD, lambda: {(gate,): float(count) for gate, count in counts.held.items()}),
             Asked(BREAKER, lambda: {(): float(counts.breaker_open)}),
             Asked(FOLLOWED, lambda: {(): float(counts.followed)}),
         ]

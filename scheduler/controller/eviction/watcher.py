@@ -5,12 +5,13 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from scheduler.controller.eviction.counts import Counts
+from scheduler.controller.eviction.history import restored
 from scheduler.controller.eviction.writer import Writer
 from scheduler.controller.scheduler import LIVE_PODS, NEEDED, WATCHED
 from scheduler.engine.eviction.evictor import Evictor
@@ -64,18 +65,20 @@ class Watcher:
     def counts(self) -> Counts:
         """The figures of this term."""
         engine = self.engine
-        return Counts(dict(engine.evictions), engine.waiting(), engine.breaker.open, len(engine.census.followed))
+        followed = len(engine.census.followed)
+        return Counts(dict(engine.evictions), engine.waiting(), engine.held(), engine.breaker.open, followed)
 
     async def run(self, *, drain_seconds: float = 10.0) -> None:
         """Work until cancelled; then what was asked of the API gets its answer.
 
-        Raises ApiError and Unreachable when the intents of earlier evictors can't be read.
+        Raises ApiError and Unreachable when the Events about earlier evictions can't be read.
         """
-        await self._restore()
+        past, read_at = await self._remembered()
         async with asyncio.TaskGroup() as tasks:
             following = [tasks.create_task(reflector.run()) for reflector in self._reflectors]
             try:
                 await self._sync()
+                self._restore(past, read_at)
                 await self._loop()
             finally:
                 late = await self._writer.drain(drain_seconds)
@@ -83,14 +86,23 @@ class Watcher:
                 for task in following:
                     task.cancel()
 
-    async def _restore(self) -> None:
-        """Learn what earlier evictors meant to do: their pods' successors are spared for a while."""
-        now = datetime.now(UTC)
-        found = await evictions.intents(self._client)
-        for intent in found:
-            ago = max((now - datetime.fromisoformat(intent.at)).total_seconds(), 0.0)
-            self.engine.handle(Restored(intent.owner, ago, intent.at), time.monotonic())
-        log.info("intents read", intents=len(found))
+    async def _remembered(self) -> tuple[list[Restored], float]:
+        """What earlier evictors did, or meant to do, and since when (monotonic time) that is older than it says.
+
+        How long ago it was goes by the server's clock on both sides: ours may be wrong.
+        """
+        server_now = evictions.seconds(await self._writer.tell_who_leads())
+        now = time.monotonic()
+        past = await evictions.read_past_evictions(self._client)
+        log.info("earlier evictions read from events", evictions=len(past))
+        return restored(past, server_now), now
+
+    def _restore(self, past: list[Restored], read_at: float) -> None:
+        """The successors of pods that were evicted are left alone for a while."""
+        now = time.monotonic()
+        for one in past:
+            ago = None if one.ago is None else one.ago + now - read_at
+            self._carry_out(self.engine.handle(replace(one, ago=ago), now))
 
     async def _sync(self) -> None:
         """Wait until every kind is listed, or refused where it can be done without."""
@@ -113,7 +125,7 @@ class Watcher:
             now = time.monotonic()
             fresh = self._fresh()
             self._carry_out(self.engine.handle(Look(fresh), now))
-            due = self.engine.next_look() if fresh else None
+            due = self.engine.next_look(now) if fresh else None
             seconds = _IDLE_SECONDS if due is None else min(max(due - now, _NO_HURRY), _IDLE_SECONDS)
             await self._wait(seconds if fresh else 1.0)
 
@@ -122,7 +134,9 @@ class Watcher:
         stale = [r.resource.kind for r in self._needed if (r.staleness() or 0.0) > STALE_SECONDS or r.refused]
         if bool(stale) == self._was_fresh:
             self._was_fresh = not stale
-            (log.warning if stale else log.info)("stale, nothing is decided" if stale else "fresh again", kinds=stale)
+            (log.warning if stale else log.info)(
+                "watches are silent, nothing is decided" if stale else "watches are heard again", kinds=stale
+            )
         return not stale
 
     async def _apply(self) -> None:

@@ -1,8 +1,12 @@
 """Carries the evictor's instructions out: reads, intents, evictions, Events. Answers go back as stimuli."""
 
+from __future__ import annotations
+
 import asyncio
+import math
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -16,8 +20,10 @@ from scheduler.engine.eviction.messages import (
     TellAll,
     TellNode,
     TellPod,
+    Turn,
     WasRead,
 )
+from scheduler.engine.stimuli import Gone
 from scheduler.kube import evictions
 from scheduler.kube.beside import decoded
 from scheduler.kube.client import Client
@@ -34,6 +40,8 @@ _WAITING_EVENTS = 5_000
 _ASKS = 5
 """How often the API is asked what became of an eviction whose answer was lost, a second apart, doubling."""
 _REMEMBERED = 50_000
+INTENT_SECONDS = 300.0
+"""An intent that is older is written again: the server keeps Events for an hour only, by its default."""
 
 
 class Writer:
@@ -60,7 +68,7 @@ class Writer:
         self._decoder_beside = decoder.beside()
         self._tasks: set[asyncio.Task[None]] = set()
         self._events = 0
-        self._meant: set[str] = set()
+        self._meant: dict[str, _Intent] = {}
 
     def read(self, instruction: Read) -> None:
         """Read a node and its pods; `answer` gets WasRead or NotRead."""
@@ -72,19 +80,35 @@ class Writer:
 
     def tell(self, instruction: TellPod | TellNode | TellAll) -> None:
         """Post an Event."""
+        until, annotations = "", None
         match instruction:
-            case TellPod(pod=pod):
+            case TellPod(pod=pod, turn=turn):
                 about = regarding(_ref(pod))
+                until = "" if instruction.until is None else f"; not evicted before {_wall(instruction.until)}"
+                annotations = None if turn is None else _annotations(turn, turn.asked_at)
             case TellNode(node=node, uid=uid):
                 about = Regarding("v1", "Node", "", node, uid)
             case TellAll():
                 about = self._about
-        log.info("told", object=f"{about.kind} {about.name}", reason=instruction.reason, note=instruction.note)
-        if self._events >= _WAITING_EVENTS:
-            log.warning("too many events wait, one dropped", reason=instruction.reason)
+        note = f"{instruction.note}{until}"
+        log.info("event posted", object=_named(about), reason=instruction.reason, note=note)
+        if self._events >= _WAITING_EVENTS and annotations is None:
+            log.warning("too many events wait to be written, one is dropped", reason=instruction.reason)
             return
         self._events += 1
-        self._start(self._tell(about, instruction))
+        self._start(self._tell(about, instruction.kind, instruction.reason, note, annotations))
+
+    async def tell_who_leads(self) -> str:
+        """Post the Event that this process leads now; returns when that was, by the server's clock.
+
+        Raises ApiError and Unreachable.
+        """
+        note = f"{self._instance} became leader"
+        about, instance = self._about, self._instance
+        path, body = evictions.event(
+            about, kind="Normal", reason=evictions.LEADS, action="Leading", note=note, instance=instance
+        )
+        return await evictions.tell(self._client, path, body)
 
     async def drain(self, seconds: float) -> int:
         """Wait for what is under way; how many did not end in time and were cancelled."""
@@ -112,7 +136,7 @@ class Writer:
             there = {pod.uid: pod async for pod in decoded(pods, small.pod, large.pod)}
             read = WasRead(node, found[0] if found else None, there)
         except (ApiError, Unreachable, *MALFORMED) as error:
-            log.warning("not read", node=node, error=str(error)[:300])
+            log.warning("node not read", node=node, error=str(error)[:300])
             self._answer(NotRead(node))
             return
         self._answer(read)
@@ -120,13 +144,15 @@ class Writer:
     async def _evict(self, eviction: Evict) -> None:
         pod = eviction.pod
         facts = {"pod": pod.key, "uid": pod.uid, "node": eviction.node, "target": eviction.target}
-        log.info("evicting", **facts, owner=eviction.owner, breach=eviction.breach, dry_run=self._observe)
+        turn = eviction.turn
+        log.info("evicting", **facts, owner=turn.owner, round=turn.round, breach=eviction.breach, dry_run=self._observe)
+        asked_at = ""
         try:
-            if not self._observe and pod.uid not in self._meant:
-                await self._intend(eviction)
+            intent = None if self._observe or not self._leads() else await self._intend(eviction)
             if not self._leads():
                 self._answer(Answered(pod.uid, 0, "not the leader any more"))
                 return
+            asked_at = "" if intent is None else intent.now()
             await evictions.evict(self._client, _ref(pod), dry_run=self._observe)
         except ApiError as error:
             answered = Answered(
@@ -135,60 +161,102 @@ class Writer:
                 error.message,
                 budget=error.has_cause("DisruptionBudget"),
                 retry_after=error.retry_after or 0.0,
+                asked_at=asked_at,
             )
         except Unreachable as error:
-            answered = await self._unanswered(pod, error)
+            answered = await self._unanswered(pod, error, asked_at)
         else:
             said = "the API server would evict it" if self._observe else f"{eviction.target} can take it"
-            answered = Answered(pod.uid, 201, said)
+            answered = Answered(pod.uid, 201, said, asked_at=asked_at)
         log.info("answered", **facts, status=answered.status, message=answered.message)
         self._answer(answered)
 
-    async def _intend(self, eviction: Evict) -> None:
+    async def _intend(self, eviction: Evict) -> _Intent:
         """Without a written intent there is no eviction: what this raises is the answer."""
-        if not self._leads():
-            return
+        pod, turn = eviction.pod, eviction.turn
+        known = self._meant.get(pod.uid)
+        if known is not None and known.holds_for(turn):
+            return known
         note = f"from node {eviction.node}, {eviction.target} can take it: {eviction.breach}"
-        about = regarding(_ref(eviction.pod))
         path, body = evictions.event(
-            about,
+            regarding(_ref(pod)),
             kind="Normal",
             reason=evictions.INTENT,
             action="Evicting",
             note=note,
             instance=self._instance,
-            owner=eviction.owner,
+            annotations=_annotations(turn),
         )
-        await evictions.tell(self._client, path, body)
+        created = await evictions.tell(self._client, path, body)
         if len(self._meant) >= _REMEMBERED:
             self._meant.clear()
-        self._meant.add(eviction.pod.uid)
+        known = self._meant[pod.uid] = _Intent(turn.round, created, time.monotonic())
+        return known
 
-    async def _unanswered(self, pod: Pod, error: Unreachable) -> Answered:
-        """No answer came: find out what became of the pod."""
+    async def _unanswered(self, pod: Pod, error: Unreachable, asked_at: str) -> Answered:
+        """No answer came: if the pod was asked to go, find out what became of it."""
+        asked_at = asked_at if error.sent else ""
         pause = 1.0
-        for _ in range(_ASKS if error.sent and not self._observe else 0):
+        for _ in range(_ASKS if asked_at else 0):
             try:
                 if await evictions.is_leaving(self._client, _ref(pod)):
-                    return Answered(pod.uid, 201, "the answer was lost, and the pod is leaving")
+                    return Answered(pod.uid, 201, "the answer was lost, and the pod is leaving", asked_at=asked_at)
                 break
             except (ApiError, Unreachable) as again:
                 log.warning("eviction unanswered, asking for the pod", pod=pod.key, error=str(again)[:300])
             await asyncio.sleep(pause)
             pause *= 2
-        return Answered(pod.uid, 0, str(error))
+        return Answered(pod.uid, 0, str(error), asked_at=asked_at)
 
-    async def _tell(self, about: Regarding, what: TellPod | TellNode | TellAll) -> None:
+    async def _tell(
+        self, about: Regarding, kind: str, reason: str, note: str, annotations: Mapping[str, str] | None
+    ) -> None:
         path, body = evictions.event(
-            about, kind=what.kind, reason=what.reason, action="Evicting", note=what.note, instance=self._instance
+            about,
+            kind=kind,
+            reason=reason,
+            action="Evicting",
+            note=note,
+            instance=self._instance,
+            annotations=annotations,
         )
         try:
             await evictions.tell(self._client, path, body)
         except (ApiError, Unreachable) as error:
-            log.warning("event not written", object=f"{about.kind} {about.name}", error=str(error)[:300])
+            log.warning("event not written", object=_named(about), reason=reason, error=str(error)[:300])
         finally:
             self._events -= 1
 
 
-def _ref(pod: Pod) -> PodRef:
+@dataclass(frozen=True, slots=True)
+class _Intent:
+    """What was written down before a pod was asked to go: `created` by the server's clock, `at` by ours."""
+
+    round: int
+    created: str
+    at: float
+
+    def holds_for(self, turn: Turn) -> bool:
+        """Whether it need not be written again."""
+        return self.round == turn.round and time.monotonic() < self.at + INTENT_SECONDS
+
+    def now(self) -> str:
+        """The time by the server's clock, or up to a second less."""
+        return evictions.stamp(evictions.seconds(self.created) + time.monotonic() - self.at)
+
+
+def _ref(pod: Pod | Gone) -> PodRef:
     return PodRef(pod.namespace, pod.name, pod.uid)
+
+
+def _named(about: Regarding) -> str:
+    return f"{about.kind} {about.namespace}/{about.name}" if about.namespace else f"{about.kind} {about.name}"
+
+
+def _annotations(turn: Turn, asked_at: str = "") -> dict[str, str]:
+    return evictions.record(turn.owner.partition("/")[2], turn.round, turn.spared, asked_at)
+
+
+def _wall(at: float) -> str:
+    """RFC 3339 of an engine time, rounded up to a second."""
+    return evictions.stamp(math.ceil(time.time() + at - time.monotonic()))

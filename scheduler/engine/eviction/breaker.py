@@ -1,5 +1,7 @@
 """Stops all evictions when too many nodes break promises at once: that is a mistake more often than a wish."""
 
+SAID_AGAIN_SECONDS = 10.0
+
 
 class Breaker:
     """Counts nodes that began to break promises within `window` seconds and were not put right since.
@@ -10,12 +12,9 @@ class Breaker:
     def __init__(self, share: float, window: float) -> None:
         self._share, self._window = share, window
         self._since: dict[str, float] = {}
+        self._said = (0, 0)
+        self._said_at = 0.0
         self.open = False
-
-    @property
-    def count(self) -> int:
-        """Nodes that count at the moment."""
-        return len(self._since)
 
     def limit(self, nodes: int) -> int:
         """How many of this many nodes may break promises at once; one always may."""
@@ -29,10 +28,29 @@ class Breaker:
         """A node keeps all promises again, or is gone."""
         self._since.pop(node, None)
 
-    def look(self, nodes: int, now: float) -> bool:
-        """Open or close; whether that changed anything."""
+    def look(self, nodes: int, now: float) -> str:
+        """Open or close; what there is to say of it, empty for nothing new.
+
+        While it is open the count is said again when it is another one, but not more often than every ten seconds.
+        """
         if not self.open:
             for node in [node for node, since in self._since.items() if since + self._window <= now]:
                 del self._since[node]
         was, self.open = self.open, len(self._since) > self.limit(nodes)
-        return was != self.open
+        if not (was or self.open):
+            return ""
+        if was == self.open and (self._said == self._figures(nodes) or now < self._said_at + SAID_AGAIN_SECONDS):
+            return ""
+        self._said, self._said_at = self._figures(nodes), now
+        count, limit = self._said
+        what = f"{count} of {nodes} nodes break promises at once, {limit} may"
+        if self.open:
+            return f"{what}: nothing is evicted until their labels are put back, or --max-changed is raised"
+        return f"{what}: evictions go on when the grace is over once more"
+
+    def next_word(self, nodes: int) -> float | None:
+        """When `look` has another count to tell of (engine time); None: it has none."""
+        return self._said_at + SAID_AGAIN_SECONDS if self.open and self._said != self._figures(nodes) else None
+
+    def _figures(self, nodes: int) -> tuple[int, int]:
+        return len(self._since), self.limit(nodes)

@@ -70,6 +70,11 @@ class Census:
         """The name of a row's node."""
         return self.cluster.nodes.names[row] or ""
 
+    def stays(self, uid: str) -> bool:
+        """Whether a pod is on a node, and not on its way out."""
+        placement = self.cluster.placement(uid)
+        return placement is not None and not placement.pod.terminating
+
     def wanted(self, pod: Pod) -> NodeRequirement | None:
         """What a pod of one of our profiles asks of its node while it runs, if that is not too much."""
         by_profile = self._by_profile.get(pod.scheduler_name)

@@ -1,18 +1,20 @@
 """The evictor as a state machine: `handle(stimulus, now)` returns instructions. No clock, no log, no waiting.
 
 The way of a broken promise: GRACE (first observation: a change in the watch), READING (second: the API is read), then
-each gate in turn: breaker, owner, tokens, target. A gate that is shut HOLDs it, and the API is read again before the
-next try. EVICTING until the API has answered; LEAVING until the pod is gone. `census` says what is seen.
+each gate in turn: breaker, owner, tokens, target. A gate that is shut HOLDs it, the operator is told which one and
+until when, and the API is read again before the next try. EVICTING until the API has answered; LEAVING until the pod is
+gone. `census` says what is seen, `gates` who may pass, `notices` what is told.
 """
 
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from scheduler.engine.eviction.answers import Meaning, Then, meaning
-from scheduler.engine.eviction.breaker import Breaker
 from scheduler.engine.eviction.census import Census, Seen
-from scheduler.engine.eviction.followed import PATIENT, Broken, Stage
+from scheduler.engine.eviction.followed import PATIENT, Broken, Gate, Shut, Stage
+from scheduler.engine.eviction.gates import Gates
 from scheduler.engine.eviction.messages import (
     Answered,
     Evict,
@@ -25,23 +27,31 @@ from scheduler.engine.eviction.messages import (
     TellAll,
     TellNode,
     TellPod,
+    Turn,
     WasRead,
 )
-from scheduler.engine.eviction.owners import Owners, owner_key
+from scheduler.engine.eviction.notices import Notices, has_news, tell_broken, tell_gate, tell_once
+from scheduler.engine.eviction.promises import size
 from scheduler.engine.eviction.settings import Settings
 from scheduler.engine.eviction.target import find_target
-from scheduler.engine.eviction.tokens import Tokens
+from scheduler.engine.eviction.tokens import Appointments
 from scheduler.engine.eviction.wording import breach
 from scheduler.engine.stimuli import Gone, Put
 from scheduler.framework.runtime import Framework
+from scheduler.model.pod import Pod
 
 PROOFS = 10
 """Pods of a node for which another node is looked for in one turn; the others' turns come a second apart."""
-_NEXT_PROOF_SECONDS = 1.0
+QUESTIONS = 20_000
+"""What the second observation of a node's pods may ask in one turn; a pod asks as many as its requirement has."""
+_NEXT_TURN_SECONDS = 1.0
+_READ_RATE, _READ_BURST = 5.0, 20
+"""Nodes that are read in a second, and at once, only so as to tell of pods that a gate holds back anyway."""
 MOST_DUE = 2000
 """Promises that are due and are seen to in one look."""
 _LEAVING_SECONDS = 600.0
 """After the API said yes to an eviction, a pod that is still there is looked at anew."""
+_MEANT_BEFORE = "the pod was asked to go and is gone, though the API's answer to that is not known: counted as evicted"
 
 
 class Evictor:
@@ -51,18 +61,19 @@ class Evictor:
         self, frameworks: Mapping[str, Framework], settings: Settings, rng: Callable[[], float], now: float
     ) -> None:
         self.census = Census(frameworks, bare_pods=settings.bare_pods)
-        self.breaker = Breaker(settings.changed_share, settings.changed_window)
+        self._gates = Gates(settings, now)
+        self.breaker, self._owners = self._gates.breaker, self._gates.owners
         self.evictions: Counter[tuple[str, str]] = Counter()
         """(reason, result) → how many: berth_evictions_total."""
         self._frameworks = frameworks
         self._settings = settings
         self._rng = rng
-        self._tokens = Tokens(settings, now)
-        self._owners = Owners(settings.owner_backoff, settings.owner_backoff_most)
         self._broken: dict[str, Broken] = {}
         self._on_row: dict[int, set[str]] = {}
-        self._asked: dict[str, tuple[Broken, float]] = {}
-        """Evictions without an answer, and when they were asked for: the watch may be quicker than the answer."""
+        self._asked: dict[str, tuple[Broken, Turn]] = {}
+        """Evictions without an answer: the watch may be quicker than the answer."""
+        self._reads = Appointments(_READ_RATE, _READ_BURST)
+        self._notices = Notices(now)
         self._due: list[tuple[float, int, str]] = []
         self._ticket = 0
         self._stale = True
@@ -74,19 +85,32 @@ class Evictor:
             found[broken.stage] += 1
         return found
 
-    def next_look(self) -> float | None:
+    def held(self) -> dict[str, int]:
+        """Broken promises by the gate that holds their pod back: berth_evictions_held."""
+        found = dict.fromkeys(map(str, Gate), 0)
+        for broken in self._broken.values():
+            if broken.shut is not None:
+                found[broken.shut.gate] += 1
+        return found
+
+    def next_look(self, now: float) -> float | None:
         """Engine time at which a Look has something to do; None: only news can give it something."""
         if self.census.has_news:
-            return 0.0
-        return None if self.breaker.open or not self._due else self._due[0][0]
+            return now
+        nodes = self.census.cluster.nodes.count
+        times = (self._due[0][0] if self._due else None, self._notices.next(now), self.breaker.next_word(nodes))
+        return min((at for at in times if at is not None), default=None)
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """Apply one stimulus at engine time `now` (seconds, monotonic) and return what to do about it."""
         match stimulus:
             case Put(thing):
                 self.census.put(thing, now)
+                if isinstance(thing, Pod):
+                    return self._seen_to_go(thing, now)
             case Gone():
                 self.census.gone(stimulus)
+                return self._seen_to_go(stimulus, now)
             case Look(fresh):
                 return self._look(now) if fresh else self._look_away()
             case WasRead():
@@ -96,8 +120,9 @@ class Evictor:
                     self._hold(broken, now + self._backoff(broken))
             case Answered():
                 return self._answered(stimulus, now)
-            case Restored(owner, ago, wall):
-                self._owners.restore(owner, ago, wall, now)
+            case Restored(pod, turn):
+                if self._owners.restore(stimulus, now, there=self.census.stays(pod.uid)):
+                    return [TellPod(pod, "Normal", "Evicted", _MEANT_BEFORE, turn=turn)]
         return []
 
     # -- the first observation -----------------------------------------------------------------------------------
@@ -120,7 +145,8 @@ class Evictor:
         self.census.claims.expire(now)
         self._owners.forget(now)
         done += self._look_at_breaker(now)
-        return done if self.breaker.open else done + [Read(node) for node in self._due_nodes(now)]
+        done += [Read(node) for node in self._due_nodes(now)]
+        return done + self._tell_held(now)
 
     def _observe(self, seen: Seen, now: float) -> None:
         for uid in seen.lost:
@@ -155,19 +181,19 @@ class Evictor:
                 self.breaker.mended(self.census.node(row))
 
     def _look_at_breaker(self, now: float) -> list[Instruction]:
-        nodes = self.census.cluster.nodes.count
-        if not self.breaker.look(nodes, now):
+        was = self.breaker.open
+        note = self.breaker.look(self.census.cluster.nodes.count, now)
+        if was and not self.breaker.open:
+            self._start_all(now)
+        if not note:
             return []
-        what = f"{self.breaker.count} of {nodes} nodes break promises at once, {self.breaker.limit(nodes)} may"
         if self.breaker.open:
-            note = f"{what}: nothing is evicted until their labels are put back, or the limit is raised"
             return [TellAll("Warning", "EvictionBreakerOpen", note)]
-        self._start_all(now)
-        return [TellAll("Normal", "EvictionBreakerClosed", what)]
+        return [TellAll("Normal", "EvictionBreakerClosed", note)]
 
     def _due_nodes(self, now: float) -> Iterable[str]:
-        """Nodes with promises that are due, and for which no gate is shut that only time opens."""
-        nodes = []
+        """Nodes to read: a promise there is due, and no gate is shut, or nobody was told yet that one is."""
+        nodes: dict[str, None] = {}
         for _ in range(MOST_DUE):
             if not self._due or self._due[0][0] > now:
                 break
@@ -177,29 +203,43 @@ class Evictor:
                 continue
             if broken.stage is Stage.LEAVING:
                 self._start(broken, now)
-            elif wait := self._shut(broken, now):
-                self._hold(broken, now + wait)
-            else:
-                broken.stage = Stage.READING
-                nodes.append(self.census.node(broken.followed.row))
-        return dict.fromkeys(nodes)
+                continue
+            node = self.census.node(broken.followed.row)
+            if shut := self._shut(broken, now):
+                if broken.confirmed:
+                    self._hold_before(shut, broken, now)
+                    continue
+                if node not in nodes and (wait := self._reads.wait(node, now)):
+                    self._hold(broken, now + wait)
+                    continue
+            broken.stage = Stage.READING
+            nodes[node] = None
+        return nodes
 
     def _start_all(self, now: float) -> None:
         """Every grace starts anew; who has to wait longer for another reason still does."""
         for broken in self._broken.values():
             if broken.stage in PATIENT:
-                held = broken.due if broken.stage is Stage.HELD else now
+                by_breaker = broken.shut is not None and broken.shut.gate is Gate.BREAKER
+                held = broken.due if broken.stage is Stage.HELD and not by_breaker else now
                 self._start(broken, now)
                 self._wake_at(broken, max(held, broken.due))
 
     def _start(self, broken: Broken, now: float) -> None:
         broken.since = now
+        broken.confirmed, broken.shut = False, None
         broken.stage = Stage.GRACE
         self._wake_at(broken, now + self._settings.grace)
 
-    def _hold(self, broken: Broken, until: float) -> None:
-        broken.stage = Stage.HELD
+    def _hold(self, broken: Broken, until: float, shut: Shut | None = None) -> None:
+        broken.stage, broken.shut = Stage.HELD, shut
         self._wake_at(broken, until)
+
+    def _hold_before(self, shut: Shut, broken: Broken, now: float) -> None:
+        """A gate is shut, and the operator is to know."""
+        self._hold(broken, now + shut.seconds, shut)
+        if has_news(broken):
+            self._notices.put(broken.followed.pod.namespace, broken.followed.pod.uid)
 
     def _wake_at(self, broken: Broken, at: float) -> None:
         self._ticket += 1
@@ -224,24 +264,31 @@ class Evictor:
     def _was_read(self, read: WasRead, now: float) -> list[Instruction]:
         done: list[Instruction] = []
         news: list[Broken] = []
-        for number, broken in enumerate(self._reading(read.name)):
-            if number >= PROOFS:
-                self._hold(broken, now + _NEXT_PROOF_SECONDS)
+        proofs, questions = 0, 0
+        for broken in self._reading(read.name):
+            if questions >= QUESTIONS:
+                self._hold(broken, now + _NEXT_TURN_SECONDS)
                 continue
-            if self._stale or self.breaker.open or not self._is_still_broken(broken, read):
+            questions += size(broken.followed.wanted)
+            if self._stale or not self._is_still_broken(broken, read):
                 self._start(broken, now)
                 continue
-            if not broken.told:
-                broken.told.add("PromiseBroken")
+            if not broken.confirmed and "PromiseBroken" not in broken.told:
                 news.append(broken)
-                note = f"node {read.name} is no longer what the pod asks for: {broken.breach}"
-                done.append(TellPod(broken.followed.pod, "Warning", "PromiseBroken", note))
-            done += self._try(broken, read.name, now)
+            broken.confirmed = True
+            if shut := self._shut(broken, now):
+                self._hold_before(shut, broken, now)
+            elif proofs == PROOFS:
+                self._hold(broken, now + _NEXT_TURN_SECONDS)
+            else:
+                proofs += 1
+                done += tell_broken(broken, read.name)
+                done += self._try(broken, read.name, now)
         if news and read.node is not None:
             first, more = news[0], f" and {len(news) - 1} more" if len(news) > 1 else ""
             note = f"no longer what {first.followed.pod.key}{more} asked for: {first.breach}"
             done.append(TellNode(read.name, read.node.uid, "Warning", "PromiseBroken", note))
-        return done
+        return done + self._tell_held(now)
 
     def _is_still_broken(self, broken: Broken, read: WasRead) -> bool:
         """Whether the API says the same as the watch; if not, the watch will soon tell what the API says."""
@@ -254,45 +301,45 @@ class Evictor:
         broken.breach = breach(wanted, read.name, read.node.labels, broken.before)
         return True
 
-    def _shut(self, broken: Broken, now: float) -> float:
-        """Seconds until the gates are open that only time opens: the owner's and the tokens'."""
-        followed = broken.followed
-        owner = self._owners.wait(followed.pod, followed.placed_at, now)
-        return max(owner, self._tokens.wait(self.census.node(followed.row), followed.pod.namespace, now))
+    def _shut(self, broken: Broken, now: float) -> Shut | None:
+        return self._gates.shut(broken.followed, self.census.node(broken.followed.row), now)
 
     def _try(self, broken: Broken, node: str, now: float) -> list[Instruction]:
-        """Both observations are made: through the other gates, or wait before them."""
+        """Both observations are made, and no gate is shut but perhaps the last: another node has to take the pod."""
         followed = broken.followed
         pod = followed.pod
-        if wait := self._shut(broken, now):
-            self._hold(broken, now + wait)
-            return []
         target = find_target(pod, followed.wanted, self._frameworks[pod.scheduler_name], self.census.cluster)
         if target.row is None:
             self._hold(broken, now + self._backoff(broken))
             note = f"stays on node {node}, no other node can take it now ({broken.breach}): {target.text}"
-            said = self._tell_once(broken, "Warning", "NoOtherNode", note)
+            said = tell_once(broken, "Warning", "NoOtherNode", note)
             self.evictions[broken.reason, "no_target"] += len(said)
             return said
-        self._tokens.take(node, pod.namespace, now)
+        self._gates.tokens.take(node, pod.namespace, now)
         self.census.claims.add(pod, target.row, now)
-        broken.stage = Stage.EVICTING
-        self._asked[pod.uid] = (broken, now)
-        return [Evict(pod, node, target.text, broken.reason, broken.breach, owner_key(pod))]
+        broken.stage, broken.shut = Stage.EVICTING, None
+        turn = self._owners.turn(pod)
+        self._owners.asked(pod, now)
+        self._asked[pod.uid] = (broken, turn)
+        return [Evict(pod, node, target.text, broken.reason, broken.breach, turn)]
 
     # -- the answer ----------------------------------------------------------------------------------------------
 
     def _answered(self, answer: Answered, now: float) -> list[Instruction]:
-        meant = meaning(answer, observe=self._settings.observe)
-        broken, asked_at = self._asked.pop(answer.uid)
+        observe = self._settings.observe
+        meant = meaning(answer, observe=observe)
+        broken, turn = self._asked.pop(answer.uid)
+        pod = broken.followed.pod
         self.evictions[broken.reason, meant.result] += 1
-        if meant.then is Then.LEAVE:
-            self._owners.evicted(broken.followed.pod, broken.followed.placed_at, asked_at)
-        else:
+        turn = replace(turn, asked_at="" if observe else answer.asked_at)
+        evicted = self._owners.answered(
+            pod, turn, now, evicted=not observe and meant.evicted, stays=self.census.stays(answer.uid)
+        )
+        if not evicted:
             self.census.claims.drop(answer.uid)
-        said = self._said(broken, answer, meant)
+        said = self._said(broken, answer, meant, turn if evicted else None)
         if self._broken.get(answer.uid) is not broken:
-            return said if meant.then is Then.LEAVE else []  # mended, or gone, while the API was asked
+            return said if evicted else []  # mended, or gone, while the API was asked
         match meant.then:
             case Then.LEAVE:
                 broken.stage = Stage.LEAVING
@@ -303,12 +350,16 @@ class Evictor:
                 self._hold(broken, now + self._settings.rest)
         return said
 
-    def _said(self, broken: Broken, answer: Answered, meant: Meaning) -> list[Instruction]:
+    def _said(self, broken: Broken, answer: Answered, meant: Meaning, turn: Turn | None) -> list[Instruction]:
+        note = f"{answer.message} ({broken.breach})" if answer.message else broken.breach
+        if turn is not None:
+            # The record for whoever leads next: each eviction has one, also of a pod that did not leave the first time.
+            note = note if meant.evicted else _MEANT_BEFORE
+            return [TellPod(broken.followed.pod, "Normal", "Evicted", note, turn=turn)]
         if not meant.event:
             return []
         kind = "Normal" if 200 <= answer.status < 300 else "Warning"
-        note = f"{answer.message} ({broken.breach})" if answer.message else broken.breach
-        return self._tell_once(broken, kind, meant.event, note)
+        return tell_once(broken, kind, meant.event, note)
 
     def _backoff(self, broken: Broken, at_least: float = 0.0) -> float:
         """Seconds until the next try: doubling, jittered, and never less than the server asked for."""
@@ -316,8 +367,17 @@ class Evictor:
         broken.tries += 1
         return max(step * (0.5 + 0.5 * self._rng()), at_least * (1.0 + 0.25 * self._rng()))
 
-    def _tell_once(self, broken: Broken, kind: str, reason: str, note: str) -> list[Instruction]:
-        if reason in broken.told:
+    def _tell_held(self, now: float) -> list[Instruction]:
+        """Tell of pods that a gate holds back, as many as may be told of now."""
+        done: list[Instruction] = []
+        while (uid := self._notices.take(now)) is not None:
+            if (broken := self._broken.get(uid)) is not None and has_news(broken):
+                done += tell_gate(broken, self.census.node(broken.followed.row))
+        return done
+
+    def _seen_to_go(self, pod: Pod | Gone, now: float) -> list[Instruction]:
+        """A pod changed, or is gone: if nobody knew whether it was evicted, that is known now."""
+        if self.census.stays(pod.uid) or (turn := self._owners.lost(pod.uid, now)) is None:
             return []
-        broken.told.add(reason)
-        return [TellPod(broken.followed.pod, kind, reason, note)]
+        gone = pod if isinstance(pod, Gone) else Gone("Pod", pod.namespace, pod.name, pod.uid)
+        return [TellPod(gone, "Normal", "Evicted", _MEANT_BEFORE, turn=turn)]

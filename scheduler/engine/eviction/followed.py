@@ -16,7 +16,7 @@ class Stage(StrEnum):
     READING = "reading"
     """The API is read: the second observation."""
     HELD = "held"
-    """A gate is shut: owner, tokens, target, or what the API answered."""
+    """A gate is shut: the breaker, the owner, tokens, no target, or what the API answered."""
     EVICTING = "evicting"
     """The API was asked and has not answered."""
     LEAVING = "leaving"
@@ -25,6 +25,23 @@ class Stage(StrEnum):
 
 PATIENT = (Stage.GRACE, Stage.READING, Stage.HELD)
 """Nothing has been asked of the API yet: the grace may start anew."""
+
+
+class Gate(StrEnum):
+    """What only time opens, or somebody who puts labels back."""
+
+    BREAKER = "breaker"
+    OWNER = "owner"
+    RATE = "rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Shut:
+    """A gate that is shut for some `seconds` at least; `why` is for the operator."""
+
+    gate: Gate
+    seconds: float
+    why: str
 
 
 @dataclass(slots=True, eq=False)
@@ -52,5 +69,11 @@ class Broken:
     """Tells a live heap entry from a stale one."""
     tries: int = 0
     breach: str = ""
+    confirmed: bool = False
+    """Whether the second observation was made since the grace began."""
+    shut: Shut | None = None
+    """The gate that it is held before."""
     told: set[str] = field(default_factory=set)
     """Reasons of the Events that were posted of it."""
+    told_until: dict[Gate, float] = field(default_factory=dict)
+    """Gates that were told of, and until when (engine time) they were said to be shut."""

@@ -19,12 +19,29 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
-    """An earlier process meant to evict a pod of this owner, `ago` seconds ago, at `wall` by the server's clock."""
+class Turn:
+    """One eviction among those of its owner's pods: which `round` it is part of. `owner`: as in `owner_key`.
+
+    `spared`: seconds for which pods that were created after it are left alone; 0: as the settings say.
+    `asked_at`: when it was asked for by the server's clock (RFC 3339), or at the earliest; empty while it was not.
+    """
 
     owner: str
-    ago: float
-    wall: str
+    round: int = 1
+    spared: float = 0.0
+    asked_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """An earlier process wrote down that it would evict this pod. Only to be told once the pods are listed.
+
+    `ago`: seconds since the eviction took place, or fewer; None: nobody wrote down that it did.
+    """
+
+    pod: Gone
+    turn: Turn
+    ago: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +64,7 @@ class NotRead:
 class Answered:
     """The answer to an Evict. `status`: HTTP status; 0: it was never asked, or nobody answered.
 
-    `budget`: a PodDisruptionBudget said no. `retry_after`: seconds, as the server asked.
+    `budget`: a PodDisruptionBudget said no. `retry_after`: seconds, as the server asked. `asked_at`: as in Turn.
     """
 
     uid: str
@@ -55,6 +72,7 @@ class Answered:
     message: str = ""
     budget: bool = False
     retry_after: float = 0.0
+    asked_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +91,23 @@ class Evict:
     target: str
     reason: str
     breach: str
-    owner: str
+    turn: Turn
 
 
 @dataclass(frozen=True, slots=True)
 class TellPod:
-    """Post an Event about a pod."""
+    """Post an Event about a pod, which may be gone.
 
-    pod: Pod
+    `until`: engine time before which it is not evicted, to be said in the note. `turn`: the Event is the record that
+    this eviction took place; the next process reads it.
+    """
+
+    pod: Pod | Gone
     kind: str
     reason: str
     note: str
+    until: float | None = None
+    turn: Turn | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from dataclasses import dataclass, fields
 
 SYSTEM_CRITICAL = 2_000_000_000
 """Priority of system-cluster-critical and above (scheduling.SystemCriticalPriority)."""
+OWNER_BACKOFF_MOST = 3000.0
+"""Less than the hour for which API servers keep Events by default: all that the next process knows is in Events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Settings:
     cluster_burst: int = 20
     owner_backoff: float = 300.0
     """Before a successor of an evicted pod may be evicted; doubles each time, up to `owner_backoff_most`."""
-    owner_backoff_most: float = 3600.0
+    owner_backoff_most: float = OWNER_BACKOFF_MOST
     retry: float = 10.0
     """After a refusal; doubles up to `retry_most`, with jitter, and never less than the server asks for."""
     retry_most: float = 300.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from scheduler.engine.eviction.owners import Spared
 from scheduler.engine.eviction.settings import SYSTEM_CRITICAL
 from scheduler.model.pod import Pod
 from scheduler.model.promise import ANNOTATION, NO_TERM, NodeRequirement
@@ -41,6 +42,20 @@ def _change(key: str, labels: Labels, before: Labels | None) -> str:
 
 def _value(labels: Labels, key: str) -> str:
     return f'"{labels[key]}"' if key in labels else "absent"
+
+
+def succeeds(spared: Spared) -> str:
+    """Why the successor of an evicted pod is left alone."""
+    if spared.turn is None:
+        return "the API has not answered yet whether another pod of its owner is evicted"
+    wait, number = _duration(spared.turn.spared), spared.turn.round
+    said = f"a pod of its owner was evicted, and pods created since are left alone for {wait}"
+    return f"{said} (owner backoff, round {number})"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return " ".join(part for part in (f"{minutes} min" if minutes else "", f"{rest} s" if rest else "") if part)
 
 
 def source(pod: Pod) -> str:

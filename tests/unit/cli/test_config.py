@@ -38,6 +38,21 @@ def test_view_without_a_file(berth: Berth) -> None:
     assert "&" not in berth("config", "view").out
 
 
+def test_view_and_lint_take_a_file_either_way(berth: Berth) -> None:
+    """FILE and --config FILE mean the same to both commands."""
+    path = write("pack.yaml", PACK)
+    for command in ("view", "lint"):
+        bare, named = berth("config", command, path), berth("config", command, "--config", path)
+        assert (bare.code, bare.out, bare.err) == (named.code, named.out, "")
+        assert "NodeResourcesFit" in bare.out
+    other = write("fine.yaml", configuration())
+    both = berth("config", "lint", path, "--config", other, "--config", path)
+    assert both.out.endswith("\n2 files, 2 findings\n")
+    two = berth("config", "view", path, "--config", other)
+    assert (two.code, two.out) == (2, "")
+    assert two.err == "berth: pack.yaml and --config fine.yaml: give one file to view\n"
+
+
 WRONG = [
     ("nope: 1\n", "bad.yaml: nope: Unknown field"),
     ("schedulerNames: 1\n", "bad.yaml: schedulerNames: Unknown field"),

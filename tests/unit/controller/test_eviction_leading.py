@@ -1,13 +1,20 @@
 """Two evictors on the embedded API server: one leads and evicts, the other takes over when it ends."""
 
 import asyncio
+import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.apiserver import ApiServer
+from scheduler.cli.main import run
 from scheduler.controller.eviction.launch import lead
 from scheduler.controller.eviction.vitals import Post
 from scheduler.engine.eviction.settings import Settings
@@ -61,8 +68,13 @@ class Api:
 
     async def told(self, reason: str) -> list[str]:
         """Whom Events of this reason are about."""
+        return sorted(event["regarding"]["name"] for event in await self.events(reason))
+
+    async def events(self, reason: str) -> list[Object]:
+        """Events of this reason."""
         found = await self.call("GET", EVENTS.format(reason))
-        return sorted(event["regarding"]["name"] for event in found["items"])
+        items: list[Object] = found["items"]
+        return items
 
 
 @pytest.fixture
@@ -125,3 +137,100 @@ async def test_one_leads_at_a_time(api: Api) -> None:
         await asyncio.wait((tasks[1],))
     assert await api.told("Evicting") == ["on-a", "on-b"]
     assert await api.told("PromiseBroken") == ["a", "b", "on-a", "on-b"]
+
+
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+SPACED = Settings(
+    grace=0.2,
+    changed_share=1.0,
+    retry=0.2,
+    retry_most=0.2,
+    owner_backoff=4.0,
+    node_burst=1000,
+    namespace_burst=1000,
+    cluster_burst=1000,
+)
+
+
+@asynccontextmanager
+async def leading(client: Client) -> AsyncIterator[None]:
+    """An evictor that leads while the block runs."""
+    frameworks = build(default_configuration(), registry())
+    task = asyncio.create_task(lead(client, frameworks, SPACED, "default", Post("evictor")))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+async def allow(api: Api, disruptions: int) -> None:
+    """What the disruption controller would write."""
+    counts = {"currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2, "disruptionsAllowed": disruptions}
+    patch = {"status": {"observedGeneration": 1, **counts}}
+    await api.call("PATCH", f"{BUDGETS}/web/status", patch, "application/merge-patch+json")
+
+
+async def test_the_next_leader_keeps_the_spacing(api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A budget delays an eviction for longer than the spacing; its successor waits all the same, and is said to.
+
+    The Event, `evictor --dry-run` and `explain` name the same moment, and the pod goes no sooner.
+    """
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    budget = {"metadata": {"name": "web"}, "spec": {"minAvailable": 0, "selector": {}}}
+    await api.call("POST", BUDGETS, budget)
+    await allow(api, 0)
+    status = {"status": {"phase": "Running", "conditions": [ready]}}
+    await api.call("PATCH", "/api/v1/namespaces/default/pods/on-a/status", status, "application/merge-patch+json")
+
+    there_at = 0.0
+
+    async def gone() -> bool:
+        nonlocal there_at
+        asked_at = time.time()
+        there = "on-a" in await api.pods()
+        there_at = asked_at if there else there_at
+        return not there
+
+    with capture_logs():  # lines of the log would go to the output that is read here
+        async with Client(Connection(host=api.server.url)) as client:
+            async with leading(client):
+                await api.relabel("a", "hdd")
+
+                async def refused_for_long() -> bool:
+                    meant = await api.events("Evicting")
+                    at = [datetime.fromisoformat(one["metadata"]["creationTimestamp"]).timestamp() for one in meant]
+                    return bool(at) and time.time() > at[0] + SPACED.owner_backoff + 1
+
+                await until(refused_for_long)
+                await allow(api, 1)
+                await until(gone)
+                went_after = there_at
+                await asyncio.wait_for(_told(api, "Evicted"), 30)
+            await api.call("DELETE", f"{BUDGETS}/web")
+            await api.put(keeping("on-a", "a"))
+            async with leading(client):
+                await asyncio.wait_for(_told(api, "EvictionHeld"), 30)
+                kubeconfig = str(api.server.kubeconfig(tmp_path / "kubeconfig"))
+                where = ("--kubeconfig", kubeconfig, "-o", "json")
+                await asyncio.to_thread(run, ["evictor", "--dry-run", *where])
+                plan = json.loads(capsys.readouterr().out)
+                await asyncio.to_thread(run, ["explain", "on-a", *where])
+                explained = json.loads(capsys.readouterr().out)
+                await until(gone)
+                went_again_before = time.time()
+    assert went_again_before - went_after >= SPACED.owner_backoff
+    (planned,) = (one for one in plan["evictions"] if one["name"] == "on-a")
+    assert planned["action"] == "waits"
+    assert planned["notBefore"] == explained["promise"]["notBefore"]
+    (held,) = await api.events("EvictionHeld")
+    said = held["note"].rpartition("not evicted before ")[2]
+    apart = datetime.fromisoformat(said) - datetime.fromisoformat(planned["notBefore"])
+    assert abs(apart.total_seconds()) <= 10  # the server tells whole seconds, and a busy machine takes its time
+
+
+async def _told(api: Api, reason: str) -> None:
+    async def told() -> bool:
+        return bool(await api.told(reason))
+
+    await until(told)

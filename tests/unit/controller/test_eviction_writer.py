@@ -1,23 +1,46 @@
 """The evictor's writes: the intent before the eviction, the eviction once, and an answer whatever comes of it."""
 
 import json
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
+from scheduler.controller.eviction import writer as module
 from scheduler.controller.eviction.writer import Writer
-from scheduler.engine.eviction.messages import Answered, Evict, NotRead, Read, Stimulus, TellAll, TellNode, WasRead
+from scheduler.engine.eviction.messages import (
+    Answered,
+    Evict,
+    NotRead,
+    Read,
+    Stimulus,
+    TellAll,
+    TellNode,
+    TellPod,
+    Turn,
+    WasRead,
+)
+from scheduler.engine.stimuli import Gone
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Cause, Details, Unreachable
-from scheduler.kube.evictions import OWNER, Regarding
+from scheduler.kube.evictions import Regarding
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from tests.builders import node, pod
 
 POD = Decoder().pod(wire.encode(pod("web", on="a", uid="u1")))
-EVICT = Evict(POD, "a", "b", "NodeChanged", "disk in (ssd)", "rs")
+EVICT = Evict(POD, "a", "b", "NodeChanged", "disk in (ssd)", Turn("default/rs", 2, 600.0))
+TURN = Turn("default/rs", 2, 600.0, "2026-01-01T12:00:00Z")
+NOON = "2026-01-01T12:00:00Z"
 LEASE = Regarding("coordination.k8s.io/v1", "Lease", "berth", "berth-evictor", "")
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+MARKS = {
+    "podberth.dev/owner": "rs",
+    "podberth.dev/eviction-round": "2",
+    "podberth.dev/successors-wait-seconds": "600",
+}
 BUDGET = ApiError(429, "TooManyRequests", "no", Details(causes=[Cause("DisruptionBudget")]), 7.0)
 
 
@@ -29,7 +52,10 @@ class FakeClient:
         self.asked: list[tuple[str, Any]] = []
 
     async def create(self, path: str, body: bytes, **how: Any) -> bytes:
-        return self._answer("event", json.loads(body))
+        made = json.loads(body)
+        self._answer("event", made)
+        made["metadata"]["creationTimestamp"] = NOON
+        return wire.encode(made)
 
     async def request(self, verb: str, path: str, *, query: str = "", body: bytes = b"", **how: Any) -> bytes:
         assert (verb, path, how["tries"]) == ("POST", "/api/v1/namespaces/default/pods/web/eviction", 1)
@@ -48,6 +74,15 @@ class FakeClient:
         return wire.encode(answer)
 
 
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """Our own clocks, which stand still unless a test moves them; the wall clock is an hour behind the server's."""
+    clock = SimpleNamespace(now=500.0)
+    own = SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 1_767_265_200.0 + clock.now)
+    monkeypatch.setattr(module, "time", own)
+    yield clock
+
+
 async def written(client: FakeClient, *, leads: bool = True, observe: bool = False, times: int = 1) -> list[Stimulus]:
     """The answers to an Evict, given some times."""
     heard: list[Stimulus] = []
@@ -61,7 +96,7 @@ async def written(client: FakeClient, *, leads: bool = True, observe: bool = Fal
 async def test_intent_comes_first() -> None:
     """The Event names pod, owner and reason, then the eviction names the UID; a second try needs no second intent."""
     client = FakeClient()
-    assert await written(client, times=2) == [Answered("u1", 201, "b can take it")] * 2
+    assert await written(client, times=2) == [Answered("u1", 201, "b can take it", asked_at=NOON)] * 2
     assert [what for what, _ in client.asked] == ["event", "eviction", "eviction"]
     intent, eviction = client.asked[0][1], client.asked[1][1]
     assert intent["regarding"] == {
@@ -71,7 +106,7 @@ async def test_intent_comes_first() -> None:
         "name": "web",
         "uid": "u1",
     }
-    assert intent["metadata"]["annotations"] == {OWNER: "rs"}
+    assert intent["metadata"]["annotations"] == MARKS
     assert (intent["reason"], intent["reportingController"]) == ("Evicting", "podberth.dev/evictor")
     assert eviction["deleteOptions"] == {"preconditions": {"uid": "u1"}} and eviction["query"] == ""
 
@@ -82,9 +117,16 @@ async def test_intent_comes_first() -> None:
         pytest.param({}, False, Answered("u1", 0, "not the leader any more"), [], id="not leading"),
         pytest.param({"event": ApiError(403, "", "no")}, True, Answered("u1", 403, "no"), ["event"], id="no intent"),
         pytest.param(
+            {"event": Unreachable("reset"), "web": ApiError(404)},
+            True,
+            Answered("u1", 0, "reset"),
+            ["event"],
+            id="intent unanswered",
+        ),
+        pytest.param(
             {"eviction": BUDGET},
             True,
-            Answered("u1", 429, "no", budget=True, retry_after=7.0),
+            Answered("u1", 429, "no", budget=True, retry_after=7.0, asked_at=NOON),
             ["event", "eviction"],
             id="budget",
         ),
@@ -98,21 +140,21 @@ async def test_intent_comes_first() -> None:
         pytest.param(
             {"eviction": Unreachable("reset"), "web": {"metadata": {"uid": "u1"}}},
             True,
-            Answered("u1", 0, "reset"),
+            Answered("u1", 0, "reset", asked_at=NOON),
             ["event", "eviction", "web"],
             id="lost, and it did not happen",
         ),
         pytest.param(
             {"eviction": Unreachable("reset"), "web": ApiError(404)},
             True,
-            Answered("u1", 201, "the answer was lost, and the pod is leaving"),
+            Answered("u1", 201, "the answer was lost, and the pod is leaving", asked_at=NOON),
             ["event", "eviction", "web"],
             id="lost, and it is gone",
         ),
         pytest.param(
             {"eviction": Unreachable("reset"), "web": {"metadata": {"uid": "u2"}}},
             True,
-            Answered("u1", 201, "the answer was lost, and the pod is leaving"),
+            Answered("u1", 201, "the answer was lost, and the pod is leaving", asked_at=NOON),
             ["event", "eviction", "web"],
             id="lost, and another has its name",
         ),
@@ -159,3 +201,49 @@ async def test_events_about_what_is_in_no_namespace() -> None:
         ("default", "Node"),
         ("berth", "Lease"),
     ]
+
+
+async def test_an_intent_is_written_anew(clock: SimpleNamespace) -> None:
+    """The server keeps Events for an hour: an intent older than five minutes, or of another round, is written again."""
+    client = FakeClient()
+    heard: list[Stimulus] = []
+    writer = Writer(cast(Client, client), heard.append, Decoder(), lambda: True, LEASE, "me", observe=False)
+    for seconds, turn in ((0, 2), (299, 2), (2, 2), (1, 3)):
+        clock.now += seconds
+        writer.evict(Evict(POD, "a", "b", "NodeChanged", "", Turn("default/rs", turn)))
+        assert await writer.drain(10) == 0
+    assert [what for what, _ in client.asked] == [*["event", "eviction"], "eviction", *["event", "eviction"] * 2]
+    assert [one.asked_at[11:19] for one in heard if isinstance(one, Answered)] == [
+        "12:00:00",
+        "12:04:59",
+        "12:00:00",
+        "12:00:00",
+    ]
+
+
+async def test_notes_say_until_when_and_records_are_marked(clock: SimpleNamespace) -> None:
+    """A time of the engine is said as a time of day; what the next process reads is in annotations."""
+    client = FakeClient()
+    writer = Writer(cast(Client, client), lambda _: None, Decoder(), lambda: True, LEASE, "me", observe=False)
+    with capture_logs() as lines:
+        writer.tell(TellPod(POD, "Normal", "EvictionHeld", "stays for now", clock.now + 65.2))
+        writer.tell(TellPod(Gone("Pod", "default", "web", "u1"), "Normal", "Evicted", "gone", turn=TURN))
+    assert await writer.drain(10) == 0
+    held, done = (said for _, said in client.asked)
+    assert held["note"] == "stays for now; not evicted before 2026-01-01T11:09:26Z"
+    assert "annotations" not in held["metadata"]
+    assert done["metadata"]["annotations"] == {**MARKS, "podberth.dev/asked-at": NOON}
+    assert done["regarding"]["uid"] == "u1"
+    assert [(line["object"], line["reason"]) for line in lines] == [
+        ("Pod default/web", "EvictionHeld"),
+        ("Pod default/web", "Evicted"),
+    ]
+
+
+async def test_who_leads_and_since_when() -> None:
+    """The Event about a new leader tells what time the server has, whatever time we have."""
+    client = FakeClient()
+    writer = Writer(cast(Client, client), lambda _: None, Decoder(), lambda: True, LEASE, "me", observe=False)
+    assert await writer.tell_who_leads() == NOON
+    ((_, said),) = client.asked
+    assert (said["reason"], said["note"], said["regarding"]["kind"]) == ("LeaderElection", "me became leader", "Lease")

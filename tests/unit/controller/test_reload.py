@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.controller.reload import Loaded, Reloader, ReloadError, differences
 from scheduler.controller.scheduler import Scheduler
@@ -86,3 +87,25 @@ def test_reload(tmp_path: Path) -> None:
     assert (told.pod_max_backoff_seconds, told.client_connection) == (7, first.client_connection)
     counts, last = (instrument.read().values for instrument in reloader.instruments())
     assert (counts, last) == ({("error",): 1.0, ("success",): 2.0}, {(): 1.0})
+
+
+def test_what_needs_a_restart_is_named_as_in_the_file(tmp_path: Path) -> None:
+    """The log names the fields that differ by the paths that a user writes, and shows no value: one may be a key."""
+    first = decode(configuration())
+    secret = {"urlPrefix": "https://x", "filterVerb": "f", "tlsConfig": {"certData": "YQ==", "keyData": "c2VjcmV0"}}
+    asked = decode(
+        {
+            **configuration(),
+            "leaderElection": {"leaseDuration": "30s"},
+            "clientConnection": {"qps": 1.0},
+            "extenders": [secret],
+        }
+    )
+    reloader = Reloader(
+        cast(Scheduler, Schedules()), None, first, str(tmp_path / "x.yaml"), lambda: (asked, build(first, registry()))
+    )
+    with capture_logs() as lines:
+        reloader.reload()
+    (said,) = (line for line in lines if line["event"] == "needs a restart to take effect")
+    assert said["fields"] == ["leaderElection.leaseDuration", "clientConnection.qps", "extenders[0]"]
+    assert "c2VjcmV0" not in str(lines)

@@ -22,6 +22,7 @@ from scheduler.engine.eviction.settings import Settings
 from scheduler.engine.stimuli import Gone, Put
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
+from scheduler.kube.evictions import stamp
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.promise import ANNOTATION
@@ -38,6 +39,8 @@ CONFIG = builders.configuration(
     builders.profile("lax", {"filter": {"disabled": [{"name": "RequiredDuringExecution"}]}}),
 )
 GRACE = 30.0
+EPOCH = 1_767_268_800.0
+"""Unix time at engine time 0, by the server's clock: 2026-01-01T12:00:00Z."""
 OWNER = {"kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
 DISKS = '{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"In","values":["ssd"]}]}]}'
 
@@ -62,6 +65,8 @@ class Harness:
         self.settings = replace(Settings(changed_share=1.0), **settings)
         self.evictor = Evictor(frameworks, self.settings, lambda: 0.5, self.now)
         self.objects: dict[tuple[str, str], Object] = {}
+        self.asked: dict[str, str] = {}
+        """UID → when its eviction was asked for, by the server's clock."""
         self.deaf = False
         self.said: list[Instruction] = []
 
@@ -74,7 +79,15 @@ class Harness:
     def store(self, document: Object) -> None:
         """Change what the API has, without the watch's telling."""
         meta = document["metadata"]
-        self.objects[document["kind"], f"{meta.get('namespace', '')}/{meta['name']}"] = document
+        key = (document["kind"], f"{meta.get('namespace', '')}/{meta['name']}")
+        old = self.objects.get(key, {"metadata": {}})["metadata"]
+        same = old.get("uid") == meta.get("uid")
+        meta.setdefault("creationTimestamp", old["creationTimestamp"] if same else self.clock())
+        self.objects[key] = document
+
+    def clock(self) -> str:
+        """The time by the server's clock."""
+        return stamp(EPOCH + self.now)
 
     def lose(self, kind: str, name: str, uid: str = "", namespace: str = "default") -> None:
         """An object is gone."""
@@ -85,6 +98,7 @@ class Harness:
     def tell(self, stimulus: Stimulus) -> list[Instruction]:
         done = self.evictor.handle(stimulus, self.now)
         self.said += done
+        self.asked.update({one.pod.uid: self.clock() for one in done if isinstance(one, Evict)})
         return done
 
     def look(self, *, fresh: bool = True) -> list[Evict]:
@@ -108,7 +122,8 @@ class Harness:
         return WasRead(name, None if node is None else self._decoded(node), here)
 
     def answer(self, name: str, status: int, message: str = "", **more: Any) -> None:
-        self.tell(Answered(f"default/{name}", status, message, **more))
+        uid = f"default/{name}"
+        self.tell(Answered(uid, status, message, asked_at=self.asked.get(uid, ""), **more))
 
     def reasons(self) -> list[str]:
         """Reasons of all that was told."""

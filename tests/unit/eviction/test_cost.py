@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import heapq
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.eviction import census, evictor, promises
+from scheduler.engine.eviction import census, evictor, notices, promises, tokens
+from scheduler.engine.eviction.messages import Read, TellPod
 from scheduler.engine.eviction.wording import breach
 from scheduler.model.promise import NodeRequirement
 from scheduler.model.selectors import Requirement
@@ -201,6 +204,54 @@ def test_due_promises_are_seen_to_in_parts() -> None:
     harness.deaf = True
     harness.look()
     assert harness.evictor.waiting()["grace"] == 500
-    assert (harness.evictor.next_look() or 0.0) <= harness.now
+    assert (harness.evictor.next_look(harness.now) or 0.0) <= harness.now
     harness.look()
     assert harness.evictor.waiting()["grace"] == 0
+
+
+def test_what_the_breaker_holds_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of nodes at once: so many are read and so many pods told of in a second, each namespace in its turn."""
+    popped: list[Any] = []
+
+    def pop(heap: list[Any]) -> Any:
+        popped.append(heapq.heappop(heap))
+        return popped[-1]
+
+    monkeypatch.setattr(evictor, "heapq", SimpleNamespace(heappush=heapq.heappush, heappop=pop))
+    harness = Harness(changed_share=0.1)
+    nodes = [f"n{i:03}" for i in range(200)]
+    harness.put(*(disk(name) for name in nodes))
+    for name in nodes:
+        for i in range(3):
+            harness.put(of("noisy", keeping(f"noisy-{name}-{i}", name, cpu="1m")))
+    harness.put(of("quiet", keeping("quiet", nodes[5], cpu="1m")))
+    harness.look()
+    harness.put(*(disk(name, "hdd") for name in nodes))
+    harness.look()
+    harness.now += GRACE
+    began, reads, told = harness.now, 0, []
+    while (at := harness.evictor.next_look(harness.now)) is not None and harness.now < began + 120:
+        harness.now = max(at, harness.now + 0.05)
+        said = len(harness.said)
+        harness.look()
+        reads += sum(isinstance(one, Read) for one in harness.said[said:])
+        told += [one.pod.name for one in harness.said[said:] if isinstance(one, TellPod)]
+        passed = harness.now - began
+        assert reads <= 20 + 5 * passed + 1
+        assert len(told) <= notices.BURST + notices.RATE * passed + 1
+        if len(told) >= notices.BURST:
+            assert "quiet" in told
+    assert sorted(told) == sorted(["quiet", *(f"noisy-{name}-{i}" for name in nodes for i in range(3))])
+    assert reads == len(nodes)
+    assert len(popped) <= 5 * len(told)
+
+
+def test_appointments_forget_who_did_not_come() -> None:
+    """Whoever has an appointment keeps it; those that were missed take no room for ever, and cost no look at all."""
+    appointments = tokens.Appointments(5.0, 20)
+    assert [appointments.wait(f"n{i}", 0.0) for i in range(20)] == [0.0] * 20
+    waits = [appointments.wait(f"late-{i}", 0.0) for i in range(5000)]
+    assert waits[:2] == pytest.approx([0.2, 0.4]) and waits == sorted(waits)
+    assert appointments.wait("late-9", 1.0) == pytest.approx(1.0)
+    assert appointments.wait("late-9", 2.0) == 0.0
+    assert appointments.wait("late-9", 2.0) == pytest.approx(998.2)

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from scheduler.engine.eviction.messages import NotRead, Restored
+from scheduler.engine.eviction.messages import NotRead, Restored, TellPod, Turn
+from scheduler.engine.stimuli import Gone
 from scheduler.model.promise import ANNOTATION
 from tests.builders import Object, namespace, node_selector
 from tests.unit.eviction.conftest import GRACE, Harness, disk, keeping
@@ -283,8 +284,9 @@ def test_siblings_do_not_wait(harness: Harness) -> None:
     ("created", "waits"), [("2026-01-01T11:59:59Z", False), ("2026-01-01T12:00:00Z", True)], ids=["sibling", "later"]
 )
 def test_restart_remembers(harness: Harness, created: str, waits: bool) -> None:
-    """What an earlier process meant to evict counts: the successor is spared, its older siblings are not."""
-    harness.tell(Restored("rs", 10.0, "2026-01-01T12:00:00Z"))
+    """What an earlier process evicted counts: the successor is spared, its older siblings are not."""
+    turn = Turn("default/rs", asked_at="2026-01-01T12:00:00Z")
+    harness.tell(Restored(Gone("Pod", "default", "web-0", "old"), turn, 10.0))
     harness.put(keeping("web", "a", meta={"creationTimestamp": created}), disk("a", "hdd"))
     harness.look()
     assert harness.after(GRACE) == ([] if waits else ["web"])
@@ -394,3 +396,186 @@ def test_a_node_that_was_gone_meanwhile(harness: Harness) -> None:
     harness.put(disk("a", "hdd"))
     assert harness.after(GRACE / 2) == []
     assert harness.after(GRACE) == ["web"]
+
+
+def evict_once(harness: Harness) -> None:
+    """A pod of the owner is evicted, and its successor lands on another node that is wrong."""
+    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-0"]
+    harness.answer("web-0", 201)
+    harness.lose("Pod", "web-0")
+    harness.now += 1
+    harness.put(keeping("web-1", "c"))
+    harness.look()
+
+
+def test_a_pod_held_by_its_owner_is_told_of(harness: Harness) -> None:
+    """Which gate holds it, why and until when: once, after the second observation, and the breach with it."""
+    evict_once(harness)
+    harness.said.clear()
+    evicted_at = harness.now - 1
+    for _ in range(6):
+        assert harness.after(45) == []
+    (held,) = (one for one in harness.said if getattr(one, "reason", "") == "EvictionHeld")
+    assert isinstance(held, TellPod) and held.pod.name == "web-1"
+    assert held.until == evicted_at + 300
+    assert held.note == (
+        "stays on node c for now: a pod of its owner was evicted, and pods created since are left alone for 5 min "
+        "(owner backoff, round 1)"
+    )
+    assert sorted(harness.notes("PromiseBroken")) == [
+        'no longer what default/web-1 asked for: disk in (ssd): the label is "hdd"',
+        'node c is no longer what the pod asks for: disk in (ssd): the label is "hdd"',
+    ]
+    assert harness.after(45) == ["web-1"]
+
+
+def test_another_eviction_of_the_owner_is_told_too(harness: Harness) -> None:
+    """A sibling goes later, so the successor is held for longer than was said: that is said again."""
+    harness.put(keeping("web-9", "b"))
+    evict_once(harness)
+    harness.after(GRACE)
+    harness.now += 120
+    harness.put(disk("b", "hdd"), disk("d"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-9"]
+    harness.answer("web-9", 201)
+    gone_at = harness.now
+    harness.after(200)
+    held = [one.until for one in harness.said if isinstance(one, TellPod) and one.reason == "EvictionHeld"]
+    assert held == [1000.0 + GRACE + 300, gone_at + 300]
+
+
+def test_a_pod_that_waits_for_its_turn_is_told_of() -> None:
+    """The limit that holds it is named, once, however often it waits for a token."""
+    harness = Harness(node_rate=0.01, node_burst=1)
+    harness.put(disk("a", "hdd"), disk("b"), keeping("one", "a"), keeping("two", "a"))
+    harness.look()
+    (first,) = harness.after(GRACE)
+    harness.answer(first, 429)
+    for _ in range(8):
+        harness.after(10)
+    held = [one for one in harness.said if isinstance(one, TellPod) and one.reason == "EvictionHeld"]
+    assert sorted(one.pod.name for one in held) == ["one", "two"]
+    assert all("0.01 evictions a second from node a (--node-rate) are allowed" in one.note for one in held)
+    told = [one.pod.name for one in harness.said if isinstance(one, TellPod) and one.reason == "PromiseBroken"]
+    assert sorted(told) == ["one", "two"]
+
+
+def test_an_eviction_without_an_answer_holds_the_successor(harness: Harness) -> None:
+    """Nobody knows yet whether the pod was evicted; its successor waits for the answer, and is told so."""
+    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-0"]
+    harness.now += 1
+    harness.lose("Pod", "web-0")
+    harness.put(keeping("web-1", "c"))
+    harness.look()
+    assert harness.after(2 * GRACE) == []
+    (note,) = harness.notes("EvictionHeld")
+    assert "has not answered yet whether another pod of its owner is evicted" in note
+    harness.answer("web-0", 0, "reset")
+    answered_at = harness.now
+    assert harness.notes("Evicted") != []
+    assert harness.after(250) == []
+    assert harness.after(answered_at + 300 - harness.now) == ["web-1"]
+
+
+@pytest.mark.parametrize("status", [0, 504])
+def test_an_eviction_that_may_have_happened_counts_once_the_pod_goes(harness: Harness, status: int) -> None:
+    """The pod was still there when the answer was lost, and goes later: its successor is spared from then on."""
+    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-0"]
+    harness.answer("web-0", status, "no answer")
+    assert harness.notes("Evicted") == []
+    harness.now += 3
+    harness.lose("Pod", "web-0")
+    gone_at = harness.now
+    (record,) = (one for one in harness.said if isinstance(one, TellPod) and one.turn is not None)
+    assert record.reason == "Evicted"
+    harness.now += 1
+    harness.put(keeping("web-1", "c"))
+    harness.look()
+    assert harness.after(GRACE) == []
+    assert harness.after(gone_at + 299 - harness.now) == []
+    assert harness.after(1) == ["web-1"]
+
+
+def test_a_pod_that_goes_much_later_was_not_evicted(harness: Harness) -> None:
+    """Once no request can be under way any more, whoever deletes the pod is not taken for the evictor."""
+    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-0"]
+    harness.answer("web-0", 0, "no answer")
+    harness.put(keeping("web-0", "a", "false"))
+    harness.after(301)
+    harness.lose("Pod", "web-0")
+    assert harness.notes("Evicted") == []
+    harness.now += 1
+    harness.put(keeping("web-1", "c"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-1"]
+
+
+def test_a_refused_eviction_is_none(harness: Harness) -> None:
+    """A pod that the API did not let go, and that somebody else deletes, spares nobody."""
+    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-0"]
+    harness.answer("web-0", 429, BUDGET, budget=True)
+    harness.lose("Pod", "web-0")
+    harness.now += 1
+    harness.put(keeping("web-1", "c"))
+    harness.look()
+    assert harness.after(GRACE) == ["web-1"]
+
+
+def test_breaker_says_how_many(harness: Harness) -> None:
+    """The count is told again when it changes, at most every ten seconds; the pods that it holds are told of."""
+    harness = Harness(changed_share=0.125)
+    nodes = [f"n{i}" for i in range(8)]
+    harness.put(*map(disk, nodes), *(keeping(f"p-{name}", name) for name in nodes))
+    harness.look()
+    for name in nodes[:5]:
+        harness.put(disk(name, "hdd"))
+        harness.after(0.5)
+    assert harness.notes("EvictionBreakerOpen")[0].startswith("2 of 8 nodes break promises at once, 1 may")
+    assert harness.evictor.next_look(harness.now) == 1001.0 + 10
+    harness.after(10)
+    assert [note[:6] for note in harness.notes("EvictionBreakerOpen")] == ["2 of 8", "5 of 8"]
+    for _ in range(4):
+        assert harness.after(GRACE) == []
+    assert len(harness.notes("EvictionBreakerOpen")) == 2
+    told = [one for one in harness.said if isinstance(one, TellPod)]
+    assert sorted(one.pod.name for one in told) == [f"p-{name}" for name in nodes[:5]]
+    assert {one.reason for one in told} == {"PromiseBroken"}
+    assert all("it stays for now: the breaker is open" in one.note for one in told)
+    harness.put(*(disk(name) for name in nodes[:4]))
+    harness.after(0)
+    assert harness.breaker()[-1] == "EvictionBreakerClosed"
+    assert harness.after(GRACE) == ["p-n4"]
+
+
+def test_flapping_labels_are_told_at_a_bounded_rate() -> None:
+    """Nodes that come and go while the breaker is open: one Event in ten seconds."""
+    harness = Harness(changed_share=0.2)
+    nodes = [f"n{i}" for i in range(10)]
+    harness.put(*map(disk, nodes), *(keeping(f"p-{name}", name) for name in nodes))
+    harness.look()
+    harness.put(*(disk(name, "hdd") for name in nodes[:4]))
+    for turn in range(100):
+        harness.put(*(disk(name, "hdd" if turn % 2 else "ssd") for name in nodes[4:]))
+        harness.after(1)
+    assert 5 <= len(harness.notes("EvictionBreakerOpen")) <= 11

@@ -1,6 +1,7 @@
 """The plan of evictions, and what explain says of one pod's promise."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             "action": "evict",
             "target": "b",
             "text": "",
+            "notBefore": None,
         }
     ]
     assert run(asked) == 1
@@ -141,3 +143,75 @@ def test_explain(pod: Object, state: str | None, says: str, tmp_path: Path, caps
     assert promise is None or says in promise["text"]
     run(["explain", "web", f"--cluster={dump}"])
     assert (f"promise {state}:" in capsys.readouterr().out) is (state is not None)
+
+
+def told(reason: str, seconds_ago: float, form: str, **marks: str) -> Object:
+    """An Event of an evictor about a pod that is gone, as the API has it (events) or as kubectl prints it (core)."""
+    at = (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    annotations = {f"podberth.dev/{key.replace('_', '-')}": value for key, value in marks.items()}
+    name = f"{reason}-{seconds_ago}".lower()
+    meta = {"name": name, "namespace": "default", "creationTimestamp": at, "annotations": annotations}
+    about = {"kind": "Pod", "namespace": "default", "name": "web-0", "uid": "gone"}
+    made = {"kind": "Event", "metadata": meta, "reason": reason}
+    if form == "events":
+        return {**made, "regarding": about, "reportingController": "podberth.dev/evictor"}
+    return {**made, "involvedObject": about, "reportingComponent": "podberth.dev/evictor"}
+
+
+MARKS = {"owner": "rs", "eviction_round": "2", "successors_wait_seconds": "600"}
+NEW = {"creationTimestamp": "2999-01-01T00:00:00Z"}
+OLD = {"creationTimestamp": "2020-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize("form", ["events", "core"])
+@pytest.mark.parametrize(
+    ("meta", "events", "waits"),
+    [
+        pytest.param(NEW, [("Evicting", 400), ("Evicted", 100)], 501, id="successor"),
+        pytest.param(OLD, [("Evicting", 400), ("Evicted", 100)], None, id="sibling"),
+        pytest.param(NEW, [("Evicting", 700), ("Evicted", 601.9)], None, id="over"),
+        pytest.param(NEW, [("Evicting", 100)], 600, id="nobody wrote down whether it was evicted"),
+        pytest.param(NEW, [], None, id="nothing known"),
+    ],
+)
+def test_a_successor_is_not_said_to_go_at_once(
+    meta: Object,
+    events: list[tuple[str, float]],
+    waits: float | None,
+    form: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The plan and explain say until when an evictor leaves the pod alone, and why; both say the same."""
+    dump = tmp_path / "dump.yaml"
+    there = [disk("a", "hdd"), disk("b"), keeping("web-1", "a", meta=meta)]
+    dump.write_text(yaml.safe_dump_all([*there, *(told(reason, ago, form, **MARKS) for reason, ago in events)]))
+    run(["evictor", "--dry-run", f"--cluster={dump}", "-o", "json"])
+    (planned,) = json.loads(capsys.readouterr().out)["evictions"]
+    run(["explain", "web-1", f"--cluster={dump}", "-o", "json"])
+    promise = json.loads(capsys.readouterr().out)["promise"]
+    if waits is None:
+        assert (planned["action"], planned["text"], planned["notBefore"]) == ("evict", "", None)
+        assert "an evictor moves it, 1 other node can take it" in promise["text"] and promise["notBefore"] is None
+        return
+    until = planned["notBefore"]
+    left = (datetime.fromisoformat(until) - datetime.now(UTC)).total_seconds()
+    assert waits - 60 <= left <= waits + 2
+    why = "because a pod of its owner was evicted, and pods created since are left alone for 10 min"
+    assert (planned["action"], planned["target"]) == ("waits", "b")
+    assert planned["text"].startswith(f"not before {until}, {why}")
+    if events[-1][0] == "Evicted":  # else it counts from when one asks
+        assert promise["notBefore"] == until
+    assert f"an evictor moves it, not before {promise['notBefore']}, {why}" in promise["text"]
+    run(["evictor", "--dry-run", f"--cluster={dump}"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "evict later" in said and "to b; not before" in said
+
+
+def test_events_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are named and left out."""
+    dump = tmp_path / "dump.yaml"
+    broken = {**told("Evicted", 1, "events", **MARKS), "reason": 7}
+    dump.write_text(yaml.safe_dump_all([disk("a", "hdd"), disk("b"), keeping("web", "a"), broken]))
+    assert run(["evictor", "--dry-run", f"--cluster={dump}"]) == 1
+    assert "Events of the dump can't be read" in capsys.readouterr().err
