@@ -54,7 +54,7 @@ class RowCounts:
         """How many (thing, row) there are."""
         return self._used - len(self._free)
 
-    def since(self, version: int) -> Iterable[Change] | None:
+    def since(self, version: int) -> list[Change] | None:
         """What changed after a version; None when that is too long ago to know."""
         if version < self._base:
             return None

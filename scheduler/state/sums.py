@@ -58,7 +58,7 @@ class ByTopology:
     def count(self, row: int, amount: int, weight: int) -> None:
         """So many more pods on a row, each counting so much."""
         assert self.column is not None
-        code = int(self.column.codes[row])
+        code = self.column.codes.item(row)
         if code >= 0:
             if code >= len(self.counts) - 1:
                 self.by_code()
@@ -161,11 +161,8 @@ class Selected(ByTopology):
             self._add_up(pods)
             cost = 10 + len(placed) // 100
         else:
-            weight_of = members.weights.get
-            for number, row, amount in changes:
-                weight = weight_of(number)
-                if weight:
-                    self.count(row, amount, weight)
+            for row, amount, weight in members.weights.of(changes):
+                self.count(row, amount, weight)
             cost = behind // 8
         self._version, self._edition, self._relabelled = placed.version, members.edition, relabelled
         effort.count(cost)
@@ -231,12 +228,10 @@ class OnRows:
             self._add_up(pods)
             cost = 10 + len(placed) // 100
         else:
-            weight_of = members.weights.get
-            for number, row, amount in changes:
-                if weight_of(number):
-                    self._grow(row + 1)
-                    self.counts[row] += amount
-                    self._changes.append((row, amount))
+            for row, amount, _ in members.weights.of(changes):
+                self._grow(row + 1)
+                self.counts[row] += amount
+                self._changes.append((row, amount))
             if len(self._changes) > 2 * REMEMBERED:
                 del self._changes[:REMEMBERED]
                 self._base += REMEMBERED
