@@ -31,8 +31,10 @@ _POINTS = ("pre_filter", "filter", "score")
 NOWHERE = -(1 << 62)
 """The rank of rows that do not pass."""
 
-Kind = tuple[Hashable, Hashable, int]
-"""What `Ground` and `Usage` read, and which of the choosy plugins are concerned at which points, one bit each."""
+Speaking = tuple[tuple[bool, ...], tuple[tuple[str, ...], ...]]
+"""Which of the choosy plugins are concerned, and the points at which each of those speaks that are silent at some."""
+Kind = tuple[Hashable, Hashable, Speaking]
+"""What `Ground` and `Usage` read, and which of the other plugins have to be asked."""
 
 
 @dataclass(slots=True)
@@ -106,7 +108,7 @@ class Memos:
         asked = (*self._others.pre_filters, *self._others.filters, *(plugin for plugin, _, _ in self._others.scorers))
         self._choosy = [plugin for plugin in dict.fromkeys(asked) if hasattr(plugin, "concerns")]
         self._silent = [plugin for plugin in dict.fromkeys(asked) if hasattr(plugin, "speaks_at")]
-        self._concerned: dict[int, Concerned] = {}
+        self._concerned: dict[Speaking, Concerned] = {}
         self.ask = ask
         self.computed = 0
         """How often all rows were looked at anew, for want of a memo or of one that could be repaired."""
@@ -175,24 +177,24 @@ class Memos:
         ask = self.ask
         if shape.heavy:
             return self._passing(shape)
-        bits = self._bits(shape)
-        kind = (key_of(self._ground_readers, shape, ask), key_of(self._usage_readers, shape, ask), bits)
+        speaking = self._speaking(shape)
+        kind = (key_of(self._ground_readers, shape, ask), key_of(self._usage_readers, shape, ask), speaking)
         memo = self._memos.get(kind)
         if memo is not None:
             self._know(shape, memo)
             return memo
-        concerned = self._concerned.get(bits)
+        concerned = self._concerned.get(speaking)
         if concerned is None:
-            concerned = self._concerned[bits] = self._concerned_by(bits)
+            concerned = self._concerned[speaking] = self._concerned_by(speaking)
         room = max(1, _KEPT_BYTES // (_BYTES_A_ROW * max(rows, 1)))
         again = self._again((0, kind[0])), self._again((1, kind[1]))
         ground, usage = self._grounds.get(kind[0]), self._usages.get(kind[1])
         if ground is None:
-            ground = Ground(self._blind, self._stretching, ask)
+            ground = Ground(_concerned(self._blind, shape), self._stretching, ask)
             if again[0]:
                 _keep(self._grounds, kind[0], ground, room)
         if usage is None:
-            usage = Usage(self._seeing, self._adding, ask)
+            usage = Usage(_concerned(self._seeing, shape), self._adding, ask)
             if again[1]:
                 _keep(self._usages, kind[1], usage, room)
         memo = Memo(kind, ground, usage, concerned.pre_filters, concerned.filters, concerned.scorers)
@@ -204,11 +206,11 @@ class Memos:
 
     def _passing(self, shape: PodShape) -> Memo:
         """A memo that is not kept, for a shape that takes too much room itself."""
-        bits = self._bits(shape)
-        concerned = self._concerned_by(bits)
-        ground = Ground(self._blind, self._stretching, self.ask)
-        usage = Usage(self._seeing, self._adding, self.ask)
-        return Memo((None, None, bits), ground, usage, concerned.pre_filters, concerned.filters, concerned.scorers)
+        speaking = self._speaking(shape)
+        concerned = self._concerned_by(speaking)
+        ground = Ground(_concerned(self._blind, shape), self._stretching, self.ask)
+        usage = Usage(_concerned(self._seeing, shape), self._adding, self.ask)
+        return Memo((None, None, speaking), ground, usage, concerned.pre_filters, concerned.filters, concerned.scorers)
 
     def _know(self, shape: PodShape, memo: Memo) -> None:
         if len(self._by_shape) >= _KNOWN_SHAPES:
@@ -225,28 +227,17 @@ class Memos:
         self._seen.add(seen)
         return False
 
-    def _bits(self, shape: PodShape) -> int:
-        """Which of the choosy plugins are concerned; and of those that are silent at points, at which they are not."""
-        bits, bit = 0, 1
-        for plugin in self._choosy:
-            if plugin.concerns(shape):
-                bits |= bit
-            bit <<= 1
-        for plugin in self._silent:
-            speaks = plugin.speaks_at(shape)
-            for point in _POINTS:
-                if point in speaks:
-                    bits |= bit
-                bit <<= 1
-        return bits
+    def _speaking(self, shape: PodShape) -> Speaking:
+        return (
+            tuple([bool(plugin.concerns(shape)) for plugin in self._choosy]),
+            tuple([tuple(plugin.speaks_at(shape)) for plugin in self._silent]),
+        )
 
-    def _concerned_by(self, bits: int) -> Concerned:
-        few = len(self._choosy)
-        asked = [(plugin, point) for plugin in self._silent for point in _POINTS]
-        left_out = {(id(plugin), point) for i, (plugin, point) in enumerate(asked) if not bits >> (few + i) & 1}
-        for i, plugin in enumerate(self._choosy):
-            if not bits >> i & 1:
-                left_out.update((id(plugin), point) for point in _POINTS)
+    def _concerned_by(self, speaking: Speaking) -> Concerned:
+        concerned, speaks = speaking
+        asked_at: list[tuple[Any, tuple[str, ...]]] = [*zip(self._silent, speaks, strict=True)]
+        asked_at += [(plugin, _POINTS if asked else ()) for plugin, asked in zip(self._choosy, concerned, strict=True)]
+        left_out = {(id(plugin), point) for plugin, points in asked_at for point in _POINTS if point not in points}
         return Concerned(
             tuple(plugin for plugin in self._others.pre_filters if (id(plugin), "pre_filter") not in left_out),
             tuple(plugin for plugin in self._others.filters if (id(plugin), "filter") not in left_out),
@@ -306,6 +297,11 @@ def _keep(kept: dict[Any, Any], key: Hashable, thing: Any, room: int) -> bool:
         del kept[next(iter(kept))]
     kept[key] = thing
     return full
+
+
+def _concerned(filters: tuple[Any, ...], shape: PodShape) -> tuple[Any, ...]:
+    """Those of the filters that may have anything against a pod of this shape."""
+    return tuple([plugin for plugin in filters if not hasattr(plugin, "concerns") or plugin.concerns(shape)])
 
 
 def _readers(filters: tuple[Any, ...], scorers: tuple[Scorer, ...]) -> tuple[Any, ...]:

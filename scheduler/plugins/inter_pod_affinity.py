@@ -12,10 +12,14 @@ from scheduler.framework.status import Reject, Rejections, Unresolvable, Unsched
 from scheduler.model.affinity import AffinityTerm, WeightedTerm
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.sums import ByTopology, summed
 from scheduler.state.towards import Towards
+
+_LATER = ("filter", "score")
+_ALL = ("pre_filter", *_LATER)
 
 
 class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -56,6 +60,10 @@ class InterPodAffinity:
         if 0 <= weight <= 100:
             return []
         return [f"{path}.hardPodAffinityWeight: Invalid value: {weight}: not in valid range [0, 100]"]
+
+    def speaks_at(self, shape: PodShape) -> tuple[str, ...]:
+        """At PreFilter, only of pods whose terms do not parse; later, of any: placed pods' terms may mean it."""
+        return _LATER if shape.problem is None else _ALL
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose terms do not parse."""
@@ -98,11 +106,11 @@ class InterPodAffinity:
         towards = cluster.incidence.towards(pod)
         if not (preferred or towards.preferred or towards.hard):
             return None
-        sums: list[ByTopology] = []
-        # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
-        for some in ([one for one in preferred if one.weight > 0], [one for one in preferred if one.weight < 0]):
-            sums += [cluster.incidence.preferred(*of_key) for of_key in _by_key(some, cluster)]
-        sums += towards.preferred.values()
+        sums: list[ByTopology] = [*towards.preferred.values()]
+        if preferred:
+            # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
+            for some in ([one for one in preferred if one.weight > 0], [one for one in preferred if one.weight < 0]):
+                sums += [cluster.incidence.preferred(*of_key) for of_key in _by_key(some, cluster)]
         if self._hard_weight:
             sums += [hard.times(self._hard_weight) for hard in towards.hard.values()]
         total = summed(sums, cluster.nodes.rows)
@@ -110,7 +118,7 @@ class InterPodAffinity:
 
     def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
         """Stretch to 0..100 between the lowest and the highest; floats and truncation as upstream."""
-        lowest, highest = int(scores.min()), int(scores.max())
+        lowest, highest = int(scores[scores.argmin()]), int(scores[scores.argmax()])
         if highest == lowest:
             return np.zeros_like(scores)
         above, span = scores - lowest, highest - lowest
@@ -153,8 +161,8 @@ class InterPodAffinity:
     def _near(self, terms: tuple[AffinityTerm, ...], pod: Pod, cluster: Cluster) -> Bools:
         """Rows whose every domain holds pods that all terms select; or the first pod of its kind anywhere."""
         rows = cluster.nodes.rows
-        keys = dict.fromkeys(term.topology_key for term in terms)
-        if not all(key in cluster.nodes.label_keys for key in keys):
+        keys = dict.fromkeys([term.topology_key for term in terms])
+        if not keys.keys() <= cluster.nodes.label_keys.keys():
             return np.zeros(rows, dtype=np.bool_)  # no node has every key
         counts = [cluster.incidence.selected(terms, key) for key in keys]
         if any(count.total for count in counts):

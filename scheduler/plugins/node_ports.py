@@ -28,6 +28,10 @@ class NodePorts(RowLocal):
     def __init__(self, args: NoArgs) -> None:
         pass
 
+    def concerns(self, shape: PodShape) -> bool:
+        """Pods with host ports."""
+        return bool(shape.host_ports)
+
     def reads(self, shape: PodShape) -> Hashable:
         """The host ports."""
         return shape.host_ports

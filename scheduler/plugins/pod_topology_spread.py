@@ -108,15 +108,15 @@ class PodTopologySpread:
             seen.add(key)
         return errors
 
-    def speaks_at(self, shape: PodShape) -> list[str]:
+    def speaks_at(self, shape: PodShape) -> tuple[str, ...]:
         """PreFilter knows faults alone, Filter the constraints that must hold, Score the others."""
-        constraints = shape.spread or self._defaults
+        kinds = [constraint.hard for constraint in shape.spread] or self._default_kinds
         points = [] if shape.problem is None else ["pre_filter"]
-        if any(c.hard for c in constraints):
+        if True in kinds:
             points.append("filter")
-        if not all(c.hard for c in constraints):
+        if False in kinds:
             points.append("score")
-        return points
+        return tuple(points)
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose constraints do not parse."""

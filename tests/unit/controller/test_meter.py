@@ -279,7 +279,7 @@ def test_plugins_are_timed_in_one_attempt_of_ten(chance: float, timed: bool) -> 
     found = bench.readings().get(families.PLUGIN_SECONDS.name)
     assert (found is not None) == timed
     if found is not None:
-        asked = {("InterPodAffinity", "PreFilter", "Success"), ("NodePorts", "Filter", "Success")}
+        asked = {("InterPodAffinity", "Filter", "Success"), ("NodeUnschedulable", "Filter", "Success")}
         assert found.distributions.keys() >= asked
 
 
