@@ -71,7 +71,7 @@ def decide_by(
         totals = totals[feasible]
     if others is not None:
         totals = totals + others
-    best = np.flatnonzero(totals == totals[totals.argmax()])
+    (best,) = (totals == totals[totals.argmax()]).nonzero()
     if some:
         best = feasible[best]
     reached("Score", SUCCESS)
@@ -83,7 +83,7 @@ def _rows(memo: Memo, alive: Bools, left: int) -> Rows:
     if left == len(alive):
         return every_row(left)
     if alive is not memo.passes:
-        return np.flatnonzero(alive)
+        return alive.nonzero()[0]
     if memo.feasible is None:
-        memo.feasible = np.flatnonzero(alive)
+        memo.feasible = alive.nonzero()[0]
     return memo.feasible
