@@ -42,10 +42,10 @@ class Stretched:
     """A scorer whose normalisation depends on the lowest and highest raw score only."""
 
     scorer: Scorer
-    raw: Ints | int
+    raw: Ints
+    weighted: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     extremes: tuple[int, int] | None = None
     """Of the rows for which `weighted` holds; None: nothing is known."""
-    weighted: Ints | int = 0
 
 
 @dataclass(slots=True)
@@ -71,11 +71,10 @@ class Memo:
     passes: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     """Rows that exist and pass the filters that look at one node at a time."""
     stretched: list[Stretched] = field(default_factory=list)
+    """Scores that are the same for all rows are left out: they are no reason to choose one."""
     version: int = -1
     epochs: tuple[int, int] = (-1, -1)
     moves: int = -1
-    uniform: bool = True
-    """Scores are the same whichever rows are left: each normalised scorer gives all rows one number."""
     ranks: Ints | None = None
     """Total scores, `NOWHERE` where rows do not pass; None: to be computed."""
     feasible: NDArray[np.intp] | None = None
@@ -133,15 +132,14 @@ class Memos:
 
     def ranks(self, memo: Memo, pod: Pod, cluster: Cluster, alive: Bools) -> Ints:
         """int64[rows]: what the kept scorers give in total, right for the rows of `alive`; do not change it."""
-        if memo.ranks is not None and (alive is memo.passes or memo.uniform):
+        if memo.ranks is not None and (alive is memo.passes or not memo.stretched):
             return memo.ranks
-        total: Any = memo.usage.sums
+        total = memo.usage.sums
         for one in memo.stretched:
             self._stretch(memo, one, pod, cluster, alive)
-            if not isinstance(one.weighted, int) or one.weighted:
-                total = total + one.weighted
-        if alive is not memo.passes and not memo.uniform:
-            return total  # type: ignore[no-any-return]
+            total = total + one.weighted
+        if alive is not memo.passes and memo.stretched:
+            return total
         if total is memo.usage.sums:
             total = total.copy()
         total[~memo.passes] = NOWHERE
@@ -150,23 +148,15 @@ class Memos:
 
     def _stretch(self, memo: Memo, one: Stretched, pod: Pod, cluster: Cluster, alive: Bools) -> None:
         """Have the normalised scores fit the extremes of the rows of `alive`."""
-        raw = one.raw
-        if isinstance(raw, int):
-            extremes = (raw, raw)
-        else:
-            there = raw[alive]
-            extremes = (int(there.min()), int(there.max())) if len(there) else (0, 0)
+        there = one.raw[alive]
+        extremes = (int(there.min()), int(there.max())) if len(there) else (0, 0)
         if one.extremes == extremes:
             return
         plugin, weight, normalize = one.scorer
         # Beyond the extremes are only rows outside `alive`. With them clipped, each row's score is as it would be
         # among any rows of these extremes.
-        if isinstance(raw, int):
-            scores = np.full(1, raw, dtype=np.int64)
-        else:
-            scores = np.minimum(np.maximum(raw, extremes[0]), extremes[1])
-        weighted = self.ask(plugin, normalize, scores, pod, cluster, every_row(len(scores))) * weight
-        one.weighted = int(weighted[0]) if isinstance(raw, int) else weighted
+        scores = np.minimum(np.maximum(one.raw, extremes[0]), extremes[1])
+        one.weighted = self.ask(plugin, normalize, scores, pod, cluster, every_row(len(scores))) * weight
         one.extremes = extremes
         memo.ranks = None
 
@@ -265,8 +255,7 @@ class Memos:
             memo.passes[rows] = ground.allowed[rows] & usage.fits[rows]
             memo.feasible = memo.ranks = None
         if memo.moves != ground.moves:
-            memo.stretched = [Stretched(scorer, raw) for scorer, raw in ground.raw]
-            memo.uniform = all(isinstance(one.raw, int) for one in memo.stretched)
+            memo.stretched = [Stretched(scorer, raw) for scorer, raw in ground.raw if not isinstance(raw, int)]
             memo.moves = ground.moves
             memo.ranks = None
         memo.version = log.version
@@ -283,9 +272,9 @@ class Memos:
             if memo.ranks is not None:
                 total = int(usage.sums[row])
                 for one in memo.stretched:
-                    total += one.weighted if isinstance(one.weighted, int) else int(one.weighted[row])
+                    total += int(one.weighted[row])
                 memo.ranks[row] = total if passes else NOWHERE
-        if moved and not memo.uniform:
+        if moved and memo.stretched:
             # Other rows pass now: the extremes may have moved with them.
             memo.ranks = None
 

@@ -110,7 +110,7 @@ class PodTopologySpread:
 
     def speaks_at(self, shape: PodShape) -> tuple[str, ...]:
         """PreFilter knows faults alone, Filter the constraints that must hold, Score the others."""
-        kinds = [constraint.hard for constraint in shape.spread] or self._default_kinds
+        kinds = {constraint.hard for constraint in shape.spread} or self._default_kinds
         points = [] if shape.problem is None else ["pre_filter"]
         if True in kinds:
             points.append("filter")

@@ -110,7 +110,7 @@ class RowCounts:
         return len(self._slots.get(number, ()))
 
     def of(self, numbers: Iterable[int]) -> Placed:
-        """Where some things are."""
+        """Where some things are, one after the other."""
         slots: list[int] = []
         for number in numbers:
             slots += self._slots.get(number, {}).values()

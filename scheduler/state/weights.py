@@ -96,9 +96,8 @@ class Weights:
     def weighed(self, counts: RowCounts) -> tuple[Placed, NDArray[np.int64]]:
         """Where things that count are, and their weights; some may count for nothing."""
         if self._array is None:
-            placed = counts.of(self._few)
-            few = self._few
-            return placed, np.array([few[number] for number in placed.numbers.tolist()], dtype=np.int64)
+            each = np.array([*self._few.values()], dtype=np.int64)
+            return counts.of(self._few), each.repeat([counts.spread_of(number) for number in self._few])
         placed = counts.everywhere()
         of_each = np.zeros(max(len(self._array), int(placed.numbers.max(initial=-1)) + 1), dtype=np.int64)
         of_each[: len(self._array)] = self._array
