@@ -360,26 +360,22 @@ class ExistingTerms:
 
     def _catch_up(self, towards: Towards, pods: PodClasses, effort: Effort) -> None:
         placed, nodes = self.placed, self._nodes
-        behind = placed.version - towards.version
-        changes = None
         if not towards.stale(nodes, pods):
+            behind = placed.version - towards.version
             if towards.sets < len(self._sets_born):
                 for of in self._sets_born[towards.sets :]:
                     if not of.gone:
                         self._weigh(towards, of)
-            if behind <= _CATCH_UP or 20 * behind < len(placed):
-                changes = placed.since(towards.version)
-        cost = 1
-        if changes is None:
-            before = towards.size
-            cost += self._begin_sums(towards)
-            towards.add_up(placed)
-            self._kept += towards.size - before
-            cost += 10 + len(placed) // 100
-        else:
-            cost += towards.follow(changes)
+                towards.sets = len(self._sets_born)
+            if placed.remembers(towards.version) and (behind <= _CATCH_UP or 20 * behind < len(placed)):
+                effort.count(towards.follow(placed))
+                return
+        before = towards.size
+        cost = 10 + self._begin_sums(towards)
+        towards.add_up(placed)
+        self._kept += towards.size - before
         towards.seen(placed.version, nodes, pods, len(self._sets_born))
-        effort.count(cost)
+        effort.count(cost + len(placed) // 100)
 
     def _weigh(self, towards: Towards, of: TermSet) -> None:
         """What a set that came counts for."""

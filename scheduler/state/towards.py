@@ -1,13 +1,11 @@
 """What the terms that mean a pod add up to: the pods that carry them, per value of the node labels that they name."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from scheduler.state.column import Codes, Ints
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
-from scheduler.state.row_counts import Change, RowCounts
+from scheduler.state.row_counts import RowCounts
 from scheduler.state.sums import ByTopology
 from scheduler.state.weights import Weights
 
@@ -138,9 +136,11 @@ class Towards:
             found, each = found.at(counts), each[counts]
             one.add_all(found.rows, found.counts * each, int(found.counts.sum()))
 
-    def follow(self, changes: Sequence[Change]) -> int:
+    def follow(self, placed: RowCounts) -> int:
         """Add what came and take away what went; returns about how many microseconds it took."""
         for weights, one in self._parts:
-            for row, amount, weight in weights.of(changes):
+            for row, amount, weight in weights.since(placed, self.version):
                 one.count(row, amount, weight)
-        return len(changes) * (1 + len(self._parts)) // 8
+        behind = placed.version - self.version
+        self.version = placed.version
+        return behind * (1 + len(self._parts)) // 8

@@ -1,6 +1,5 @@
 """What each numbered thing counts for in a sum: a few of them by number, or an array when they are many."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ from numpy.typing import NDArray
 
 from scheduler.state.column import Codes
 from scheduler.state.label_index import Found
-from scheduler.state.row_counts import Change, Placed, RowCounts
+from scheduler.state.row_counts import Placed, RowCounts
 
 _MANY = 1024
 """From so many things on, an array takes less room than a table."""
@@ -34,12 +33,15 @@ class Weights:
             return self._few.get(number, 0)
         return int(self._array[number]) if number < len(self._array) else 0
 
-    def of(self, changes: Sequence[Change]) -> list[tuple[int, int, int]]:
-        """(row, how many more, weight) of the changes of things that count."""
+    def since(self, counts: RowCounts, version: int) -> list[tuple[int, int, int]]:
+        """(row, how many more, weight) of what changed after a version, of things that count."""
         few = self._few
-        if self._array is None:
-            return [(row, amount, few[number]) for number, row, amount in changes if number in few]
-        return [(row, amount, weight) for number, row, amount in changes if (weight := self.get(number))]
+        if self._array is not None:
+            changes = counts.since(version)
+            return [(row, more, weight) for number, row, more in changes if (weight := self.get(number))]
+        if len(few) < counts.version - version:
+            return [(row, more, few[thing]) for number in few for thing, row, more in counts.since_of(number, version)]
+        return [(row, more, few[number]) for number, row, more in counts.since(version) if number in few]
 
     def set(self, number: int, weight: int) -> None:
         """Give a thing another weight."""
