@@ -35,7 +35,10 @@ class Towards:
         self.sets = 0
         """How many sets were seen."""
         self._of_terms = Weights()
-        self._of_terms.add_each(by, np.ones_like(by))
+        which = np.zeros(int(by.max(initial=-1)) + 1, dtype=np.bool_)
+        which[by] = True
+        self._of_terms.add(which, 1)
+        self._of_terms.settle()
         self._parts: list[tuple[Weights, ByTopology]] = []
         """What each set counts for, and the sum that it counts in."""
         self._by_sum: dict[int, Weights] = {}
