@@ -41,8 +41,9 @@ class Heap:
     def pop(self) -> QueuedPod | None:
         """The first pod; None when there is none."""
         while self._entries:
-            queued = self._live(heapq.heappop(self._entries))
-            if queued is not None:
+            _, ticket, uid = heapq.heappop(self._entries)
+            queued = self._pods.get(uid)
+            if queued is not None and queued.ticket == ticket:
                 return queued
         return None
 

@@ -15,7 +15,7 @@ from scheduler.engine.places import Places
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.room import Room
 from scheduler.engine.shelves import Group, Hint, Woken
-from scheduler.engine.turns import ORDINARY, SHARE
+from scheduler.engine.turns import FREE, ORDINARY, SHARE
 from scheduler.framework.events import LABELS, ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
@@ -326,6 +326,8 @@ class Queue(Places):
     def account(self, queued: QueuedPod, steps: int, now: float) -> None:
         """An attempt for a pod that was popped took so many steps: its namespace is charged with them."""
         turns = self.turns
+        if steps <= FREE and turns.idle:
+            return  # nobody waits for a share
         turns.account(queued.pod.namespace, steps, now)
         if queued.cost is not None or turns.in_debt(queued.pod.namespace, now):
             turns.owed = max(turns.owed, SHARE * steps)

@@ -41,7 +41,7 @@ def _maximum_reversed(scores: Ints) -> Ints:
 
 def _min_max(scores: Ints) -> Ints:
     """Floats and truncation as upstream."""
-    lowest, highest = int(scores.min()), int(scores.max())
+    lowest, highest = int(scores[scores.argmin()]), int(scores[scores.argmax()])
     if highest == lowest:
         return np.zeros_like(scores)
     above, span = scores - lowest, highest - lowest

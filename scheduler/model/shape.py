@@ -7,7 +7,7 @@ import msgspec
 
 from scheduler.model import wire
 from scheduler.model.affinity import AffinityTerm, WeightedTerm, parse_affinity_term
-from scheduler.model.once import Once
+from scheduler.model.once import once
 from scheduler.model.promise import Promise, parse_promise
 from scheduler.model.resources import (
     ContainerRequests,
@@ -28,7 +28,7 @@ from scheduler.model.selectors import (
     parse_node_selector_term,
 )
 from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
-from scheduler.model.taints import Toleration, Tolerations
+from scheduler.model.taints import Toleration, tolerations_of
 from scheduler.model.volumes import PodVolumes, parse_volumes
 
 HostPort = tuple[str, str, int]
@@ -91,7 +91,7 @@ class PodShape:
     affinity_terms: tuple[AffinityTerm, ...]
     anti_affinity_terms: tuple[AffinityTerm, ...]
     preferred_pod_terms: tuple[WeightedTerm, ...]
-    tolerations: Tolerations
+    tolerations: tuple[Toleration, ...]
     spread: tuple[SpreadConstraint, ...]
     unsupported: tuple[str, ...]
     """Fields that this version can't honour; a pod with any is refused rather than misplaced."""
@@ -201,7 +201,7 @@ def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
             for port in _ports_decoder.decode(text)
             if port.host_port > 0
         )
-    return Once(found)
+    return once(found)
 
 
 def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None) -> PodShape:
@@ -262,10 +262,10 @@ def _unsupported(spec: wire.PodSpec) -> tuple[str, ...]:
     return ("spec.resourceClaims",) if wire.present(spec.resource_claims) not in (b"", b"[]") else ()
 
 
-def _tolerations(raw: msgspec.Raw) -> Tolerations:
+def _tolerations(raw: msgspec.Raw) -> tuple[Toleration, ...]:
     text = wire.present(raw)
     decoded = _tolerations_decoder.decode(text) if text else ()
-    return Tolerations(Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in decoded)
+    return tolerations_of(Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in decoded)
 
 
 def _parse_affinity(shape: PodShape, text: bytes) -> None:
@@ -315,7 +315,7 @@ def parse_preferred_node_terms(
             error = error or parsed.error
         else:
             found.append((_weight(term.weight), parsed))
-    return Once(found), error
+    return once(found), error
 
 
 def _weight(weight: int) -> int:

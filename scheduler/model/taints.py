@@ -1,6 +1,6 @@
 """Taints and tolerations (core/v1 `toleration.go`, ToleratesTaint; comparison operators are off by default in 1.37)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,7 +48,7 @@ class Toleration:
 
 
 class Tolerations(Once[Toleration]):
-    """The tolerations of a pod; however many there are, what they cover is looked up."""
+    """Many tolerations: what they cover is looked up."""
 
     @cached_property
     def _covered(self) -> frozenset[tuple[str, str, str | None]]:
@@ -70,6 +70,12 @@ class Tolerations(Once[Toleration]):
         )
 
 
+def tolerations_of(found: Iterable[Toleration]) -> tuple[Toleration, ...]:
+    """The tolerations of a pod."""
+    tolerations = tuple(found)
+    return tolerations if len(tolerations) <= _FEW else Tolerations(tolerations)
+
+
 Taints = tuple[Taint, ...]
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
@@ -77,7 +83,7 @@ UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
     """Whether any of the tolerations covers the taint."""
-    if isinstance(tolerations, Tolerations) and len(tolerations) > _FEW:
+    if isinstance(tolerations, Tolerations):
         return tolerations.tolerate(taint)
     return any(toleration.tolerates(taint) for toleration in tolerations)
 

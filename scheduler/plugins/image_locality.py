@@ -1,7 +1,6 @@
 """Upstream: plugins/imagelocality."""
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 
-_FEW = 8
 _MIN_THRESHOLD = 23 << 20
 _MAX_CONTAINER_THRESHOLD = 1000 << 20
 
@@ -25,19 +23,18 @@ class ImageLocality(Plugin):
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int:
         """Sum size × spread of the images a node has, clamped between 23 MiB and 1000 MiB a container, as 0..100."""
         nodes, shape = cluster.nodes, pod.shape
-        names: Iterable[tuple[str, int]] = (
-            [(name, 1) for name in shape.images] if len(shape.images) <= _FEW else Counter(shape.images).items()
-        )
-        found = [(image, times) for name, times in names if (image := nodes.image(name))]
-        if not found:
+        names = [name for name in shape.images if nodes.image(name)]
+        if not names:
             return 0
-        # All images at once: a pod may name thousands.
-        numbers = np.array([len(rows) for (rows, _), _ in found])
+        # All images at once, and each once: a pod may name thousands.
+        times = Counter(names)
+        found = [image for name in times if (image := nodes.image(name))]
+        numbers = np.array([len(rows) for rows, _ in found])
         spread = np.repeat(numbers / float(nodes.count), numbers)
-        sizes = np.concatenate([sizes for (_, sizes), _ in found]).astype(np.float64)
-        scaled = (sizes * spread).astype(np.int64) * np.repeat([times for _, times in found], numbers)
+        sizes = np.concatenate([sizes for _, sizes in found]).astype(np.float64)
+        scaled = (sizes * spread).astype(np.int64) * np.repeat(list(times.values()), numbers)
         sums = np.zeros(nodes.rows, dtype=np.int64)
-        np.add.at(sums, np.concatenate([rows for (rows, _), _ in found]), scaled)
+        np.add.at(sums, np.concatenate([rows for rows, _ in found]), scaled)
         highest = _MAX_CONTAINER_THRESHOLD * shape.image_count
         clamped = np.clip(sums[feasible], _MIN_THRESHOLD, highest)
         scores: Ints = MAX_SCORE * (clamped - _MIN_THRESHOLD) // (highest - _MIN_THRESHOLD)

@@ -75,9 +75,9 @@ class InterPodAffinity(Plugin):
         found: list[tuple[Any, Bools]] = []
         free: Bools | None = None
         if pod.shape.affinity_terms:
-            near = self._near(pod.shape.affinity_terms, pod, cluster)
-            found.append((self.not_near, ~near))
-            free = near
+            free = self._near(pod.shape.affinity_terms, pod, cluster)
+            if free is not None:
+                found.append((self.not_near, ~free))
         if pod.shape.anti_affinity_terms:
             terms = _by_key(pod.shape.anti_affinity_terms, cluster)
             hit = _anywhere([cluster.incidence.any_selected(*of_key) for of_key in terms], rows)
@@ -106,11 +106,11 @@ class InterPodAffinity(Plugin):
         towards = cluster.incidence.towards(pod)
         if not (preferred or towards.preferred or towards.hard):
             return None
-        sums: list[ByTopology] = []
-        # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
-        for some in ([one for one in preferred if one.weight > 0], [one for one in preferred if one.weight < 0]):
-            sums += [cluster.incidence.preferred(*of_key) for of_key in _by_key(some, cluster)]
-        sums += towards.preferred.values()
+        sums: list[ByTopology] = [*towards.preferred.values()]
+        if preferred:
+            # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
+            for some in ([one for one in preferred if one.weight > 0], [one for one in preferred if one.weight < 0]):
+                sums += [cluster.incidence.preferred(*of_key) for of_key in _by_key(some, cluster)]
         if self._hard_weight:
             sums += [hard.times(self._hard_weight) for hard in towards.hard.values()]
         total = summed(sums, cluster.nodes.rows)
@@ -147,17 +147,21 @@ class InterPodAffinity(Plugin):
             before -= sign * cluster.incidence.repulsion(other, row, towards)
         return before == 0
 
-    def _near(self, terms: tuple[AffinityTerm, ...], pod: Pod, cluster: Cluster) -> Bools:
-        """Rows whose every domain holds pods that all terms select; or the first pod of its kind anywhere."""
+    def _near(self, terms: tuple[AffinityTerm, ...], pod: Pod, cluster: Cluster) -> Bools | None:
+        """Rows whose every domain holds pods that all terms select; or the first pod of its kind anywhere.
+
+        None: all rows.
+        """
         rows = cluster.nodes.rows
-        keys = dict.fromkeys(term.topology_key for term in terms)
-        if not all(key in cluster.nodes.label_keys for key in keys):
+        keys = dict.fromkeys([term.topology_key for term in terms])
+        if not keys.keys() <= cluster.nodes.label_keys.keys():
             return np.zeros(rows, dtype=np.bool_)  # no node has every key
         counts = [cluster.incidence.selected(terms, key) for key in keys]
+        near: Bools | None = None
         if any(count.total for count in counts):
-            near = counts[0].anywhere(rows)
-            for count in counts[1:]:
-                near = near & count.anywhere(rows)
+            for count in counts:
+                if not count.everywhere(rows):
+                    near = count.anywhere(rows) if near is None else near & count.anywhere(rows)
             return near
         near = np.zeros(rows, dtype=np.bool_)
         if all(cluster.incidence.selects(term, pod) for term in terms):

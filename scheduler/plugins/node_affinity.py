@@ -131,8 +131,10 @@ def wanted_nodes(pod: Pod, nodes: Nodes) -> Bools | None:
     required = pod.shape.required_node_affinity
     if not pod.shape.node_selector and required is None:
         return None
-    fits = matches_all(pod.shape.node_selector, nodes)
-    return fits if required is None else fits & matches(required, nodes)
+    if required is None:
+        return matches_all(pod.shape.node_selector, nodes)
+    fits = matches(required, nodes)
+    return fits & matches_all(pod.shape.node_selector, nodes) if pod.shape.node_selector else fits
 
 
 def pod_matches(pod: Pod, node: Node) -> bool:
@@ -157,15 +159,18 @@ def matches(selector: NodeSelector, nodes: Nodes, *, by_name: bool = True) -> Bo
         terms = selector.terms if by_name else [replace(term, fields=()) for term in selector.terms]
         weighed: Bools = nodes.weigh([(1, term) for term in terms], (selector, by_name)) > 0
         return weighed
-    matched = np.zeros(nodes.rows, dtype=np.bool_)
+    matched: Bools | None = None
     for term in selector.terms:
-        matched |= _matches_term(term, nodes, by_name=by_name)
-    return matched
+        here = _matches_term(term, nodes, by_name=by_name)
+        matched = here if matched is None else matched | here
+    return np.zeros(nodes.rows, dtype=np.bool_) if matched is None else matched
 
 
 def _matches_term(term: NodeSelectorTerm, nodes: Nodes, *, by_name: bool = True) -> Bools:
-    matched = matches_all(term.labels, nodes)
-    return matched & named(term, nodes) if term.fields and by_name else matched
+    if not term.fields or not by_name:
+        return matches_all(term.labels, nodes)
+    matched = named(term, nodes)
+    return matched & matches_all(term.labels, nodes) if term.labels else matched
 
 
 def matches_all(requirements: Iterable[Requirement], nodes: Nodes) -> Bools:

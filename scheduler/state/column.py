@@ -75,6 +75,8 @@ class Column(Generic[Value]):
         self._epoch = 0
         self._in_order = 0
         """Rows whose code is their own number."""
+        self.filled = 0
+        """Rows that have a value."""
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""
@@ -97,8 +99,10 @@ class Column(Generic[Value]):
         self._in_order += (new == row) - (old == row)
         if new != ABSENT:
             self._rows_with[new] += 1
+            self.filled += 1
         if old != ABSENT:
             self._rows_with[old] -= 1
+            self.filled -= 1
             if self._rows_with[old] == 0:
                 del self._code[cast(Value, self.values[old])]
                 self.values[old] = None
@@ -116,6 +120,7 @@ class Column(Generic[Value]):
             self.codes = self.codes.copy()
             self.codes[rows] = codes
             self._in_order = int(np.count_nonzero(self.codes[rows] == rows))
+            self.filled = len(rows)
 
     def get(self, row: int) -> Value | None:
         """The value of one row, None where absent."""

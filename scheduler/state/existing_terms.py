@@ -1,8 +1,9 @@
 """The affinity terms that placed pods carry, and what they say to a pod that they mean.
 
 Upstream: the existing pods' half of plugins/interpodaffinity (existingAntiAffinityCounts, processExistingPod). Pods
-whose terms are equal carry one set, so a pod that comes or goes is one change, however many terms it has. Terms are put
-into the index, and taken out of it, when somebody is next asked about, some in each slice.
+whose terms are equal carry one set, so a pod that comes or goes is one change, however many terms it has. A small set
+is put into the index at once. The terms of others are put in, and all are taken out, when somebody is next asked
+about, some in each slice.
 """
 
 from collections import deque
@@ -32,10 +33,12 @@ _IDLE_TERMS = 4096
 _SHAPES = 4096
 _ASKED = 16_384
 _KEPT_BYTES = 32 << 20
-_ONE_BY_ONE = 4
+_ONE_BY_ONE = 24
 _SOME = 1024
 _CATCH_UP = 512
 _STEPS_TO_INDEX = 12
+_SMALL = 16
+"""Sets with so many terms, requirements, values and namespaces are put into the index at once."""
 
 Terms = tuple[tuple[AffinityTerm, int], ...]
 
@@ -154,6 +157,8 @@ class ExistingTerms:
             asked = self._asked[pod.namespace, id(pod.labels)] = Asked(pod.namespace, pod.labels)
         if asked.born != len(self._born) or asked.changes != pods.namespace_changes:
             self._match(asked, pods, effort)
+        if not len(asked.by):
+            return _NOTHING
         towards = asked.towards
         if towards is None:
             towards = self._shared(asked)
@@ -245,7 +250,12 @@ class ExistingTerms:
             self._sets.append(found)
         else:
             self._sets[number] = found
-        self._to_index[number] = found
+        if _is_small(terms):
+            while found.indexed < len(terms):
+                self._put_in(found)
+            self._sets_born.append(found)
+        else:
+            self._to_index[number] = found
         return found
 
     def _end(self, idle: TermSet) -> None:
@@ -350,26 +360,22 @@ class ExistingTerms:
 
     def _catch_up(self, towards: Towards, pods: PodClasses, effort: Effort) -> None:
         placed, nodes = self.placed, self._nodes
-        behind = placed.version - towards.version
-        changes = None
         if not towards.stale(nodes, pods):
+            behind = placed.version - towards.version
             if towards.sets < len(self._sets_born):
                 for of in self._sets_born[towards.sets :]:
                     if not of.gone:
                         self._weigh(towards, of)
-            if behind <= _CATCH_UP or 20 * behind < len(placed):
-                changes = placed.since(towards.version)
-        cost = 1
-        if changes is None:
-            before = towards.size
-            cost += self._begin_sums(towards)
-            towards.add_up(placed)
-            self._kept += towards.size - before
-            cost += 10 + len(placed) // 100
-        else:
-            cost += towards.follow(changes)
+                towards.sets = len(self._sets_born)
+            if placed.remembers(towards.version) and (behind <= _CATCH_UP or 20 * behind < len(placed)):
+                effort.count(towards.follow(placed))
+                return
+        before = towards.size
+        cost = 10 + self._begin_sums(towards)
+        towards.add_up(placed)
+        self._kept += towards.size - before
         towards.seen(placed.version, nodes, pods, len(self._sets_born))
-        effort.count(cost)
+        effort.count(cost + len(placed) // 100)
 
     def _weigh(self, towards: Towards, of: TermSet) -> None:
         """What a set that came counts for."""
@@ -409,9 +415,19 @@ def _terms_of(shape: PodShape) -> Terms:
     )
 
 
+def _is_small(terms: Terms) -> bool:
+    """Whether the terms cost so little to index that nobody needs to be charged with it."""
+    size = len(terms)
+    if size <= _SMALL:
+        for term, _ in terms:
+            size += len(term.namespaces) + sum([1 + len(one.values) for one in term.selector.requirements])
+            size += len(term.namespace_selector.requirements)
+    return size <= _SMALL
+
+
 def _cost(term: AffinityTerm) -> int:
     return _STEPS_TO_INDEX + values_in(term.selector.conditions or ()) // 2
 
 
 _NOTHING = Towards(np.zeros(0, dtype=np.int32), b"")
-"""Nobody carries any term."""
+"""Nobody carries a term that means the pod."""

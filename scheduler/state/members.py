@@ -51,8 +51,10 @@ class Members:
 
         Raises SliceOver; asked again, it goes on with the terms and classes that are left.
         """
-        moved = self._by_namespace and self._namespaces != pods.namespace_changes
         complete = self._done == len(self.terms)
+        moved = self._by_namespace and self._namespaces != pods.namespace_changes
+        if complete and not moved and self._born == len(pods.born):
+            return
         if moved or (complete and len(pods.born) - self._born > _ANEW * len(self.terms)):
             self._done = 0
         if self._done < len(self.terms):

@@ -46,6 +46,10 @@ class RowCounts:
         self.version = 0
         """Counts every change ever."""
         self._changes: list[Change] = []
+        self._before: list[int] = []
+        """For each remembered change, the version of the same thing's change before."""
+        self._latest: dict[int, int] = {}
+        """Thing → version of its latest remembered change."""
         self._base = 0
         self._last_on: dict[int, int] = {}
         """Row → version of its latest remembered change."""
@@ -54,11 +58,23 @@ class RowCounts:
         """How many (thing, row) there are."""
         return self._used - len(self._free)
 
-    def since(self, version: int) -> Iterable[Change] | None:
-        """What changed after a version; None when that is too long ago to know."""
-        if version < self._base:
-            return None
-        return self._changes if version == self._base else self._changes[version - self._base :]
+    def remembers(self, version: int) -> bool:
+        """Whether all that changed after a version is known."""
+        return version >= self._base
+
+    def since(self, version: int) -> list[Change]:
+        """What changed after a version that is remembered."""
+        return self._changes[version - self._base :]
+
+    def since_of(self, number: int, version: int) -> list[Change]:
+        """As `since`, of one thing: it costs what that thing's changes are. The latest comes first."""
+        found = []
+        base = self._base
+        at = self._latest.get(number, -1)
+        while at >= version:
+            found.append(self._changes[at - base])
+            at = self._before[at - base]
+        return found
 
     def changed_lately(self, row: int) -> bool:
         """Whether a remembered change was on a row."""
@@ -69,6 +85,8 @@ class RowCounts:
         self.version += 1
         self._base = self.version
         self._changes.clear()
+        self._before.clear()
+        self._latest.clear()
         self._last_on.clear()
 
     def add(self, number: int, row: int, amount: int) -> None:
@@ -91,9 +109,12 @@ class RowCounts:
         version = self._last_on[row] = self.version
         self.version = version + 1
         self._changes.append((number, row, amount))
+        self._before.append(self._latest.get(number, -1))
+        self._latest[number] = version
         if version - self._base >= 2 * REMEMBERED:
-            del self._changes[:REMEMBERED]
+            del self._changes[:REMEMBERED], self._before[:REMEMBERED]
             self._base += REMEMBERED
+            self._latest = {number: last for number, last in self._latest.items() if last >= self._base}
             self._last_on = {row: last for row, last in self._last_on.items() if last >= self._base}
 
     def has(self, number: int) -> bool:
@@ -110,7 +131,7 @@ class RowCounts:
         return len(self._slots.get(number, ()))
 
     def of(self, numbers: Iterable[int]) -> Placed:
-        """Where some things are."""
+        """Where some things are, one after the other."""
         slots: list[int] = []
         for number in numbers:
             slots += self._slots.get(number, {}).values()

@@ -13,16 +13,14 @@ class ChangeLog(Generic[Entry]):
 
     def __init__(self, start: int = 0) -> None:
         """`start`: the first version; whoever has seen less is told that it is too long ago."""
+        self.version = start
+        """Counts every change ever."""
         self._changed: list[Entry] = []
         self._base = start
 
-    @property
-    def version(self) -> int:
-        """Counts every change ever."""
-        return self._base + len(self._changed)
-
     def touch(self, entry: Entry) -> None:
         """Something changed."""
+        self.version += 1
         self._changed.append(entry)
         if len(self._changed) > 2 * _KEPT:
             del self._changed[:_KEPT]

@@ -41,10 +41,19 @@ class ByTopology:
         """bool[rows]: whether the number of each row's value is above 0. Do not change it."""
         if self.column is None or not self.total:
             return np.zeros(rows, dtype=np.bool_)
-        counts = self.by_code()
-        if self._above is None or len(self._above) != len(counts):
-            self._above = counts > 0
-        return self.column.gather(self._above, rows)
+        return self.column.gather(self._where(), rows)
+
+    def everywhere(self, rows: int) -> bool:
+        """Whether `anywhere` is true of all rows, as far as that can be told by the values alone."""
+        column = self.column
+        return column is not None and column.filled == rows and np.count_nonzero(self._where()) == len(column.values)
+
+    def _where(self) -> Bools:
+        """bool[values of the column + 1]: whether the number of each value is above 0."""
+        assert self.column is not None
+        if self._above is None or len(self._above) != len(self.column.values) + 1:
+            self._above = self.by_code() > 0
+        return self._above
 
     def by_code(self) -> Ints:
         """int64[values of the column + 1]; the last is 0, as no value has that code. Do not change it."""
@@ -58,11 +67,11 @@ class ByTopology:
     def count(self, row: int, amount: int, weight: int) -> None:
         """So many more pods on a row, each counting so much."""
         assert self.column is not None
-        code = int(self.column.codes[row])
+        code = self.column.codes.item(row)
         if code >= 0:
             if code >= len(self.counts) - 1:
                 self.by_code()
-            number = self.counts[code] = self.counts[code] + amount * weight
+            number = self.counts[code] = self.counts.item(code) + amount * weight
             self.total += amount
             if self._above is not None and code < len(self._above):
                 self._above[code] = number > 0
@@ -149,24 +158,20 @@ class Selected(ByTopology):
             return
         members, placed = self._members, pods.placed
         members.renew(pods, effort)
-        changes = None
+        follow = False
         relabelled = pods.relabelled.get(self.topology_key, 0)
         if members.edition == self._edition and relabelled == self._relabelled:
             behind = placed.version - self._version
             if not behind:
                 return
-            if behind <= _CATCH_UP or 20 * behind < len(placed):
-                changes = placed.since(self._version)
-        if changes is None:
+            follow = placed.remembers(self._version) and (behind <= _CATCH_UP or 20 * behind < len(placed))
+        if follow:
+            for row, amount, weight in members.weights.since(placed, self._version):
+                self.count(row, amount, weight)
+            cost = behind // 8
+        else:
             self._add_up(pods)
             cost = 10 + len(placed) // 100
-        else:
-            weight_of = members.weights.get
-            for number, row, amount in changes:
-                weight = weight_of(number)
-                if weight:
-                    self.count(row, amount, weight)
-            cost = behind // 8
         self._version, self._edition, self._relabelled = placed.version, members.edition, relabelled
         effort.count(cost)
 
@@ -220,27 +225,24 @@ class OnRows:
         """
         members, placed = self._members, pods.placed
         members.renew(pods, effort)
-        changes = None
+        follow = False
         if members.edition == self._edition:
             behind = placed.version - self._version
             if not behind:
                 return
-            if behind <= _CATCH_UP or 20 * behind < len(placed):
-                changes = placed.since(self._version)
-        if changes is None:
-            self._add_up(pods)
-            cost = 10 + len(placed) // 100
-        else:
-            weight_of = members.weights.get
-            for number, row, amount in changes:
-                if weight_of(number):
-                    self._grow(row + 1)
-                    self.counts[row] += amount
-                    self._changes.append((row, amount))
+            follow = placed.remembers(self._version) and (behind <= _CATCH_UP or 20 * behind < len(placed))
+        if follow:
+            for row, amount, _ in members.weights.since(placed, self._version):
+                self._grow(row + 1)
+                self.counts[row] += amount
+                self._changes.append((row, amount))
             if len(self._changes) > 2 * REMEMBERED:
                 del self._changes[:REMEMBERED]
                 self._base += REMEMBERED
             cost = behind // 8
+        else:
+            self._add_up(pods)
+            cost = 10 + len(placed) // 100
         self._version, self._edition = placed.version, members.edition
         effort.count(cost)
 

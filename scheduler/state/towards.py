@@ -1,13 +1,11 @@
 """What the terms that mean a pod add up to: the pods that carry them, per value of the node labels that they name."""
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from scheduler.state.column import Codes, Ints
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
-from scheduler.state.row_counts import Change, RowCounts
+from scheduler.state.row_counts import RowCounts
 from scheduler.state.sums import ByTopology
 from scheduler.state.weights import Weights
 
@@ -50,7 +48,7 @@ class Towards:
     @property
     def repels(self) -> bool:
         """Whether any pod on a node keeps it away."""
-        return any(one.total for one in self.repelled.values())
+        return bool(self.repelled) and any(one.total for one in self.repelled.values())
 
     @property
     def repulsions(self) -> int:
@@ -82,7 +80,12 @@ class Towards:
 
     def holds(self, placed: RowCounts, nodes: Nodes, pods: PodClasses, sets: int) -> bool:
         """Whether nothing happened since that the sums do not know."""
-        return self.version == placed.version and self.sets == sets and not self.stale(nodes, pods)
+        return (
+            self.version == placed.version
+            and self.sets == sets
+            and self._keys == nodes.key_changes
+            and self._relabels == pods.relabels
+        )
 
     def stale(self, nodes: Nodes, pods: PodClasses) -> bool:
         """Whether the labels of nodes changed, so that all has to be added up anew."""
@@ -136,14 +139,11 @@ class Towards:
             found, each = found.at(counts), each[counts]
             one.add_all(found.rows, found.counts * each, int(found.counts.sum()))
 
-    def follow(self, changes: Iterable[Change]) -> int:
+    def follow(self, placed: RowCounts) -> int:
         """Add what came and take away what went; returns about how many microseconds it took."""
-        parts = [(weights.get, one.count) for weights, one in self._parts]
-        number = 0
-        for of, row, amount in changes:
-            number += 1
-            for weight_of, count in parts:
-                weight = weight_of(of)
-                if weight:
-                    count(row, amount, weight)
-        return number * (1 + len(parts)) // 8
+        for weights, one in self._parts:
+            for row, amount, weight in weights.since(placed, self.version):
+                one.count(row, amount, weight)
+        behind = placed.version - self.version
+        self.version = placed.version
+        return behind * (1 + len(self._parts)) // 8

@@ -33,7 +33,7 @@ class _SomeCodes(Column[Value]):
         self.codes = column.codes[rows]
         self.values = column.values
         self._code = column._code
-        self._in_order = -1
+        self._in_order = self.filled = -1
         self.answers = column.answers  # type: ignore[method-assign]
 
     set = fill = grow = _refuse

@@ -33,6 +33,16 @@ class Weights:
             return self._few.get(number, 0)
         return int(self._array[number]) if number < len(self._array) else 0
 
+    def since(self, counts: RowCounts, version: int) -> list[tuple[int, int, int]]:
+        """(row, how many more, weight) of what changed after a version, of things that count."""
+        few = self._few
+        if self._array is not None:
+            changes = counts.since(version)
+            return [(row, more, weight) for number, row, more in changes if (weight := self.get(number))]
+        if len(few) < counts.version - version:
+            return [(row, more, few[thing]) for number in few for thing, row, more in counts.since_of(number, version)]
+        return [(row, more, few[number]) for number, row, more in counts.since(version) if number in few]
+
     def set(self, number: int, weight: int) -> None:
         """Give a thing another weight."""
         if self._array is not None:
@@ -88,9 +98,8 @@ class Weights:
     def weighed(self, counts: RowCounts) -> tuple[Placed, NDArray[np.int64]]:
         """Where things that count are, and their weights; some may count for nothing."""
         if self._array is None:
-            placed = counts.of(self._few)
-            few = self._few
-            return placed, np.array([few[number] for number in placed.numbers.tolist()], dtype=np.int64)
+            each = np.array([*self._few.values()], dtype=np.int64)
+            return counts.of(self._few), each.repeat([counts.spread_of(number) for number in self._few])
         placed = counts.everywhere()
         of_each = np.zeros(max(len(self._array), int(placed.numbers.max(initial=-1)) + 1), dtype=np.int64)
         of_each[: len(self._array)] = self._array

@@ -16,7 +16,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.quantity import show
 from scheduler.model.selectors import NodeSelector, NodeSelectorTerm
 from scheduler.model.shape import PodShape
-from scheduler.model.taints import UNSCHEDULABLE, Toleration, Tolerations
+from scheduler.model.taints import UNSCHEDULABLE, Toleration, tolerations_of
 from scheduler.state.cluster import Cluster
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -71,7 +71,7 @@ class Tolerate(Struct, frozen=True, tag_field="kind", tag="tolerate"):
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Add the toleration."""
         added = Toleration(self.key, "Equal", self.value, self.effect)
-        shape.tolerations = Tolerations((*shape.tolerations, added))
+        shape.tolerations = tolerations_of((*shape.tolerations, added))
 
 
 class DropNodeSelector(Struct, frozen=True, tag_field="kind", tag="dropNodeSelector"):

@@ -75,7 +75,7 @@ class PodTopologySpread(Plugin):
         """Errors of the arguments."""
         return errors(args, path)
 
-    def skips(self, shape: PodShape) -> list[str]:
+    def skips(self, shape: PodShape) -> tuple[str, ...]:
         """PreFilter without faults, Filter without constraints that must hold, Score without others."""
         kinds = {constraint.hard for constraint in shape.spread} or self._default_kinds
         points = ["pre_filter"] if shape.problem is None else []
@@ -83,7 +83,7 @@ class PodTopologySpread(Plugin):
             points.append("filter")
         if False not in kinds:
             points.append("score")
-        return points
+        return tuple(points)
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose constraints do not parse."""

@@ -142,7 +142,8 @@ def go_on(found: Found, cluster: Cluster) -> None:
     Raises MatchingError, and SliceOver after any of the claims: asked again, it gets further.
     """
     progress, claims = found.progress, found.progress.claims
-    _check_bound(claims.bound, cluster, found)
+    if progress.checked < len(claims.bound):
+        _check_bound(claims.bound, cluster, found)
     if not claims.waiting:
         return
     undecided = progress.undecided

@@ -113,11 +113,13 @@ class VolumeBinding(Plugin):
             (self.lost, found.lost),
         )
 
-    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int | None:
         """By how much of the volumes, or of the room for them, the claims ask for: mean over storage classes."""
         if not pod.shape.volumes.claims:
             return None
         found = self._find(pod, cluster)
+        if not found.choices and not found.provisions:
+            return 0
         usage = _Usage(len(feasible))
         static = np.zeros(len(feasible), dtype=np.bool_)
         for choice in found.choices:

@@ -372,19 +372,19 @@ def test_a_plugin_that_raises_fails_its_pod_by_name_and_nothing_else(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One broken pod never stops the loop."""
-    from scheduler.plugins.node_ports import NodePorts
+    from scheduler.plugins.node_unschedulable import NodeUnschedulable
 
-    def filter(self: NodePorts, pod: Any, cluster: Any) -> Any:
+    def filter(self: NodeUnschedulable, pod: Any, cluster: Any) -> Any:
         if pod.name == "bad":
             raise RuntimeError("sensor on fire")
         return ()
 
-    monkeypatch.setattr(NodePorts, "filter", filter)
+    monkeypatch.setattr(NodeUnschedulable, "filter", filter)
     harness.put(node("n1"), pod("bad"), pod("good"))
     instructions = harness.cycles()
     failed = next(i for i in instructions if isinstance(i, Failed))
     assert (failed.pod.name, failed.reason) == ("bad", "SchedulerError")
-    assert failed.message == 'running Filter plugin "NodePorts": RuntimeError: sensor on fire'
+    assert failed.message == 'running Filter plugin "NodeUnschedulable": RuntimeError: sensor on fire'
     assert [i.pod.name for i in instructions if isinstance(i, Bind)] == ["good"]
     assert place_of(harness, "bad") is Place.BACKOFF
 

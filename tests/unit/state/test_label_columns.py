@@ -69,9 +69,11 @@ def test_columns_know_whether_codes_are_rows(hosts: list[str], in_order: bool) -
         cluster.put_node(decoder.node(wire.encode(node(f"n{i}", labels={HOST: host}))))
     column = cluster.nodes.label(HOST)
     assert (column._in_order == len(hosts)) == in_order
+    assert column.filled == len(hosts)
     again = Cluster()
     for _, one in cluster.nodes.live():
         again.put_node(one)
     again.nodes._labels.pop(HOST)
     assert again.nodes.label(HOST).codes[: len(hosts)].tolist() == column.codes[: len(hosts)].tolist()
     assert again.nodes.label(HOST)._in_order == column._in_order
+    assert again.nodes.label(HOST).filled == len(hosts)

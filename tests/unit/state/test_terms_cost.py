@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from scheduler.model.selectors import LabelSelector
 from scheduler.state.anew import made_anew
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
+from scheduler.state.row_counts import RowCounts
 from scheduler.state.sums import ByTopology, Selected
 from scheduler.state.validate import validate
 from tests.builders import label, namespace, node, pod, term
@@ -112,6 +114,49 @@ def test_a_pod_that_comes_changes_no_sum_that_nobody_asks_for(looks: Counter[str
     assert looks["count"] == 0
     look(cluster, hostile(decoder, "apart", 1))
     assert 0 < looks["count"] <= 20
+
+
+def test_a_sum_is_caught_up_with_what_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many apps, each asks about its own pods: the pods of others that came since are not gone through."""
+    cluster, decoder = town(10)
+    first, second = (
+        [
+            decoder.pod(
+                wire.encode(
+                    pod(f"{name}{i}", uid=f"{name}{i}", labels={"app": f"own{i}"}, apart=[term(f"app=own{i}", "host")])
+                )
+            )
+            for i in range(200)
+        ]
+        for name in ("first", "second")
+    )
+    for apps in (first, second):
+        for i, app in enumerate(apps):
+            cluster.assume(app, i % 20)
+        if apps is second:
+            monkeypatch.setattr(RowCounts, "since", lambda self, version: pytest.fail("all changes are gone through"))
+        for app in apps:
+            look(cluster, app)
+    for app in second:
+        assert cluster.incidence.any_selected(app.shape.anti_affinity_terms, HOST).total == 2
+        assert cluster.incidence.towards(app).repels
+    monkeypatch.undo()
+    assert validate(cluster) == []
+
+
+def test_few_terms_cost_nobody_who_asks_later() -> None:
+    """They are in the index once they came; the many terms of a hostile pod cost whoever is asked about next."""
+    cluster, decoder = town(10)
+    asks = decoder.pod(wire.encode(pod("asks", uid="asks", labels={"zz": "asks"})))
+    look(cluster, asks)
+    spent = []
+    for kind, count in (("few", 3), ("many", TERMS)):
+        cluster.assume(msgspec.structs.replace(hostile(decoder, "apart", count), uid=kind), 0)
+        before = cluster.effort.spent
+        look(cluster, asks)
+        spent.append(cluster.effort.spent - before)
+    assert spent[0] < 30
+    assert spent[1] > TERMS
 
 
 def test_placed_terms_take_no_array_each() -> None:
