@@ -40,12 +40,13 @@ class FilterPlugins:
             reasons = []
             survivors = alive
             before: Bools | None = None
-            here = alive
+            here, any_here = alive, False
             for reason, mask in found:
                 if mask is not before:  # one array may come with thousands of reasons
                     before, here = mask, mask & alive
+                    any_here = bool(np.count_nonzero(here))
                     survivors = survivors & ~here
-                if here.any():
+                if any_here:
                     reasons.append((reason, here))
             if reasons:
                 rejected.append(Rejected(plugin.name, reasons))

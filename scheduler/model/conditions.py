@@ -70,7 +70,15 @@ def conditions_of(requirements: Iterable[_Requirement]) -> tuple[Condition, ...]
     return tuple(found)
 
 
+_KINDS = {"In": Kind.IN, "NotIn": Kind.NOT_IN, "Exists": Kind.PRESENT, "DoesNotExist": Kind.ABSENT}
+
+
 def _merged(key: str, requirements: list[_Requirement]) -> Condition | None:
+    if len(requirements) == 1:
+        (only,) = requirements
+        kind = _KINDS.get(only.operator)
+        if kind is Kind.NOT_IN or (kind is Kind.IN and only.values):
+            return Condition(key, kind, only.values)
     wanted: frozenset[str] | None = None
     excluded: set[str] = set()
     present = absent = False

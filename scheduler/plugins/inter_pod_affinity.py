@@ -1,6 +1,6 @@
 """Upstream: plugins/interpodaffinity (filtering.go, scoring.go)."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,8 +10,9 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.normalize import MIN_MAX
 from scheduler.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
-from scheduler.model.affinity import AffinityTerm, WeightedTerm
+from scheduler.model.affinity import AffinityTerm, Terms, WeightedTerms
 from scheduler.model.node import Node
+from scheduler.model.once import Once
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
@@ -79,7 +80,7 @@ class InterPodAffinity(Plugin):
             found.append((self.not_near, ~near))
             free = near
         if pod.shape.anti_affinity_terms:
-            terms = _by_key(pod.shape.anti_affinity_terms, cluster)
+            terms = _on_nodes(pod.shape.anti_affinity_terms.by_key, cluster)
             hit = _anywhere([cluster.incidence.any_selected(*of_key) for of_key in terms], rows)
             found.append((self.not_apart, hit if free is None else hit & free))
             free = ~hit if free is None else free & ~hit
@@ -108,8 +109,8 @@ class InterPodAffinity(Plugin):
             return None
         sums: list[ByTopology] = []
         # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
-        for some in ([one for one in preferred if one.weight > 0], [one for one in preferred if one.weight < 0]):
-            sums += [cluster.incidence.preferred(*of_key) for of_key in _by_key(some, cluster)]
+        for by_key in preferred.by_sign:
+            sums += [cluster.incidence.preferred(*of_key) for of_key in _on_nodes(by_key, cluster)]
         sums += towards.preferred.values()
         if self._hard_weight:
             sums += [hard.times(self._hard_weight) for hard in towards.hard.values()]
@@ -147,10 +148,10 @@ class InterPodAffinity(Plugin):
             before -= sign * cluster.incidence.repulsion(other, row, towards)
         return before == 0
 
-    def _near(self, terms: tuple[AffinityTerm, ...], pod: Pod, cluster: Cluster) -> Bools:
+    def _near(self, terms: Terms, pod: Pod, cluster: Cluster) -> Bools:
         """Rows whose every domain holds pods that all terms select; or the first pod of its kind anywhere."""
         rows = cluster.nodes.rows
-        keys = dict.fromkeys(term.topology_key for term in terms)
+        keys = terms.by_key
         if not all(key in cluster.nodes.label_keys for key in keys):
             return np.zeros(rows, dtype=np.bool_)  # no node has every key
         counts = [cluster.incidence.selected(terms, key) for key in keys]
@@ -175,24 +176,15 @@ def _anywhere(sums: Iterable[ByTopology], rows: int) -> Bools:
     return np.zeros(rows, dtype=np.bool_) if hit is None else hit
 
 
-Term = TypeVar("Term", AffinityTerm, WeightedTerm)
+Some = TypeVar("Some", Once[AffinityTerm], WeightedTerms)
 
 
-def _by_key(terms: Sequence[Term], cluster: Cluster) -> Iterable[tuple[tuple[Term, ...], str]]:
+def _on_nodes(by_key: Mapping[str, Some], cluster: Cluster) -> list[tuple[Some, str]]:
     """The terms of each topology key that nodes have: they are added up together. By other keys nothing counts."""
     keys = cluster.nodes.label_keys
-    if len(terms) == 1:
-        return ((tuple(terms), _key(terms[0])),) if _key(terms[0]) in keys else ()
-    by_key: dict[str, list[Term]] = {}
-    for term in terms:
-        key = _key(term)
-        if key in keys:
-            by_key.setdefault(key, []).append(term)
-    return [(tuple(found), key) for key, found in by_key.items()]
-
-
-def _key(term: AffinityTerm | WeightedTerm) -> str:
-    return term.topology_key if isinstance(term, AffinityTerm) else term.term.topology_key
+    if len(by_key) <= len(keys):
+        return [(terms, key) for key, terms in by_key.items() if key in keys]
+    return [(by_key[key], key) for key in keys if key in by_key]
 
 
 def _may_select(term: AffinityTerm, pod: Pod) -> bool:

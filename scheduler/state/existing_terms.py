@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scheduler.model.affinity import AffinityTerm
-from scheduler.model.conditions import values_in
 from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.column import Codes, Ints
@@ -35,7 +34,6 @@ _KEPT_BYTES = 32 << 20
 _ONE_BY_ONE = 4
 _SOME = 1024
 _CATCH_UP = 512
-_STEPS_TO_INDEX = 12
 
 Terms = tuple[tuple[AffinityTerm, int], ...]
 
@@ -279,7 +277,7 @@ class ExistingTerms:
         carried.sets += 1
         self._in_sets.add(carried.number, of.number, 1)
         of.indexed += 1
-        return _cost(term)
+        return self._index.cost(term)
 
     def _take_out(self, of: TermSet) -> int:
         """Take the last term of a set out of the index; returns about how many microseconds it took."""
@@ -292,7 +290,7 @@ class ExistingTerms:
             del self._by_term[carried.term, carried.weight]
             self._terms[carried.number] = None
             self._index.remove(carried.number)
-        return _cost(carried.term)
+        return self._index.cost(carried.term)
 
     # -- who is asked about --------------------------------------------------------------------------------------
 
@@ -407,10 +405,6 @@ def _terms_of(shape: PodShape) -> Terms:
         *((term, HARD) for term in shape.affinity_terms),
         *((preferred.term, preferred.weight) for preferred in shape.preferred_pod_terms),
     )
-
-
-def _cost(term: AffinityTerm) -> int:
-    return _STEPS_TO_INDEX + values_in(term.selector.conditions or ()) // 2
 
 
 _NOTHING = Towards(np.zeros(0, dtype=np.int32), b"")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from scheduler.model.affinity import AffinityTerm, WeightedTerm
+from scheduler.model.affinity import AffinityTerm, WeightedTerms
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.model.shape import PodShape
@@ -80,12 +80,12 @@ class Incidence:
         """
         return self._sum((terms, None if len(terms) == 1 else (1,) * len(terms), topology_key))
 
-    def preferred(self, terms: Sequence[WeightedTerm], topology_key: str) -> Selected:
+    def preferred(self, terms: WeightedTerms, topology_key: str) -> Selected:
         """Placed pods, each for the weights of the terms that mean it, per value of the topology key.
 
         The weights have one sign. Raises SliceOver.
         """
-        return self._sum((tuple([one.term for one in terms]), tuple([one.weight for one in terms]), topology_key))
+        return self._sum((terms.terms, terms.weights, topology_key))
 
     def on_rows(self, namespace: str, selector: LabelSelector, *, leaving: bool = False) -> OnRows:
         """Placed pods of a namespace that a selector selects, by node row; with `leaving`, terminating ones too.

@@ -99,6 +99,7 @@ class Towards:
         """Forget all sums."""
         self.repelled, self.hard, self.preferred = {}, {}, {}
         self._parts, self._by_sum = [], {}
+        self.version = -1
 
     def weigh(self, key: str, weight: int, of: int, nodes: Nodes) -> None:
         """A set has one more term that means the pod."""

@@ -136,7 +136,7 @@ class Trials:
     @property
     def steps(self) -> int:
         """Steps that were taken so far besides those that were charged."""
-        return self.budgets.steps + 2 * self._ranking.ranked
+        return self.budgets.steps + self._ranking.steps
 
 
 class _Gathered:
@@ -271,17 +271,17 @@ class _Attempt:
         trials, cluster, priority = self._trials, self._cluster, self._pod.priority
         found = _Gathered()
         before = trials.steps
-        for row in todo.tolist():
+        for row in todo[:_CHUNK].tolist():
             lower = trials.below(row, priority, cluster)
-            if not lower:
+            if lower:
+                over = trials.overdrawing(lower, cluster)
+                found.rows.append(row)
+                found.lower.append(lower)
+                found.over.append(over)
+                found.victims += len(lower)
+            else:
                 found.without.append(row)
-                continue
-            over = trials.overdrawing(lower, cluster)
-            found.rows.append(row)
-            found.lower.append(lower)
-            found.over.append(over)
-            found.victims += len(lower)
-            if found.victims >= _CHUNK_PLAIN if plain else found.victims + trials.steps - before >= _CHUNK:
+            if found.victims + trials.steps - before >= _CHUNK or (plain and found.victims >= _CHUNK_PLAIN):
                 break
         return found
 

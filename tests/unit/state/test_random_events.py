@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from scheduler.model import wire
-from scheduler.model.affinity import AffinityTerm, WeightedTerm
+from scheduler.model.affinity import AffinityTerm, WeightedTerm, WeightedTerms
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
@@ -248,7 +248,7 @@ class Events(RuleBasedStateMachine):
         made = parsed(terms)
         self.cluster.incidence.any_selected(made, label(key))
         pairs = [WeightedTerm(term, abs(weight)) for term, weight in zip(made, weights, strict=False)]
-        self.cluster.incidence.preferred(pairs, label(key))
+        self.cluster.incidence.preferred(WeightedTerms(pairs), label(key))
 
     @rule(name=NAMESPACES, select=st.sampled_from(["app=a", "tier"]), leaving=st.booleans())
     def ask_on_rows(self, name: str, select: str, leaving: bool) -> None:
