@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from scheduler.model import wire
-from scheduler.model.once import Once
+from scheduler.model.once import Once, once
 from scheduler.model.selectors import NOTHING, Labels, LabelSelector, parse_label_selector
 
 
@@ -55,7 +54,7 @@ class WeightedTerm:
 class Terms(Once[AffinityTerm]):
     """The required terms of a pod, of which there may be thousands."""
 
-    @cached_property
+    @once
     def by_key(self) -> Mapping[str, Once[AffinityTerm]]:
         """Topology key → its terms."""
         found: dict[str, list[AffinityTerm]] = {}
@@ -67,17 +66,17 @@ class Terms(Once[AffinityTerm]):
 class WeightedTerms(Once[WeightedTerm]):
     """The preferred terms of a pod."""
 
-    @cached_property
+    @once
     def by_sign(self) -> "tuple[Mapping[str, WeightedTerms], Mapping[str, WeightedTerms]]":
         """Topology key → its terms: of those that attract, and of those that repel."""
         return _by_key(one for one in self if one.weight > 0), _by_key(one for one in self if one.weight < 0)
 
-    @cached_property
+    @once
     def terms(self) -> Once[AffinityTerm]:
         """The terms without their weights."""
         return Once([one.term for one in self])
 
-    @cached_property
+    @once
     def weights(self) -> Once[int]:
         """The weights of `terms`."""
         return Once([one.weight for one in self])

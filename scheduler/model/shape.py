@@ -37,6 +37,7 @@ HostPort = tuple[str, str, int]
 _NO_TERMS = Terms()
 _NO_WEIGHTED_TERMS = WeightedTerms()
 _MAX_WEIGHT = 1 << 31
+_MANY = 64
 ANY_IP = "0.0.0.0"
 HEAVY = 1 << 16
 """Ordinary shapes are parsed from some hundred bytes, and a tenant's may be from more than a million."""
@@ -306,12 +307,14 @@ def _parse_affinity(shape: PodShape, text: bytes) -> None:
 
 def _work_out(shape: PodShape) -> None:
     """Work out now what is asked of terms later: so large an object is parsed beside the loop."""
-    for term in (*shape.affinity_terms, *shape.anti_affinity_terms, *shape.preferred_pod_terms.terms):
+    preferred = (one.term for one in shape.preferred_pod_terms)
+    for term in (*shape.affinity_terms, *shape.anti_affinity_terms, *preferred):
         _ = term.selector.conditions, term.namespace_selector.conditions
     _ = shape.affinity_terms.by_key, shape.anti_affinity_terms.by_key
     for by_key in shape.preferred_pod_terms.by_sign:
         for of_key in by_key.values():
-            _ = hash(of_key.terms), hash(of_key.weights)
+            if len(of_key) > _MANY:
+                _ = hash(of_key.terms), hash(of_key.weights)
     _ = hash(shape.affinity_terms), hash(shape.anti_affinity_terms), hash(shape.preferred_pod_terms)
 
 
