@@ -1,6 +1,6 @@
 """Upstream: plugins/interpodaffinity (filtering.go, scoring.go)."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +21,9 @@ from scheduler.state.sums import ByTopology, summed
 from scheduler.state.towards import Towards
 
 _WITHOUT_FAULTS = ("pre_filter",)
+
+_LOOKS = 10_000
+"""So many pairs of a term and a pod are looked at to find out whether they matter to each other."""
 
 
 class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -97,6 +100,16 @@ class InterPodAffinity(Plugin):
             or pod.shape.anti_affinity_terms
             or cluster.incidence.towards(pod).repels
             or any(other.shape.anti_affinity_terms for other in others)
+        )
+
+    def minds(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
+        """When a term of the pod may mean one of `others`, or one of theirs the pod."""
+        own = pod.shape.affinity_terms + pod.shape.anti_affinity_terms
+        looks = len(own) * len(others) + sum(len(other.shape.anti_affinity_terms) for other in others)
+        if looks > _LOOKS:
+            return True
+        return any(_may_select(term, other) for term in own for other in others) or any(
+            _may_select(term, pod) for other in others for term in other.shape.anti_affinity_terms
         )
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
