@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NODE, PODS_HERE, Plugin
-from scheduler.framework.status import Rejections, Unresolvable, Unschedulable
+from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.resources import is_extended
@@ -92,7 +92,7 @@ class NodeResourcesFit(Plugin):
                 if everywhere is None:
                     everywhere = np.ones(rows, dtype=np.bool_)
                 # One array for all of them: anybody may ask for thousands of resources that no node has.
-                found.append((Unresolvable(f"Insufficient {name}"), everywhere))
+                found.append((Reason(f"Insufficient {name}", True), everywhere))
                 continue
             allocatable = nodes.allocatable[index, :rows]
             short = allocatable - nodes.requested[index, :rows] < amount
