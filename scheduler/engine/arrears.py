@@ -34,8 +34,8 @@ class Arrears:
     @property
     def late(self) -> bool:
         """Whether more waits than is done before the next attempt anyway."""
-        backlog = self._cluster.incidence.terms.sets.backlog
-        return bool(backlog) and (self._put_off or backlog.size * _A_TERM > AT_ONCE)
+        size = self._cluster.incidence.terms.sets.backlog.size
+        return size > 0 and (self._put_off or size * _A_TERM > AT_ONCE)
 
     def begin(self, steps: int) -> bool:
         """Before the first attempt: go on with all that was there at the start. Whether nothing is left."""
@@ -53,7 +53,7 @@ class Arrears:
         terms = self._cluster.incidence.terms
         terms.by_turns = True
         backlog = terms.sets.backlog
-        if not backlog:
+        if not backlog.size:
             self._put_off = False
             return
         left = AT_ONCE - self._go_on(namespace, AT_ONCE, turns, now)

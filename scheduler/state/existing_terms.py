@@ -67,9 +67,9 @@ class ExistingTerms:
         Raises SliceOver; asked again, it gets further.
         """
         sets = self.sets
-        if not len(sets):
+        if not sets.known:
             return _NOTHING
-        if sets.urgent or (sets.behind and not self.by_turns):
+        if sets.urgent or (not self.by_turns and sets.behind):
             sets.settle(effort, urgent_only=self.by_turns)
         asked = self._asked.get((pod.namespace, id(pod.labels)))
         if asked is None:

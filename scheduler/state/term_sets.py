@@ -97,14 +97,16 @@ class TermSets:
         self._sets: list[TermSet | None] = []
         self._free: list[int] = []
         self._dead: list[int] = []
-        self._by_key: dict[Key, TermSet] = {}
+        self.known: dict[Key, TermSet] = {}
+        """Every set, and some that nobody carries any more."""
         self._by_shape: dict[PodShape, TermSet] = {}
         self._idle: dict[TermSet, None] = {}
         self._idle_terms = 0
         self._prepared: dict[TermSet, None] = {}
         """Sets of pods that are to be placed; the one that was asked for last comes last."""
         self._prepared_terms = 0
-        self._urgent: dict[TermSet, None] = {}
+        self.urgent: dict[TermSet, None] = {}
+        """Sets that have to count before the next question is answered."""
         self._ready: dict[TermSet, None] = {}
         """Sets of lanes that are wholly in the index, and begin to count together with others."""
         self._ready_terms = 0
@@ -113,11 +115,11 @@ class TermSets:
 
     def __len__(self) -> int:
         """How many sets there are, some of which nobody carries any more."""
-        return len(self._by_key)
+        return len(self.known)
 
     def all(self) -> list[TermSet]:
         """Every set, and some that nobody carries any more."""
-        return list(self._by_key.values())
+        return list(self.known.values())
 
     def terms(self) -> list[Carried]:
         """Every term that is in the index."""
@@ -134,7 +136,7 @@ class TermSets:
     def find(self, shape: PodShape) -> TermSet | None:
         """The set that pods of a shape carry, if any carries it."""
         of = self._by_shape.get(shape)
-        return self._by_key.get(_key(shape)) if of is None or of.gone else of
+        return self.known.get(_key(shape)) if of is None or of.gone else of
 
     # -- pods that come and go -----------------------------------------------------------------------------------
 
@@ -158,7 +160,7 @@ class TermSets:
             if not left:
                 del of.waiting[row]
             elif urgent:
-                self._urgent[of] = None
+                self.urgent[of] = None
             else:
                 self.backlog.put(shape.namespace, of, len(of.terms))
         if not of.pods:
@@ -170,6 +172,9 @@ class TermSets:
         Raises SliceOver; asked again, it gets further.
         """
         if not (shape.anti_affinity_terms or shape.affinity_terms or shape.preferred_pod_terms):
+            return
+        found = self._by_shape.get(shape)
+        if found is not None and found.whole:
             return
         of = self._of(shape)
         if of.whole:
@@ -191,11 +196,11 @@ class TermSets:
 
         Raises SliceOver; asked again, it gets further.
         """
-        while self._urgent:
-            of = next(iter(self._urgent))
+        while self.urgent:
+            of = next(iter(self.urgent))
             while _has_work(of):
                 effort.charge(self._go_on(of))
-            self._urgent.pop(of, None)
+            self.urgent.pop(of, None)
         if urgent_only:
             return
         while namespaces := self.backlog.first(1):
@@ -205,11 +210,6 @@ class TermSets:
                     effort.charge(self._go_on(of))
                 self.backlog.done(namespace, of)
         effort.charge(self._have_count())
-
-    @property
-    def urgent(self) -> bool:
-        """Whether there are sets that have to count before the next question is answered."""
-        return bool(self._urgent)
 
     def catch_up(self, namespace: str, steps: int) -> int:
         """Go on with the lane of a namespace for so many steps, or some more; returns how many it took."""
@@ -248,7 +248,7 @@ class TermSets:
     @property
     def worn(self) -> bool:
         """Whether so many numbers are unused that it is worth while to use them again."""
-        return self.index.dead > DEAD + self.index.alive or len(self._dead) > DEAD + len(self._by_key)
+        return self.index.dead > DEAD + self.index.alive or len(self._dead) > DEAD + len(self.known)
 
     def reuse(self) -> None:
         """Use numbers again; nobody may go by what they meant before."""
@@ -256,7 +256,7 @@ class TermSets:
         self._free += self._dead
         self._dead = []
         self.born = [carried for carried in self._by_term.values() if carried.born]
-        self.sets_born = [of for of in self._by_key.values() if of.whole]
+        self.sets_born = [of for of in self.known.values() if of.whole]
         self.placed.forget_changes()
         used = {carried.term.topology_key for carried in self._by_term.values()}
         if 2 * len(used) < len(self.key_codes):
@@ -270,7 +270,7 @@ class TermSets:
         found = self._by_shape.get(shape)
         if found is None or found.gone:
             key = _key(shape)
-            found = self._by_key.get(key) or self._begin(key, shape)
+            found = self.known.get(key) or self._begin(key, shape)
             if not shape.heavy:  # megabytes that nothing else may need any more
                 if len(self._by_shape) >= _SHAPES:
                     self._by_shape.clear()
@@ -279,7 +279,7 @@ class TermSets:
 
     def _begin(self, key: Key, shape: PodShape) -> TermSet:
         number = self._free.pop() if self._free else len(self._sets)
-        found = self._by_key[key] = TermSet(number, key, shape.namespace, _terms_of(shape))
+        found = self.known[key] = TermSet(number, key, shape.namespace, _terms_of(shape))
         if number == len(self._sets):
             self._sets.append(found)
             if number >= len(self.whole):
@@ -298,7 +298,7 @@ class TermSets:
     def _end(self, idle: TermSet) -> None:
         del self._idle[idle]
         self._idle_terms -= len(idle.terms)
-        del self._by_key[idle.key]
+        del self.known[idle.key]
         idle.gone = True
         idle.whole = self.whole[idle.number] = False
         if idle.indexed:

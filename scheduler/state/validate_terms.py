@@ -196,7 +196,7 @@ def _terms(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
         yield from _differ(where, "pods that do not count yet", one.waiting, {})
         in_sets.update((kept._by_term[term].number, one.number) for term in one.terms[: one.indexed])
     yield from _differ("sets of terms", "known", {one.terms for one in kept.all() if one.pods}, set(should))
-    yield from _differ("sets of terms", "that wait", (kept.behind, kept.backlog.size, kept.urgent), (False, 0, False))
+    yield from _differ("sets of terms", "that wait", (kept.behind, kept.backlog.size, kept.urgent), (False, 0, {}))
     yield from _counted("sets of terms", kept.placed, by_number)
     yield from _counted("terms in sets", kept.in_sets, in_sets)
     born = {carried.number for one in kept.all() if one.whole for carried in map(kept.get, one.terms) if carried}

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.plugins import trials
-from scheduler.plugins.importance import Ranking
+from scheduler.plugins.default_preemption import trials
+from scheduler.plugins.default_preemption.importance import Ranking
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import Effort, SliceOver
 from tests.builders import node, pod

@@ -9,7 +9,7 @@ from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import Requirement
-from scheduler.plugins.default_selector import default_selector
+from scheduler.plugins.pod_topology_spread.default_selector import default_selector
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
 from scheduler.state.selector_index import SelectorIndex
