@@ -76,6 +76,7 @@ class Attempts:
         `answer`: what extenders said, for one that waited for them. Raises PluginError, TooCostlyError.
         """
         effort, cost, start = self._cluster.effort, queued.cost, self._rotation.start
+        self._queue.arrears.before(queued.pod.namespace, self._queue.turns, now)
         before = 0
         if cost is None:
             effort.begin(self._budget.slice)
@@ -85,6 +86,8 @@ class Attempts:
             answer = cost.answer if answer is None else answer
         try:
             outcome = self._decide(queued) if answer is None else self._heed(queued, answer)
+            if isinstance(outcome, Decision):
+                self._cluster.incidence.prepare(queued.pod)
         except SliceOver:
             self._rotation.start = start
             self._pause(queued, effort.end() - before, answer, now)

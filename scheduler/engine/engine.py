@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from scheduler.engine import wakes
+from scheduler.engine.arrears import Arrears
 from scheduler.engine.attempts import Answer, Attempts
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.changes import (
@@ -96,7 +97,8 @@ class Engine:
         """
         self.cluster = cluster if cluster is not None else Cluster()
         budget = Budget() if budget is None else budget
-        self.queue = Queue(frameworks, initial_backoff, max_backoff, budget)
+        self._budget = budget
+        self.queue = Queue(frameworks, initial_backoff, max_backoff, budget, Arrears(self.cluster))
         self._frameworks = frameworks
         self._seed = seed
         self._at_hand: QueuedPod | None = None
@@ -293,6 +295,9 @@ class Engine:
             self.queue.add(pod, now)
 
     def _cycle(self, now: float) -> list[Instruction]:
+        self._at_hand = None
+        if not self.queue.arrears.begin(self._budget.slice):
+            return []
         queued = self._at_hand = self.queue.pop(now)
         return [] if queued is None else self._attempt(queued, now)
 

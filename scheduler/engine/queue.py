@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from scheduler.engine import shelves
+from scheduler.engine.arrears import Arrears
 from scheduler.engine.budget import Budget
 from scheduler.engine.places import Places
 from scheduler.engine.queued import Place, QueuedPod
@@ -20,6 +21,7 @@ from scheduler.framework.events import LABELS, ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
 
 ATTEMPT_FAILED = "ScheduleAttemptFailure"
 AT_ONCE = 256
@@ -56,16 +58,20 @@ class Queue(Places):
         initial_backoff: float,
         max_backoff: float,
         budget: Budget | None = None,
+        arrears: Arrears | None = None,
     ) -> None:
-        """`budget`: what an attempt may cost."""
+        """`budget`: what an attempt may cost. `arrears`: what is to be done about terms between attempts."""
         super().__init__(frameworks, initial_backoff, max_backoff, budget)
+        self.arrears = Arrears(Cluster()) if arrears is None else arrears
         self._waves: list[tuple[int, int, _Wave]] = []
         """Pods that are being woken, highest priority first: a heap of (-priority, number, wave)."""
         self._wave = 0
         self._entering: deque[str] = deque()
         """UIDs of pods that have to find their place by the new profiles; until then none is popped."""
         self._asks_next = False
-        """The next turn among the costly is for questions that were put off, not for an attempt."""
+        """The next turn among the costly is for what was put off, not for an attempt."""
+        self._asked_last = False
+        """The last such turn was for questions, not for terms."""
         self._events = 0
         self._latest: dict[int, tuple[ClusterEvent, int]] = {}
         """The latest event of each kind and its number, by the kind's identity (inFlightEvents).
@@ -238,8 +244,13 @@ class Queue(Places):
 
     @property
     def has_chores(self) -> bool:
-        """Whether pods are still being woken, or questions are to be asked about them."""
-        return bool(self._waves or self._entering) or self.shelves.behind
+        """Whether pods are still being woken, questions are to be asked about them, or terms to be indexed."""
+        return bool(self._waves or self._entering) or self.behind
+
+    @property
+    def behind(self) -> bool:
+        """Whether questions or terms were put off."""
+        return self.shelves.behind or self.arrears.late
 
     def do_chores(self, now: float) -> None:
         """Go on with them for a while."""
@@ -247,10 +258,19 @@ class Queue(Places):
             self._enter_anew(now)
         elif self._waves:
             self._wake_some(now)
-        elif self.shelves.behind:
+        elif self.behind:
             self._catch_up(now)
 
     def _catch_up(self, now: float) -> None:
+        """Go on for a while with questions and terms that were put off, in turns."""
+        self._asked_last = self.shelves.behind and not (self._asked_last and self.arrears.late)
+        if self._asked_last:
+            self._ask(now)
+        else:
+            steps = self.arrears.catch_up(self._budget.slice // 4, self.turns, now)
+            self.turns.owed = SHARE * max(steps, ORDINARY)
+
+    def _ask(self, now: float) -> None:
         """Ask one namespace what was put off; its pods are charged with that."""
         found, namespace, steps = self.shelves.catch_up(self._budget.slice)
         self.turns.account(namespace, steps, now)
@@ -265,7 +285,7 @@ class Queue(Places):
         nobody (SchedulerPopFromBackoffQ). Each is so once for every real change that woke it (`QueuedPod.early`).
         """
         self.shelves.left = shelves.AT_ONCE
-        if not (self._waves or self._entering) and self.turns.idle and not self.shelves.behind:
+        if not (self._waves or self._entering) and self.turns.idle and not self.behind:
             queued = self._active.pop()
             if queued is not None:
                 return self._popped(queued)
@@ -281,7 +301,7 @@ class Queue(Places):
             self._wake_some(now)
             if self._waves and not self._active_before(-self._waves[0][0]):
                 return None  # a pod is not decided while those of higher priority are still being woken
-        if turns.owed <= 0 and self.shelves.behind and (self._asks_next or not turns.due):
+        if turns.owed <= 0 and self.behind and (self._asks_next or not turns.due):
             self._asks_next = False
             self._catch_up(now)
             return None
@@ -298,7 +318,7 @@ class Queue(Places):
             turns.put(queued)
         else:
             return None  # there may be others behind them, who come first
-        if self.shelves.behind:
+        if self.behind:
             turns.owed = 0  # nobody else is active
             return None
         queued = turns.pop()

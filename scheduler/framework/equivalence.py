@@ -397,8 +397,11 @@ def passing(plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools | N
     """bool[rows], the caller's own: rows of `among` (None: all) that no filter rejects."""
     passes = np.ones(cluster.nodes.rows, dtype=np.bool_) if among is None else among.copy()
     for plugin in plugins:
+        before: Bools | None = None
         for _, rejected in ask(plugin, plugin.filter, pod, cluster):
-            np.greater(passes, rejected, out=passes)
+            if rejected is not before:  # one array may come with thousands of reasons
+                before = rejected
+                np.greater(passes, rejected, out=passes)
     return passes
 
 

@@ -3,7 +3,7 @@
 Mirrors kube-scheduler `framework/runtime/framework.go` (RunFilterPluginsWithNominatedPods), over all nodes at once.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from scheduler.framework.guard import Guard
 from scheduler.framework.plugin import NODE, PODS_ELSEWHERE
 from scheduler.framework.spare import Spare
 from scheduler.framework.status import Rejections
+from scheduler.framework.yielding import Yielding
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
@@ -29,6 +30,13 @@ class FilterPlugins:
         self.plugins = plugins
         self._ask = guard
         self._declared = [(plugin, declared(plugin)) for plugin in plugins]
+        counting = [plugin for plugin, its in self._declared if its.counts]
+        self._nominated = Yielding(counting, guard)
+        counts = [its.counts for _, its in self._declared]
+        self._counting_first = not any(
+            its.may_look_elsewhere and any(counts[i:]) for i, (_, its) in enumerate(self._declared)
+        )
+        """No filter that may look beyond one node comes before one that counts."""
 
     def run(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
         """(rows of `among` that pass, who was the first to reject the others). Raises PluginError."""
@@ -40,12 +48,13 @@ class FilterPlugins:
             reasons = []
             survivors = alive
             before: Bools | None = None
-            here = alive
+            here, any_here = alive, False
             for reason, mask in found:
                 if mask is not before:  # one array may come with thousands of reasons
                     before, here = mask, mask & alive
+                    any_here = bool(np.count_nonzero(here))
                     survivors = survivors & ~here
-                if here.any():
+                if any_here:
                     reasons.append((reason, here))
             if reasons:
                 rejected.append(Rejected(plugin.name, reasons))
@@ -62,15 +71,24 @@ class FilterPlugins:
         passed, rejected = self.run(pod, cluster, among)
         if not cluster.nominations:
             return passed, rejected
-        kept = _ahead_on(pod, cluster, among)
-        if not kept:
+        kept = self._nominated.kept(pod, cluster)
+        if kept is None:
             return passed, rejected
-        apart = self.looks_elsewhere(pod, cluster, (other for pods in kept.values() for other in pods))
-        usage_only = not apart and self.goes_by_shape(pod)
-        for rows in [[row] for row in kept] if apart else [list(kept)]:
+        here = among[kept.rows] & kept.taken
+        if not here.any():
+            return passed, rejected
+        ahead = {int(kept.rows[i]): kept.pods[i] for i in np.flatnonzero(here).tolist()}
+        trials = [(list(ahead), self.goes_by_shape(pod))]
+        if self.minds(pod, cluster, [other for pods in ahead.values() for other in pods]):
+            # One row after the other; but for those where sums say no before anybody looks beyond the row.
+            short = here & self._nominated.short(pod, cluster, kept) if self._counting_first else here & False
+            trials = [([row], False) for row in kept.rows[here & ~short].tolist()]
+            if short.any():
+                trials.append((kept.rows[short].tolist(), True))
+        for rows, usage_only in trials:
             mask = np.zeros(len(among), dtype=np.bool_)
             mask[rows] = True
-            with cluster.supposing(((other, row) for row in rows for other in kept[row]), usage_only=usage_only):
+            with cluster.supposing(((other, row) for row in rows for other in ahead[row]), usage_only=usage_only):
                 with_them, also = self.run(pod, cluster, mask)
             failed = mask & ~with_them
             if failed.any():
@@ -83,14 +101,35 @@ class FilterPlugins:
 
         None: that can't be told row by row. Raises PluginError.
         """
-        ahead = _ahead_on(pod, cluster, passes)
-        if not ahead:
+        kept = self._nominated.kept(pod, cluster)
+        if kept is None:
             return []
-        others = (other for pods in ahead.values() for other in pods)
-        if not self.goes_by_shape(pod) or self.looks_elsewhere(pod, cluster, others):
+        here = passes[kept.rows] & kept.taken
+        short = here & self._nominated.short(pod, cluster, kept)
+        found: list[int] = kept.rows[short].tolist()
+        left = np.flatnonzero(here & ~short).tolist()
+        if not left:
+            return found
+        others = [other for i in left for other in kept.pods[i]]
+        if not self.goes_by_shape(pod) or self.minds(pod, cluster, others):
             return None
+        if all(its.counts or its.static or not its.on_node for _, its in self._declared):
+            return found
         names = [plugin.name for plugin, its in self._declared if not its.static]
-        return [row for row, pods in ahead.items() if self.reject(pod, names, row_with(cluster, row, (), pods))]
+        ahead = ((int(kept.rows[i]), kept.pods[i]) for i in left)
+        return found + [row for row, pods in ahead if self.reject(pod, names, row_with(cluster, row, (), pods))]
+
+    def minds(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
+        """Whether any filter's verdict on some node may change when `others` come to another one.
+
+        A filter that looks elsewhere may do so for other pods than these, and says so with `minds`.
+        """
+        for plugin, its in self._declared:
+            if its.may_look_elsewhere:
+                asks = getattr(plugin, "minds", plugin.looks_elsewhere)
+                if self._ask(plugin, asks, pod, cluster, others):
+                    return True
+        return False
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """Whether any filter lets what happens to `others` on one node change its verdict on another."""
@@ -147,16 +186,6 @@ class FilterPlugins:
     @staticmethod
     def _skipped(plugin: Any, shape: PodShape) -> bool:
         return "filter" in plugin.skips(shape)
-
-
-def _ahead_on(pod: Pod, cluster: Cluster, among: Bools) -> dict[int, list[Pod]]:
-    """The nominated pods that come before this one, by row, on the rows of `among`."""
-    ahead = {}
-    for name, pods in cluster.nominations.ahead_of(pod):
-        row = cluster.nodes.live_row(name)
-        if row is not None and among[row]:
-            ahead[row] = pods
-    return ahead
 
 
 def _without(rejected: Rejected, rows: Bools) -> Rejected:

@@ -81,7 +81,8 @@ class Verifier:
             return False
         if twin is None or twin.lost:
             twin = self._twin = Twin(cluster)
-        return twin.go_on(ROWS)
+        # A cluster that is made anew knows of terms that wait to be indexed in the one that has decided.
+        return twin.go_on(ROWS) and not cluster.incidence.terms.sets.behind
 
     def verify(self, decided: Decision, cluster: Cluster, rotation: Rotation) -> tuple[Decision, Difference | None]:
         """The decision that counts, and how it differs from the one that was `decided`; repairs the cluster if so.

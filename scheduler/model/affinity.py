@@ -1,8 +1,10 @@
 """Inter-pod affinity terms (kube-scheduler `framework/types.go`, AffinityTerm)."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.model import wire
+from scheduler.model.once import Once, once
 from scheduler.model.selectors import NOTHING, Labels, LabelSelector, parse_label_selector
 
 
@@ -47,6 +49,44 @@ class WeightedTerm:
 
     term: AffinityTerm
     weight: int
+
+
+class Terms(Once[AffinityTerm]):
+    """The required terms of a pod, of which there may be thousands."""
+
+    @once
+    def by_key(self) -> Mapping[str, Once[AffinityTerm]]:
+        """Topology key → its terms."""
+        found: dict[str, list[AffinityTerm]] = {}
+        for term in self:
+            found.setdefault(term.topology_key, []).append(term)
+        return {key: Once(terms) for key, terms in found.items()}
+
+
+class WeightedTerms(Once[WeightedTerm]):
+    """The preferred terms of a pod."""
+
+    @once
+    def by_sign(self) -> "tuple[Mapping[str, WeightedTerms], Mapping[str, WeightedTerms]]":
+        """Topology key → its terms: of those that attract, and of those that repel."""
+        return _by_key(one for one in self if one.weight > 0), _by_key(one for one in self if one.weight < 0)
+
+    @once
+    def terms(self) -> Once[AffinityTerm]:
+        """The terms without their weights."""
+        return Once([one.term for one in self])
+
+    @once
+    def weights(self) -> Once[int]:
+        """The weights of `terms`."""
+        return Once([one.weight for one in self])
+
+
+def _by_key(terms: Iterable[WeightedTerm]) -> Mapping[str, WeightedTerms]:
+    found: dict[str, list[WeightedTerm]] = {}
+    for one in terms:
+        found.setdefault(one.term.topology_key, []).append(one)
+    return {key: WeightedTerms(of_key) for key, of_key in found.items()}
 
 
 def parse_affinity_term(term: wire.PodAffinityTerm, namespace: str, path: str) -> AffinityTerm:

@@ -33,7 +33,7 @@ class Condition:
     def accepts(self, value: str | None) -> bool:
         """Whether a label with this value (None: absent) meets the condition."""
         if value is None:
-            return self.kind in _WITHOUT
+            return self.kind in WITHOUT
         if self.kind is Kind.ABSENT:
             return False
         return (value in self.values) == (self.kind is Kind.IN)
@@ -41,10 +41,11 @@ class Condition:
     @property
     def holds_without(self) -> bool:
         """Whether the condition holds for things that have no label at all."""
-        return self.kind in _WITHOUT
+        return self.kind in WITHOUT
 
 
-_WITHOUT = frozenset((Kind.NOT_IN, Kind.ABSENT))
+WITHOUT = (Kind.NOT_IN, Kind.ABSENT)
+"""What holds for things that do not have the label."""
 
 
 class _Requirement(Protocol):
@@ -70,7 +71,15 @@ def conditions_of(requirements: Iterable[_Requirement]) -> tuple[Condition, ...]
     return tuple(found)
 
 
+_KINDS = {"In": Kind.IN, "NotIn": Kind.NOT_IN, "Exists": Kind.PRESENT, "DoesNotExist": Kind.ABSENT}
+
+
 def _merged(key: str, requirements: list[_Requirement]) -> Condition | None:
+    if len(requirements) == 1:
+        (only,) = requirements
+        kind = _KINDS.get(only.operator)
+        if kind is Kind.NOT_IN or (kind is Kind.IN and only.values):
+            return Condition(key, kind, only.values)
     wanted: frozenset[str] | None = None
     excluded: set[str] = set()
     present = absent = False
@@ -124,4 +133,4 @@ class ByKey:
 
 def values_in(conditions: Iterable[Condition]) -> int:
     """How many values the conditions name: what it costs to look them all up."""
-    return sum(1 + len(condition.values) for condition in conditions)
+    return sum([1 + len(condition.values) for condition in conditions])

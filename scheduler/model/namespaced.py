@@ -12,6 +12,7 @@ from scheduler.model.selectors import NOTHING, LabelSelector, Requirement, Selec
 _selector_decoder = msgspec.json.Decoder(wire.LabelSelector)
 _budget_decoder = msgspec.json.Decoder(wire.BudgetStatus)
 _labels_decoder = msgspec.json.Decoder(dict[str, str])
+_MANY = 256
 BY_MAP = frozenset(("Service", "ReplicationController"))
 """Kinds whose selector is a plain map of labels."""
 
@@ -68,6 +69,8 @@ def parse_selecting(kind: str, wired: wire.PodSelecting) -> Selecting:
                 selector = parse_label_selector(_selector_decoder.decode(text), "spec.selector")
         except SelectorError as error:
             problem = str(error)
+    if len(selector.requirements) > _MANY:
+        _ = selector.conditions, hash(selector)  # now: so large an object is decoded beside the loop
     built = Selecting(kind, meta.namespace, meta.name, meta.uid, meta.resource_version, selector, problem)
     if kind == "PodDisruptionBudget" and wire.present(wired.status):
         status = _budget_decoder.decode(wire.present(wired.status))

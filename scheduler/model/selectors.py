@@ -9,10 +9,10 @@ and an empty one everything, an empty node selector term selects no node.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from scheduler.model import wire
 from scheduler.model.conditions import ByKey, Condition, conditions_of
+from scheduler.model.once import once
 
 Labels = Mapping[str, str]
 
@@ -132,21 +132,21 @@ class LabelSelector:
     def __hash__(self) -> int:
         return self._hash
 
-    @cached_property
+    @once
     def _hash(self) -> int:
         # Selectors are keys of counts that are looked up at every decision, and may be large: hash them once.
         return hash((self.requirements, self.nothing))
 
-    @cached_property
+    @once
     def conditions(self) -> tuple[Condition, ...] | None:
         """The same, as one condition for each key; None: no labels meet it."""
         return None if self.nothing else conditions_of(self.requirements)
 
-    @cached_property
+    @once
     def _by_key(self) -> ByKey | None:
         return None if self.conditions is None else ByKey(self.conditions)
 
-    @cached_property
+    @once
     def is_everything(self) -> bool:
         """Whether this is the empty selector `{}`."""
         return not self.nothing and not self.requirements
@@ -191,6 +191,8 @@ def parse_label_selector(selector: wire.LabelSelector | None, path: str) -> Labe
         )
     if not found:
         return EVERYTHING
+    if len(found) == 1:
+        return LabelSelector((found[0],))
     return LabelSelector(tuple(sorted(found, key=lambda r: (r.key, r.operator, sorted(r.values)))))
 
 

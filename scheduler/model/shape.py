@@ -6,8 +6,8 @@ Next stage: `scheduler.model.pod` shares one shape among pods whose bytes agree.
 import msgspec
 
 from scheduler.model import wire
-from scheduler.model.affinity import AffinityTerm, WeightedTerm, parse_affinity_term
-from scheduler.model.once import once
+from scheduler.model.affinity import Terms, WeightedTerm, WeightedTerms, parse_affinity_term
+from scheduler.model.once import hashed_once
 from scheduler.model.promise import Promise, parse_promise
 from scheduler.model.resources import (
     ContainerRequests,
@@ -34,7 +34,10 @@ from scheduler.model.volumes import PodVolumes, parse_volumes
 HostPort = tuple[str, str, int]
 """(host IP with 0.0.0.0 for any, protocol, port)."""
 
+_NO_TERMS = Terms()
+_NO_WEIGHTED_TERMS = WeightedTerms()
 _MAX_WEIGHT = 1 << 31
+_MANY = 64
 ANY_IP = "0.0.0.0"
 HEAVY = 1 << 16
 """Ordinary shapes are parsed from some hundred bytes, and a tenant's may be from more than a million."""
@@ -88,9 +91,9 @@ class PodShape:
     """The pod lists preferred terms, if only ones that count for nothing."""
     preferred_error: str | None
     """A preferred term that did not parse fails the pod when it is scored."""
-    affinity_terms: tuple[AffinityTerm, ...]
-    anti_affinity_terms: tuple[AffinityTerm, ...]
-    preferred_pod_terms: tuple[WeightedTerm, ...]
+    affinity_terms: Terms
+    anti_affinity_terms: Terms
+    preferred_pod_terms: WeightedTerms
     tolerations: tuple[Toleration, ...]
     spread: tuple[SpreadConstraint, ...]
     unsupported: tuple[str, ...]
@@ -201,7 +204,7 @@ def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
             for port in _ports_decoder.decode(text)
             if port.host_port > 0
         )
-    return once(found)
+    return hashed_once(found)
 
 
 def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None) -> PodShape:
@@ -273,8 +276,8 @@ def _parse_affinity(shape: PodShape, text: bytes) -> None:
     shape.preferred_node_terms = ()
     shape.preferred_error = None
     shape.has_preferred_node_affinity = False
-    shape.affinity_terms = shape.anti_affinity_terms = ()
-    shape.preferred_pod_terms = ()
+    shape.affinity_terms = shape.anti_affinity_terms = _NO_TERMS
+    shape.preferred_pod_terms = _NO_WEIGHTED_TERMS
     if not text:
         return
     affinity = _affinity_decoder.decode(text)
@@ -297,7 +300,22 @@ def _parse_affinity(shape: PodShape, text: bytes) -> None:
         shape.problem = str(error)
         return
     shape.affinity_terms, shape.anti_affinity_terms = near, far
-    shape.preferred_pod_terms = nearly + barely
+    shape.preferred_pod_terms = WeightedTerms((*nearly, *barely)) if nearly or barely else _NO_WEIGHTED_TERMS
+    if len(text) > HEAVY:
+        _work_out(shape)
+
+
+def _work_out(shape: PodShape) -> None:
+    """Work out now what is asked of terms later: so large an object is parsed beside the loop."""
+    preferred = (one.term for one in shape.preferred_pod_terms)
+    for term in (*shape.affinity_terms, *shape.anti_affinity_terms, *preferred):
+        _ = term.selector.conditions, term.namespace_selector.conditions
+    _ = shape.affinity_terms.by_key, shape.anti_affinity_terms.by_key
+    for by_key in shape.preferred_pod_terms.by_sign:
+        for of_key in by_key.values():
+            if len(of_key) > _MANY:
+                _ = hash(of_key.terms), hash(of_key.weights)
+    _ = hash(shape.affinity_terms), hash(shape.anti_affinity_terms), hash(shape.preferred_pod_terms)
 
 
 def parse_preferred_node_terms(
@@ -315,7 +333,7 @@ def parse_preferred_node_terms(
             error = error or parsed.error
         else:
             found.append((_weight(term.weight), parsed))
-    return once(found), error
+    return hashed_once(found), error
 
 
 def _weight(weight: int) -> int:
@@ -325,10 +343,10 @@ def _weight(weight: int) -> int:
 
 def _pod_terms(
     affinity: wire.PodAffinity | None, namespace: str, path: str, sign: int
-) -> tuple[tuple[AffinityTerm, ...], tuple[WeightedTerm, ...]]:
+) -> tuple[Terms, tuple[WeightedTerm, ...]]:
     if affinity is None:
-        return (), ()
-    required = tuple(
+        return _NO_TERMS, ()
+    required = Terms(
         parse_affinity_term(term, namespace, f"{path}.requiredDuringSchedulingIgnoredDuringExecution[{i}]")
         for i, term in enumerate(affinity.required or ())
     )

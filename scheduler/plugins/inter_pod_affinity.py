@@ -1,6 +1,6 @@
 """Upstream: plugins/interpodaffinity (filtering.go, scoring.go)."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,8 +10,9 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.normalize import MIN_MAX
 from scheduler.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
-from scheduler.model.affinity import AffinityTerm, WeightedTerm
+from scheduler.model.affinity import AffinityTerm, Terms, WeightedTerms
 from scheduler.model.node import Node
+from scheduler.model.once import Once
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
@@ -20,6 +21,9 @@ from scheduler.state.sums import ByTopology, summed
 from scheduler.state.towards import Towards
 
 _WITHOUT_FAULTS = ("pre_filter",)
+
+_LOOKS = 10_000
+"""So many pairs of a term and a pod are looked at to find out whether they matter to each other."""
 
 
 class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -79,7 +83,7 @@ class InterPodAffinity(Plugin):
             if free is not None:
                 found.append((self.not_near, ~free))
         if pod.shape.anti_affinity_terms:
-            terms = _by_key(pod.shape.anti_affinity_terms, cluster)
+            terms = _on_nodes(pod.shape.anti_affinity_terms.by_key, cluster)
             hit = _anywhere([cluster.incidence.any_selected(*of_key) for of_key in terms], rows)
             found.append((self.not_apart, hit if free is None else hit & free))
             free = ~hit if free is None else free & ~hit
@@ -98,6 +102,16 @@ class InterPodAffinity(Plugin):
             or any(other.shape.anti_affinity_terms for other in others)
         )
 
+    def minds(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
+        """When a term of the pod may mean one of `others`, or one of theirs the pod."""
+        own = pod.shape.affinity_terms + pod.shape.anti_affinity_terms
+        looks = len(own) * len(others) + sum(len(other.shape.anti_affinity_terms) for other in others)
+        if looks > _LOOKS:
+            return True
+        return any(_may_select(term, other) for term in own for other in others) or any(
+            _may_select(term, pod) for other in others for term in other.shape.anti_affinity_terms
+        )
+
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """Sum the weights of the pod's preferred terms and of placed pods' terms towards it, per topology value."""
         preferred = pod.shape.preferred_pod_terms
@@ -109,8 +123,8 @@ class InterPodAffinity(Plugin):
         sums: list[ByTopology] = [*towards.preferred.values()]
         if preferred:
             # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
-            for some in ([one for one in preferred if one.weight > 0], [one for one in preferred if one.weight < 0]):
-                sums += [cluster.incidence.preferred(*of_key) for of_key in _by_key(some, cluster)]
+            for by_key in preferred.by_sign:
+                sums += [cluster.incidence.preferred(*of_key) for of_key in _on_nodes(by_key, cluster)]
         if self._hard_weight:
             sums += [hard.times(self._hard_weight) for hard in towards.hard.values()]
         total = summed(sums, cluster.nodes.rows)
@@ -147,13 +161,13 @@ class InterPodAffinity(Plugin):
             before -= sign * cluster.incidence.repulsion(other, row, towards)
         return before == 0
 
-    def _near(self, terms: tuple[AffinityTerm, ...], pod: Pod, cluster: Cluster) -> Bools | None:
+    def _near(self, terms: Terms, pod: Pod, cluster: Cluster) -> Bools | None:
         """Rows whose every domain holds pods that all terms select; or the first pod of its kind anywhere.
 
         None: all rows.
         """
         rows = cluster.nodes.rows
-        keys = dict.fromkeys([term.topology_key for term in terms])
+        keys = terms.by_key
         if not keys.keys() <= cluster.nodes.label_keys.keys():
             return np.zeros(rows, dtype=np.bool_)  # no node has every key
         counts = [cluster.incidence.selected(terms, key) for key in keys]
@@ -179,24 +193,15 @@ def _anywhere(sums: Iterable[ByTopology], rows: int) -> Bools:
     return np.zeros(rows, dtype=np.bool_) if hit is None else hit
 
 
-Term = TypeVar("Term", AffinityTerm, WeightedTerm)
+Some = TypeVar("Some", Once[AffinityTerm], WeightedTerms)
 
 
-def _by_key(terms: Sequence[Term], cluster: Cluster) -> Iterable[tuple[tuple[Term, ...], str]]:
+def _on_nodes(by_key: Mapping[str, Some], cluster: Cluster) -> list[tuple[Some, str]]:
     """The terms of each topology key that nodes have: they are added up together. By other keys nothing counts."""
     keys = cluster.nodes.label_keys
-    if len(terms) == 1:
-        return ((tuple(terms), _key(terms[0])),) if _key(terms[0]) in keys else ()
-    by_key: dict[str, list[Term]] = {}
-    for term in terms:
-        key = _key(term)
-        if key in keys:
-            by_key.setdefault(key, []).append(term)
-    return [(tuple(found), key) for key, found in by_key.items()]
-
-
-def _key(term: AffinityTerm | WeightedTerm) -> str:
-    return term.topology_key if isinstance(term, AffinityTerm) else term.term.topology_key
+    if len(by_key) <= len(keys):
+        return [(terms, key) for key, terms in by_key.items() if key in keys]
+    return [(by_key[key], key) for key in keys if key in by_key]
 
 
 def _may_select(term: AffinityTerm, pod: Pod) -> bool:

@@ -178,11 +178,11 @@ class Cluster:
         there = [(pod, row) for pod, row in pods if pod.uid not in self._placed]
 
         def count(sign: int) -> None:
+            if usage_only:
+                self.nodes.suppose_all([(row, pod.shape) for pod, row in there], sign)
+                return
             for pod, row in there:
-                if usage_only:
-                    self.nodes.suppose(row, pod.shape, sign)
-                else:
-                    self._suppose(pod, row, sign)
+                self._suppose(pod, row, sign)
 
         count(1)
         try:
@@ -278,7 +278,7 @@ class Cluster:
         end = self.effort.pause()
         try:
             self.nodes.suppose(row, pod.shape, sign)
-            self._count_elsewhere(pod, row, sign)
+            self._count_elsewhere(pod, row, sign, urgent=pod.uid not in self._placed)
             self.storage.suppose(pod, sign)
         finally:
             self.effort.resume(end)
@@ -287,10 +287,10 @@ class Cluster:
         self.nodes.charge(row, pod.shape, sign)
         self._count_elsewhere(pod, row, sign)
 
-    def _count_elsewhere(self, pod: Pod, row: int, sign: int) -> None:
+    def _count_elsewhere(self, pod: Pod, row: int, sign: int, *, urgent: bool = False) -> None:
         self.storage.charge(pod, row, sign)
         if sign > 0:
-            self.incidence.add(pod, row)
+            self.incidence.add(pod, row, urgent=urgent)
         else:
             self.incidence.remove(pod, row)
 

@@ -1,70 +1,35 @@
 """The affinity terms that placed pods carry, and what they say to a pod that they mean.
 
-Upstream: the existing pods' half of plugins/interpodaffinity (existingAntiAffinityCounts, processExistingPod). Pods
-whose terms are equal carry one set, so a pod that comes or goes is one change, however many terms it has. A small set
-is put into the index at once. The terms of others are put in, and all are taken out, when somebody is next asked
-about, some in each slice.
+Upstream: the existing pods' half of plugins/interpodaffinity (existingAntiAffinityCounts, processExistingPod). Which
+terms there are, and who carries them, is kept by `term_sets`.
 """
 
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from scheduler.model.affinity import AffinityTerm
-from scheduler.model.conditions import values_in
 from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.shape import PodShape
-from scheduler.state.column import Codes, Ints
+from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.effort import Effort
+from scheduler.state.marks import NONE, numbers, pack, unpack
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
-from scheduler.state.row_counts import RowCounts
-from scheduler.state.selector_index import TermIndex
+from scheduler.state.term_sets import TermSet, TermSets
 from scheduler.state.towards import HARD, REPELS, Towards
 
-IDLE = 256
-"""So many sets are kept that no pod carries: a dry run takes pods away and puts them back."""
-DEAD = 4096
-"""So many numbers of terms or sets are left unused before all that knows them is made anew."""
-_IDLE_TERMS = 4096
-"""Of all those sets, but for one."""
-_SHAPES = 4096
 _ASKED = 16_384
 _KEPT_BYTES = 32 << 20
 _ONE_BY_ONE = 24
 _SOME = 1024
+_FEW = 1024
+"""So many terms are looked up one by one; more of them are found by a pass over all."""
 _CATCH_UP = 512
-_STEPS_TO_INDEX = 12
-_SMALL = 16
-"""Sets with so many terms, requirements, values and namespaces are put into the index at once."""
-
-Terms = tuple[tuple[AffinityTerm, int], ...]
-
-
-@dataclass(slots=True, eq=False)
-class Carried:
-    """A term that sets have, as required anti-affinity or for scoring (`weight`)."""
-
-    number: int
-    """In the index."""
-    term: AffinityTerm
-    weight: int
-    sets: int = 0
-    gone: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class TermSet:
-    """The terms of some placed pods."""
-
-    number: int
-    terms: Terms
-    pods: int = 0
-    indexed: int = 0
-    """So many of the terms are in the index."""
-    gone: bool = False
+_WEIGHED = 256
+"""So many terms of sets that came are weighed one by one; with more of them, adding up anew costs less."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,8 +42,8 @@ class Asked:
     """So many terms were looked at."""
     changes: int = -1
     """Namespaces had changed so often."""
-    by: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-    """The numbers of the terms, ascending."""
+    by: bytes = NONE
+    """The numbers of the terms (`marks`)."""
     towards: Towards | None = None
 
 
@@ -86,223 +51,70 @@ class ExistingTerms:
     """All terms that placed pods carry."""
 
     def __init__(self, nodes: Nodes) -> None:
-        self.placed = RowCounts()
-        """Pods that carry each set, by row."""
+        self.sets = TermSets()
+        self.by_turns = False
+        """What others placed is indexed when somebody says so (`sets.catch_up`), not by whoever asks next."""
         self._nodes = nodes
-        self._sets: list[TermSet | None] = []
-        self._free: list[int] = []
-        self._dead: list[int] = []
-        self._by_terms: dict[Terms, TermSet] = {}
-        self._by_shape: dict[PodShape, TermSet] = {}
-        self._idle: dict[int, TermSet] = {}
-        self._idle_terms = 0
-        self._to_index: dict[int, TermSet] = {}
-        self._to_end: deque[TermSet] = deque()
-        self._index = TermIndex()
-        self._terms: list[Carried | None] = []
-        self._by_term: dict[tuple[AffinityTerm, int], Carried] = {}
-        self._in_sets = RowCounts()
-        """How often each term is in each set."""
-        self._born: list[Carried] = []
-        """In the order in which terms were indexed, since numbers were last used again."""
-        self._sets_born: list[TermSet] = []
-        """As `_born`, of sets."""
-        self._weights: Ints = np.zeros(64, dtype=np.int64)
-        self._keys: Codes = np.zeros(64, dtype=np.int32)
-        self._key_codes: dict[str, int] = {}
         self._asked: dict[tuple[str, int], Asked] = {}
         self._towards: dict[bytes, Towards] = {}
         self._kept = 0
-
-    def __len__(self) -> int:
-        """How many sets there are, some of which nobody carries any more."""
-        return len(self._by_terms)
-
-    def all(self) -> list[TermSet]:
-        """Every set, and some that nobody carries any more."""
-        return list(self._by_terms.values())
-
-    def terms(self) -> list[Carried]:
-        """Every term that is in the index."""
-        return list(self._by_term.values())
-
-    def add(self, shape: PodShape, row: int, amount: int) -> None:
-        """So many more pods of this shape on a row, or fewer."""
-        if not (shape.anti_affinity_terms or shape.affinity_terms or shape.preferred_pod_terms):
-            return
-        of = self._of(shape)
-        if not of.pods and self._idle.pop(of.number, None) is not None:
-            self._idle_terms -= len(of.terms)
-        of.pods += amount
-        self.placed.add(of.number, row, amount)
-        if not of.pods:
-            self._idle[of.number] = of
-            self._idle_terms += len(of.terms)
-            while len(self._idle) > 1 and (len(self._idle) > IDLE or self._idle_terms > _IDLE_TERMS):
-                self._end(next(iter(self._idle.values())))
+        self._parts: tuple[tuple[int, int], list[_Part]] | None = None
+        """What sets had come, and how often label keys of nodes had; and the terms by topology key and kind."""
 
     def towards(self, pod: Pod, pods: PodClasses, effort: Effort) -> Towards:
         """What placed pods' terms add up to for a pod.
 
         Raises SliceOver; asked again, it gets further.
         """
-        if not self._by_terms:
+        sets = self.sets
+        if not sets.known:
             return _NOTHING
-        if self._to_index or self._to_end:
-            self.settle(effort)
+        if sets.urgent or (not self.by_turns and sets.behind):
+            sets.settle(effort, urgent_only=self.by_turns)
         asked = self._asked.get((pod.namespace, id(pod.labels)))
         if asked is None:
             if len(self._asked) >= _ASKED:
                 self._forget()
             asked = self._asked[pod.namespace, id(pod.labels)] = Asked(pod.namespace, pod.labels)
-        if asked.born != len(self._born) or asked.changes != pods.namespace_changes:
+        if asked.born != len(sets.born) or asked.changes != pods.namespace_changes:
             self._match(asked, pods, effort)
         if not len(asked.by):
             return _NOTHING
         towards = asked.towards
         if towards is None:
             towards = self._shared(asked)
-        if not towards.holds(self.placed, self._nodes, pods, len(self._sets_born)):
+        if not towards.holds(sets.placed, self._nodes, pods, len(sets.sets_born)):
             self._catch_up(towards, pods, effort)
         return towards
-
-    def settle(self, effort: Effort) -> None:
-        """Put terms that came into the index, and take out those that went.
-
-        Raises SliceOver; asked again, it gets further.
-        """
-        while self._to_end:
-            of = self._to_end[0]
-            while of.indexed:
-                effort.charge(self._take_out(of))
-            self._to_end.popleft()
-        while self._to_index:
-            of = next(iter(self._to_index.values()))
-            while of.indexed < len(of.terms):
-                effort.charge(self._put_in(of))
-            del self._to_index[of.number]
-            self._sets_born.append(of)
 
     def named_by(self, towards: Towards) -> list[AffinityTerm]:
         """The required anti-affinity terms by which placed pods keep a pod away from some node."""
         found = []
-        for number in towards.by.tolist():
-            carried = self._terms[number]
+        for number in numbers(towards.by).tolist():
+            carried = self.sets.term(number)
             if carried is None or carried.weight != REPELS:
                 continue
             column = self._nodes.topology(carried.term.topology_key)
-            rows = (row for of, _ in self._in_sets.rows_of(number) for row, _ in self.placed.rows_of(of))
+            rows = (row for of, _ in self.sets.in_sets.rows_of(number) for row, _ in self.sets.placed.rows_of(of))
             if column is not None and any(column.codes[row] >= 0 for row in rows):
                 found.append(carried.term)
         return found
 
     def repulsion(self, shape: PodShape, row: int, towards: Towards) -> int:
         """How many of the terms that keep a pod away a placed pod of this shape carries, where they count on a row."""
-        of = self._by_shape.get(shape)
-        if of is None or of.gone:
-            of = self._by_terms.get(_terms_of(shape))
+        of = self.sets.find(shape)
         return 0 if of is None else towards.repulsion(of.number, row)
-
-    @property
-    def worn(self) -> bool:
-        """Whether so many numbers are unused that it is worth while to use them again."""
-        if self._to_end:
-            return False  # their numbers are not free yet
-        return self._index.dead > DEAD + self._index.alive or len(self._dead) > DEAD + len(self._by_terms)
 
     def reuse(self) -> None:
         """Use numbers again, and forget whatever went by what they meant before."""
         self._forget()
-        self._index.reuse()
-        self._free += self._dead
-        self._dead = []
-        self._born = list(self._by_term.values())
-        self._sets_born = [of for of in self._by_terms.values() if of.number not in self._to_index]
-        self.placed.forget_changes()
-        used = {carried.term.topology_key for carried in self._by_term.values()}
-        if 2 * len(used) < len(self._key_codes):
-            self._key_codes = {key: code for code, key in enumerate(used)}
-            for carried in self._by_term.values():
-                self._keys[carried.number] = self._key_codes[carried.term.topology_key]
+        self.sets.reuse()
 
     def _forget(self) -> None:
         self._asked.clear()
         self._towards.clear()
         self._kept = 0
-
-    # -- sets and their terms ------------------------------------------------------------------------------------
-
-    def _of(self, shape: PodShape) -> TermSet:
-        found = self._by_shape.get(shape)
-        if found is None or found.gone:
-            terms = _terms_of(shape)
-            found = self._by_terms.get(terms) or self._begin(terms)
-            if not shape.heavy:  # megabytes that nothing else may need any more
-                if len(self._by_shape) >= _SHAPES:
-                    self._by_shape.clear()
-                self._by_shape[shape] = found
-        return found
-
-    def _begin(self, terms: Terms) -> TermSet:
-        number = self._free.pop() if self._free else len(self._sets)
-        found = self._by_terms[terms] = TermSet(number, terms)
-        if number == len(self._sets):
-            self._sets.append(found)
-        else:
-            self._sets[number] = found
-        if _is_small(terms):
-            while found.indexed < len(terms):
-                self._put_in(found)
-            self._sets_born.append(found)
-        else:
-            self._to_index[number] = found
-        return found
-
-    def _end(self, idle: TermSet) -> None:
-        del self._idle[idle.number]
-        self._idle_terms -= len(idle.terms)
-        del self._by_terms[idle.terms]
-        self._to_index.pop(idle.number, None)
-        self._sets[idle.number] = None
-        idle.gone = True
-        if idle.indexed:
-            self._to_end.append(idle)
-        self._dead.append(idle.number)
-
-    def _put_in(self, of: TermSet) -> int:
-        """Put the next term of a set into the index; returns about how many microseconds it took."""
-        term, weight = of.terms[of.indexed]
-        carried = self._by_term.get((term, weight))
-        if carried is None:
-            number = self._index.add(term)
-            carried = self._by_term[(term, weight)] = Carried(number, term, weight)
-            if number == len(self._terms):
-                self._terms.append(carried)
-                if number >= len(self._weights):
-                    self._weights = np.concatenate((self._weights, np.zeros_like(self._weights)))
-                    self._keys = np.concatenate((self._keys, np.zeros_like(self._keys)))
-            else:
-                self._terms[number] = carried
-            self._weights[number] = weight
-            self._keys[number] = self._key_codes.setdefault(term.topology_key, len(self._key_codes))
-            self._born.append(carried)
-        carried.sets += 1
-        self._in_sets.add(carried.number, of.number, 1)
-        of.indexed += 1
-        return _cost(term)
-
-    def _take_out(self, of: TermSet) -> int:
-        """Take the last term of a set out of the index; returns about how many microseconds it took."""
-        of.indexed -= 1
-        carried = self._by_term[of.terms[of.indexed]]
-        carried.sets -= 1
-        self._in_sets.add(carried.number, of.number, -1)
-        if not carried.sets:
-            carried.gone = True
-            del self._by_term[carried.term, carried.weight]
-            self._terms[carried.number] = None
-            self._index.remove(carried.number)
-        return _cost(carried.term)
+        self._parts = None
 
     # -- who is asked about --------------------------------------------------------------------------------------
 
@@ -310,29 +122,34 @@ class ExistingTerms:
         """Find the terms that mean the pods, of those that came since."""
         of_namespace = pods.labels_of_namespace(asked.namespace) or NO_LABELS
         if asked.changes != pods.namespace_changes:
-            asked.by, asked.changes, asked.born = np.zeros(0, dtype=np.int32), pods.namespace_changes, 0
+            asked.by, asked.changes, asked.born = NONE, pods.namespace_changes, 0
             self._leave(asked)
-        fresh = len(self._born) - asked.born
-        new: Sequence[int] | Ints
-        if fresh <= _ONE_BY_ONE:
+        sets = self.sets
+        came = sets.born[asked.born :]
+        asked.born = len(sets.born)
+        which = None
+        if len(came) <= _ONE_BY_ONE:
             new = [
                 carried.number
-                for carried in self._born[asked.born :]
+                for carried in came
                 if not carried.gone and carried.term.selects(asked.namespace, of_namespace, asked.labels)
             ]
+            if new:
+                which = unpack(asked.by, len(sets.index))
+                which[new] = True
         else:
-            start = min(carried.number for carried in self._born[asked.born :]) if fresh <= _SOME else 0
-            means = self._index.select(asked.namespace, of_namespace, asked.labels, start)
-            new = start + np.flatnonzero(means)
-        asked.born = len(self._born)
-        if len(new):
-            # By hand: NumPy's set operations import a fifth of NumPy when they are first called.
-            both = np.sort(np.concatenate((asked.by, np.array(new, dtype=np.int32))))
-            by = both[np.concatenate(((True,), both[1:] != both[:-1]))]
-            if len(by) != len(asked.by):
+            start = min(carried.number for carried in came) if len(came) <= _SOME else 0
+            means = sets.index.select(asked.namespace, of_namespace, asked.labels, start)
+            means &= sets.counting[start : start + len(means)]
+            if means.any():
+                which = unpack(asked.by, len(sets.index))
+                which[start:] |= means
+        if which is not None:
+            by = pack(which)
+            if by != asked.by:
                 asked.by = by
                 self._leave(asked)
-        effort.count(1 + min(fresh, 10 + len(self._index) // 300))
+        effort.count(1 + min(len(came), 10 + len(sets.index) // 300))
 
     def _leave(self, asked: Asked) -> None:
         """The sums that were right are not any more; if nobody else goes by them, they go."""
@@ -341,93 +158,120 @@ class ExistingTerms:
             towards.users -= 1
             if not towards.users:
                 self._kept -= towards.size
-                self._towards.pop(towards.key, None)
+                self._towards.pop(towards.by, None)
 
     def _shared(self, asked: Asked) -> Towards:
         """The sums of all pods that the same terms mean."""
-        key = asked.by.tobytes()
-        found = self._towards.get(key)
+        found = self._towards.get(asked.by)
         if found is None:
             if self._kept > _KEPT_BYTES:
                 self._towards.clear()
                 self._kept = 0
                 for one in self._asked.values():
                     one.towards = None
-            found = self._towards[key] = Towards(asked.by, key)
-        asked.towards = found
+            found = self._towards[asked.by] = Towards(asked.by)
+        asked.by, asked.towards = found.by, found
         found.users += 1
         return found
 
     def _catch_up(self, towards: Towards, pods: PodClasses, effort: Effort) -> None:
-        placed, nodes = self.placed, self._nodes
-        if not towards.stale(nodes, pods):
+        sets, placed, nodes = self.sets, self.sets.placed, self._nodes
+        came = [of for of in sets.sets_born[towards.sets :] if of.whole]
+        if not towards.stale(nodes, pods) and sum(len(of.terms) for of in came) <= _WEIGHED:
             behind = placed.version - towards.version
-            if towards.sets < len(self._sets_born):
-                for of in self._sets_born[towards.sets :]:
-                    if not of.gone:
-                        self._weigh(towards, of)
-                towards.sets = len(self._sets_born)
+            if came:
+                which = unpack(towards.by, len(sets.index))
+                for of in came:
+                    self._weigh(towards, of, which)
+            towards.sets = len(sets.sets_born)
             if placed.remembers(towards.version) and (behind <= _CATCH_UP or 20 * behind < len(placed)):
-                effort.count(towards.follow(placed))
+                effort.count(1 + towards.follow(placed))
                 return
         before = towards.size
         cost = 10 + self._begin_sums(towards)
         towards.add_up(placed)
         self._kept += towards.size - before
-        towards.seen(placed.version, nodes, pods, len(self._sets_born))
+        towards.seen(placed.version, nodes, pods, len(sets.sets_born))
         effort.count(cost + len(placed) // 100)
 
-    def _weigh(self, towards: Towards, of: TermSet) -> None:
-        """What a set that came counts for."""
-        for term in of.terms:
-            carried = self._by_term.get(term)
-            if carried is not None and towards.means(carried.number):
+    def _weigh(self, towards: Towards, of: TermSet, which: Bools) -> None:
+        """What a set that came counts for; `which`: the terms that mean the pod."""
+        for carried in of.carried:
+            if which[carried.number]:
                 towards.weigh(carried.term.topology_key, carried.weight, of.number, self._nodes)
 
     def _begin_sums(self, towards: Towards) -> int:
         """What each set counts for, by node label; returns about how many microseconds it took."""
         towards.begin()
-        if not len(towards.by):
+        if not towards.by:
             return 1
-        terms, sets, times = towards.of_terms(self._in_sets)
-        keys, weights = self._keys[terms], self._weights[terms]
+        few = numbers(towards.by)
+        if len(few) > _FEW:
+            return self._begin_many(towards)
+        terms, sets, times = self.sets.in_sets.of(few.tolist())
+        keys, weights = self.sets.keys[terms], self.sets.weights[terms]
+        whole = self.sets.whole[sets]
         for key in self._keys_on_nodes():
-            of_key = keys == self._key_codes[key]
-            for kind in (REPELS, HARD, None):
-                which = of_key & ((weights == kind) if kind is not None else (weights != REPELS) & (weights != HARD))
+            of_key = whole & (keys == self.sets.key_codes[key])
+            for kind in _KINDS:
+                which = of_key & _of_kind(weights, kind)
                 if which.any():
                     each = weights[which] * times[which] if kind is None else times[which]
                     towards.weigh_all(key, kind, sets[which], each, self._nodes)
         return 10 + len(terms) // 100
 
+    def _begin_many(self, towards: Towards) -> int:
+        """As `_begin_sums`, for terms too many to be looked up one by one: by a pass over all terms of all sets."""
+        cost = 10
+        state = len(self.sets.sets_born), self._nodes.key_changes
+        if self._parts is None or self._parts[0] != state:
+            parts = [self._part(key, kind) for key in self._keys_on_nodes() for kind in _KINDS]
+            self._parts = state, [part for part in parts if len(part.terms)]
+            cost += len(self.sets.index) // 60
+        which = unpack(towards.by, len(self.sets.index))
+        for part in self._parts[1]:
+            means = which[part.terms]
+            if means.any():
+                # Sums of integers below 2^53, so the doubles that bincount adds up are exact.
+                each = np.bincount(part.sets, weights=part.each * means).astype(np.int64)
+                towards.weigh_each(part.key, part.kind, each, self._nodes)
+            cost += len(part.terms) // 200
+        return cost
+
+    def _part(self, key: str, kind: int | None) -> "_Part":
+        in_sets = self.sets.in_sets.everywhere()
+        weights = self.sets.weights[in_sets.numbers]
+        which = self.sets.whole[in_sets.rows] & (in_sets.counts != 0)
+        which &= self.sets.keys[in_sets.numbers] == self.sets.key_codes[key]
+        which &= _of_kind(weights, kind)
+        terms, sets, times = in_sets.at(which)
+        return _Part(key, kind, terms, sets, times * weights[which] if kind is None else times.astype(np.int64))
+
     def _keys_on_nodes(self) -> list[str]:
         """Label keys that terms name and nodes have."""
-        few, many = sorted((self._nodes.label_keys, self._key_codes), key=len)
+        few, many = sorted((self._nodes.label_keys, self.sets.key_codes), key=len)
         return [key for key in few if key in many]
 
 
-def _terms_of(shape: PodShape) -> Terms:
-    """What pods of a shape carry."""
-    return (
-        *((term, REPELS) for term in shape.anti_affinity_terms),
-        *((term, HARD) for term in shape.affinity_terms),
-        *((preferred.term, preferred.weight) for preferred in shape.preferred_pod_terms),
-    )
+class _Part(NamedTuple):
+    """All terms of one topology key and kind, of sets that count: parallel arrays."""
+
+    key: str
+    kind: int | None
+    """REPELS, HARD, or None for terms with a weight."""
+    terms: Codes
+    sets: Codes
+    each: Ints
+    """What the term counts for in the set."""
 
 
-def _is_small(terms: Terms) -> bool:
-    """Whether the terms cost so little to index that nobody needs to be charged with it."""
-    size = len(terms)
-    if size <= _SMALL:
-        for term, _ in terms:
-            size += len(term.namespaces) + sum([1 + len(one.values) for one in term.selector.requirements])
-            size += len(term.namespace_selector.requirements)
-    return size <= _SMALL
+_KINDS = (REPELS, HARD, None)
 
 
-def _cost(term: AffinityTerm) -> int:
-    return _STEPS_TO_INDEX + values_in(term.selector.conditions or ()) // 2
+def _of_kind(weights: Ints, kind: int | None) -> Bools:
+    which: Bools = weights == kind if kind is not None else (weights != REPELS) & (weights != HARD)
+    return which
 
 
-_NOTHING = Towards(np.zeros(0, dtype=np.int32), b"")
-"""Nobody carries a term that means the pod."""
+_NOTHING = Towards(NONE)
+"""Nobody carries any term."""

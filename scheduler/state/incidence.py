@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from scheduler.model.affinity import AffinityTerm, WeightedTerm
+from scheduler.model.affinity import AffinityTerm, WeightedTerms
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.model.shape import PodShape
@@ -45,25 +45,25 @@ class Incidence:
         """Which pods terms mean is the same for all labels by which they are added up."""
         self._made = 0
 
-    def add(self, pod: Pod, row: int) -> None:
-        """A pod was placed on a row."""
+    def add(self, pod: Pod, row: int, *, urgent: bool = False) -> None:
+        """A pod was placed on a row. `urgent`: for a dry run, in which its terms have to count at once."""
         self.pods.add(pod, row, 1)
-        self.terms.add(pod.shape, row, 1)
+        self.terms.sets.add(pod.shape, row, 1, urgent=urgent)
 
     def add_many(self, pod: Pod, rows: Mapping[int, int]) -> None:
         """Pods that are all like this one in shape and labels were placed: row → how many."""
         for row, amount in rows.items():
             self.pods.add(pod, row, amount)
-            self.terms.add(pod.shape, row, amount)
+            self.terms.sets.add(pod.shape, row, amount)
 
     def remove(self, pod: Pod, row: int) -> None:
         """A placed pod is gone from a row."""
         self.pods.add(pod, row, -1)
-        self.terms.add(pod.shape, row, -1)
+        self.terms.sets.add(pod.shape, row, -1)
 
     def relabel(self, row: int, keys: Sequence[str], *, inhabited: bool) -> None:
         """Some labels of a node changed. `inhabited`: it has pods."""
-        if inhabited or self.pods.placed.changed_lately(row) or self.terms.placed.changed_lately(row):
+        if inhabited or self.pods.placed.changed_lately(row) or self.terms.sets.placed.changed_lately(row):
             self.pods.relabel(keys)
 
     def selected(self, terms: Terms, topology_key: str) -> Selected:
@@ -80,12 +80,12 @@ class Incidence:
         """
         return self._sum((terms, None if len(terms) == 1 else (1,) * len(terms), topology_key))
 
-    def preferred(self, terms: Sequence[WeightedTerm], topology_key: str) -> Selected:
+    def preferred(self, terms: WeightedTerms, topology_key: str) -> Selected:
         """Placed pods, each for the weights of the terms that mean it, per value of the topology key.
 
         The weights have one sign. Raises SliceOver.
         """
-        return self._sum((tuple([one.term for one in terms]), tuple([one.weight for one in terms]), topology_key))
+        return self._sum((terms.terms, terms.weights, topology_key))
 
     def on_rows(self, namespace: str, selector: LabelSelector, *, leaving: bool = False) -> OnRows:
         """Placed pods of a namespace that a selector selects, by node row; with `leaving`, terminating ones too.
@@ -102,6 +102,13 @@ class Incidence:
         found.renew(self.pods, self._effort)
         return found
 
+    def prepare(self, pod: Pod) -> None:
+        """A pod is going to be placed: its terms have to count from that moment.
+
+        Raises SliceOver.
+        """
+        self.terms.sets.prepare(pod.shape, self._effort)
+
     def towards(self, pod: Pod) -> Towards:
         """What the terms of placed pods say to this one.
 
@@ -111,6 +118,7 @@ class Incidence:
 
     def repelling(self, pod: Pod) -> list[AffinityTerm]:
         """Required anti-affinity terms of placed pods that keep this one away from some node."""
+        self.terms.sets.settle(self._effort)
         return self.terms.named_by(self.towards(pod))
 
     def repulsion(self, other: Pod, row: int, towards: Towards) -> int:
@@ -131,7 +139,7 @@ class Incidence:
             self._sums.clear()
             self._on_rows.clear()
             self.pods.reuse()
-        if self.terms.worn:
+        if self.terms.sets.worn:
             self.terms.reuse()
 
     def _sum(self, question: Question) -> Selected:

@@ -83,12 +83,21 @@ class Members:
 
     def _meet(self, pods: PodClasses, effort: Effort) -> None:
         """Ask about classes that came."""
+        if len(self.terms) > _ONE_BY_ONE and (self._index is None or len(self._index) < len(self.terms)):
+            self._index_terms(effort)
         while self._born < len(pods.born):
             number = pods.born[self._born]
             found = pods.get(number)
             self.weights.set(number, 0 if found is None else self._weight(found, pods))
             self._born += 1
             effort.charge(1 + min(len(self.terms), 20 + len(self.terms) // 50))
+
+    def _index_terms(self, effort: Effort) -> None:
+        index = self._index = TermIndex() if self._index is None else self._index
+        while len(index) < len(self.terms):
+            term = self.terms[len(index)]
+            index.add(term)
+            effort.charge(index.cost(term))
 
     def _weight(self, of: PodClass, pods: PodClasses) -> int:
         if of.terminating and not self._leaving:
@@ -101,9 +110,6 @@ class Members:
     def _selects(self, of: PodClass, pods: PodClasses) -> list[bool]:
         if len(self.terms) <= _ONE_BY_ONE:
             return [pods.selects(term, of.namespace, of.labels) for term in self.terms]
-        if self._index is None:
-            self._index = TermIndex()
-            for term in self.terms:
-                self._index.add(term)
+        assert self._index is not None
         found: list[bool] = self._index.select(of.namespace, pods.labels_of_namespace(of.namespace), of.labels).tolist()
         return found

@@ -4,6 +4,7 @@ A row without a node object (`alive` is false) holds pods bound to a name that i
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TypeVar
 
 import numpy as np
@@ -25,6 +26,9 @@ CPU, MEMORY, EPHEMERAL = 0, 1, 2
 _FIRST_ROWS = 64
 _TOGETHER = 32
 """From so many pods of one shape on, arrays over all rows cost less than one row after the other."""
+_RESOURCES = 48
+"""Up to so many resources, room for them is doubled when it is used up."""
+_MANY_RESOURCES = 512
 _COLUMNS = 256
 _DERIVED = 64
 """Questions whose derived numbers are kept: each takes a few numbers a node."""
@@ -136,6 +140,7 @@ class Nodes:
             column = self._labels[key] = Column(self._capacity)
             if key in self._keys:
                 column.fill((row, node.labels[key]) for row, node in self.live() if key in node.labels)
+                self.effort.count(self.rows // 2)  # no charge: it may be asked for while sums are being changed
         return column
 
     @property
@@ -166,9 +171,7 @@ class Nodes:
         if index is None:
             index = self.resources[name] = self._free_indices.pop() if self._free_indices else len(self.resources)
             if index == len(self.allocatable):
-                zeros = np.zeros_like(self.allocatable)
-                self.allocatable = np.concatenate((self.allocatable, zeros))
-                self.requested = np.concatenate((self.requested, zeros))
+                self.allocatable, self.requested = _taller(self.allocatable), _taller(self.requested)
             for row, amount in self.unoffered.pop(name, {}).items():
                 self.log.touch(row)
                 self.requested[index, row] = amount
@@ -233,14 +236,17 @@ class Nodes:
         if old is None or node is None or old.allocatable is not node.allocatable:
             self.allocatable[:, row] = 0
             self.allowed_pods[row] = 0
+            before = {} if old is None else old.allocatable
+            after = {} if node is None else node.allocatable
+            for name in before:
+                if name not in after:
+                    self._withdraw(name)  # first, so that what comes can have its place
             if node is not None:
                 self.allowed_pods[row] = node.allowed_pods
-                for name, amount in node.allocatable.items():
-                    index = self._offer(name)
+                for name, amount in after.items():
+                    index = self.resources[name] if name in before else self._offer(name)
                     self.allocatable[index, row] = amount
                     self.largest = max(self.largest, amount)
-            for name in old.allocatable if old is not None else ():
-                self._withdraw(name)
         self.taints.set(row, None if node is None else node.taints or None)
         self._put_images(row, old, node)
 
@@ -381,3 +387,16 @@ class Nodes:
         self.taints.grow(capacity)
         for column in self._labels.values():
             column.grow(capacity)
+
+
+def _taller(array: Ints) -> Ints:
+    """The numbers of so many resources, and room for more of them."""
+    if 2 * len(array) <= _RESOURCES:
+        return np.concatenate((array, np.zeros_like(array)))
+    # A kubelet may offer hundreds at once. Fresh pages take neither room nor time until they are written to; NumPy
+    # would ask for huge ones, each of which is filled with zeros when the first of its numbers is written.
+    shape = (_MANY_RESOURCES * (1 + len(array) // _MANY_RESOURCES), array.shape[1])
+    fresh = mmap(-1, shape[0] * shape[1] * array.itemsize, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    made: Ints = np.frombuffer(fresh, dtype=array.dtype).reshape(shape)
+    made[: len(array)] = array
+    return made

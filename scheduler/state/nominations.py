@@ -1,8 +1,10 @@
 """Waiting pods that a node is kept for while victims leave it (kube-scheduler `backend/queue/nominator.go`)."""
 
-from collections.abc import Iterator
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
 
 from scheduler.model.pod import Pod
+from scheduler.state.rowlog import ChangeLog
 
 
 class Nominations:
@@ -11,24 +13,48 @@ class Nominations:
     def __init__(self) -> None:
         self._node: dict[str, str] = {}
         self._pods: dict[str, dict[str, Pod]] = {}
+        self._of_priority: dict[int, int] = {}
+        """Priority → nominated pods."""
+        self._priorities: list[int] = []
+        """The keys of it, ascending."""
+        self.log: ChangeLog[str] = ChangeLog()
+        """Nodes that are kept for other pods than before."""
 
     def __bool__(self) -> bool:
         return bool(self._node)
 
     def put(self, pod: Pod, node: str) -> None:
         """Nominate a pod for a node, instead of any other; or bring the pod up to date."""
+        before = self._pods[node].get(pod.uid) if self._node.get(pod.uid) == node else None
+        if (
+            before is not None
+            and before.shape is pod.shape
+            and before.priority == pod.priority
+            and before.labels == pod.labels
+            and before.terminating == pod.terminating
+        ):
+            return  # nothing that others go by
         self.drop(pod.uid)
         self._node[pod.uid] = node
         self._pods.setdefault(node, {})[pod.uid] = pod
+        self.log.touch(node)
+        if pod.priority not in self._of_priority:
+            insort(self._priorities, pod.priority)
+        self._of_priority[pod.priority] = self._of_priority.get(pod.priority, 0) + 1
 
     def drop(self, uid: str) -> str | None:
         """End a nomination; returns the node it was for."""
         node = self._node.pop(uid, None)
         if node is not None:
             pods = self._pods[node]
-            del pods[uid]
+            priority = pods.pop(uid).priority
             if not pods:
                 del self._pods[node]
+            self.log.touch(node)
+            self._of_priority[priority] -= 1
+            if not self._of_priority[priority]:
+                del self._of_priority[priority]
+                self._priorities.remove(priority)
         return node
 
     def node_of(self, uid: str) -> str | None:
@@ -38,6 +64,19 @@ class Nominations:
     def on(self, node: str) -> list[Pod]:
         """The pods nominated for a node."""
         return list(self._pods.get(node, {}).values())
+
+    def nodes(self) -> Iterable[str]:
+        """The nodes that are kept for any pod."""
+        return self._pods
+
+    def threshold(self, pod: Pod) -> int | None:
+        """The lowest priority of nominated pods that a pod has to yield to; None: there are none."""
+        lower = bisect_left(self._priorities, pod.priority)
+        return self._priorities[lower] if lower < len(self._priorities) else None
+
+    def above(self, node: str, threshold: int) -> list[Pod]:
+        """The pods that a node is kept for, of this priority or a higher one."""
+        return [pod for pod in self._pods.get(node, {}).values() if pod.priority >= threshold]
 
     def ahead_of(self, pod: Pod) -> Iterator[tuple[str, list[Pod]]]:
         """(node, pods nominated for it) that a pod has to yield to: those of equal or higher priority."""

@@ -12,13 +12,16 @@ from typing import TypeAlias
 import numpy as np
 
 from scheduler.model.affinity import AffinityTerm
-from scheduler.model.conditions import Condition, Kind
+from scheduler.model.conditions import WITHOUT, Condition, Kind, values_in
 from scheduler.model.selectors import LabelSelector
 from scheduler.state.column import Bools, Codes
 
 _NEVER = -1
 """So many conditions are never met."""
 _PLACES_KEPT = 1024
+_FEW = 16
+"""So many lists are applied one by one; more of them together."""
+_STEPS_TO_INDEX = 7
 
 Numbers: TypeAlias = "array[int]"
 
@@ -52,10 +55,14 @@ class SelectorIndex:
         if conditions is None:
             self._asked[number] = _NEVER
             return number
-        self._asked[number] = len(conditions)
-        self._met[number] = sum(condition.holds_without for condition in conditions)
+        met = 0
         for condition in conditions:
-            self._keys.setdefault(condition.key, _Key()).add(condition, number)
+            key = self._keys.get(condition.key)
+            if key is None:
+                key = self._keys[condition.key] = _Key()
+            key.add(condition, number)
+            met += condition.kind in WITHOUT
+        self._asked[number], self._met[number] = len(conditions), met
         return number
 
     def remove(self, number: int, selector: LabelSelector) -> None:
@@ -77,10 +84,22 @@ class SelectorIndex:
         """bool[len - start]: which selectors select these labels, from a number on."""
         met = self._met[start : self._size].copy()
         keys = self._keys
+        changes: list[tuple[int, Numbers]] = []
         for key in labels if len(labels) <= len(keys) else [key for key in keys if key in labels]:
             of_key = keys.get(key)
             if of_key is not None:
-                of_key.meet(labels[key], met, start)
+                changes += of_key.changes(labels[key])
+        if len(changes) <= _FEW:
+            for sign, numbers in changes:
+                which = np.frombuffer(numbers, dtype=np.int32)
+                if start:
+                    which = which[which >= start] - start
+                met[which] += sign
+        else:
+            for sign in (1, -1):
+                joined = b"".join([numbers for one, numbers in changes if one == sign])
+                times = np.bincount(np.frombuffer(joined, dtype=np.int32), minlength=self._size)
+                met += (sign * times[start:]).astype(np.int32)
         selected: Bools = met == self._asked[start : self._size]
         return selected
 
@@ -110,10 +129,11 @@ class _Key:
         """(1 for a condition that is met thereby, -1 for one that is not any more; the value, None: any)."""
 
     def add(self, condition: Condition, number: int) -> None:
+        lists = self.lists
         for change in _changes(condition):
-            numbers = self.lists.get(change)
+            numbers = lists.get(change)
             if numbers is None:
-                self.lists[change] = array("i", (number,))
+                lists[change] = array("i", (number,))
             else:
                 numbers.append(number)
 
@@ -124,16 +144,17 @@ class _Key:
             if not numbers:
                 del self.lists[change]
 
-    def meet(self, value: str, met: Codes, start: int) -> None:
-        """Change how many conditions of each selector are met by a label with this value."""
-        for one in (None, value):
-            for sign in (1, -1):
-                numbers = self.lists.get((sign, one))
-                if numbers is not None:
-                    which = np.frombuffer(numbers, dtype=np.int32)
-                    if start:
-                        which = which[which >= start] - start
-                    met[which] += sign
+    def changes(self, value: str) -> list[tuple[int, Numbers]]:
+        """How many conditions more or less of which selectors are met by a label with this value."""
+        lists = self.lists
+        if len(lists) <= 2:
+            return [(sign, numbers) for (sign, one), numbers in lists.items() if one is None or one == value]
+        found = []
+        for change in ((1, None), (-1, None), (1, value), (-1, value)):
+            numbers = lists.get(change)
+            if numbers is not None:
+                found.append((change[0], numbers))
+        return found
 
 
 def _changes(condition: Condition) -> list[tuple[int, str | None]]:
@@ -186,6 +207,12 @@ class TermIndex:
         self._spaces[number] = self._space(term)
         return number
 
+    @staticmethod
+    def cost(term: AffinityTerm) -> int:
+        """About how many microseconds it takes to number a term, or to forget it."""
+        named = values_in(term.selector.conditions or ()) + values_in(term.namespace_selector.conditions or ())
+        return _STEPS_TO_INDEX + (named + len(term.namespaces)) // 2
+
     def remove(self, number: int) -> None:
         """Forget a term; its number is not used for another one until `reuse`."""
         term = self._terms[number]
@@ -214,7 +241,9 @@ class TermIndex:
         """
         selected = self._selectors.select(labels, start)
         if selected.any():
-            selected &= self._means(namespace, of_namespace)[self._spaces[start : start + len(selected)]]
+            means = self._means(namespace, of_namespace)
+            if not means.all():
+                selected &= means[self._spaces[start : start + len(selected)]]
         return selected
 
     def _space(self, term: AffinityTerm) -> int:

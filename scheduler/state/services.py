@@ -1,17 +1,42 @@
 """Services by namespace, and which of them select a pod, without a look at each of them."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from operator import attrgetter
 
 from scheduler.model.namespaced import Selecting
+from scheduler.model.selectors import LabelSelector
 from scheduler.state.selector_index import SelectorIndex
 
 _DEAD = 64
+_MERGED = 32
+_LARGE = 64
+"""Selectors of so many labels are not indexed, which takes as long as they are: one look says most often no."""
+
+
+class Merged:
+    """Selectors that were merged for some maps of labels lately."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Mapping[str, str], Hashable, LabelSelector | None]] = {}
+
+    def get(self, labels: Mapping[str, str], version: Hashable) -> tuple[LabelSelector | None] | None:
+        """What was merged for these labels, if this is the version that it was merged for."""
+        kept = self._kept.get(id(labels))
+        return (kept[2],) if kept is not None and kept[0] is labels and kept[1] == version else None
+
+    def put(self, labels: Mapping[str, str], version: Hashable, selector: LabelSelector | None) -> None:
+        """Remember a selector, and forget the oldest."""
+        self._kept.pop(id(labels), None)
+        while len(self._kept) >= _MERGED:
+            del self._kept[next(iter(self._kept))]
+        self._kept[id(labels)] = (labels, version, selector)
 
 
 class Services:
     """All Services of a cluster."""
 
     def __init__(self) -> None:
+        self.merged = Merged()
         self._by_namespace: dict[str, _OfNamespace] = {}
 
     def put(self, service: Selecting) -> None:
@@ -25,7 +50,7 @@ class Services:
         of = self._by_namespace.get(namespace)
         if of is not None:
             of.drop(name)
-            if not of.numbers:
+            if not of.numbers and not of.large:
                 del self._by_namespace[namespace]
 
     def selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Selecting]:
@@ -34,22 +59,28 @@ class Services:
         if of is None:
             return []
         found = [of.services[number] for number in of.index.select(labels).nonzero()[0].tolist()]
-        return sorted(found, key=lambda service: service.name)
+        found += [service for service in of.large.values() if service.selector.matches(labels)]
+        return sorted(found, key=attrgetter("name"))
 
 
 class _OfNamespace:
-    __slots__ = ("index", "numbers", "services")
+    __slots__ = ("index", "large", "numbers", "services")
 
     def __init__(self) -> None:
         self.index = SelectorIndex()
         self.numbers: dict[str, int] = {}
         self.services: dict[int, Selecting] = {}
+        self.large: dict[str, Selecting] = {}
 
     def put(self, service: Selecting) -> None:
+        if len(service.selector.requirements) > _LARGE:
+            self.large[service.name] = service
+            return
         number = self.numbers[service.name] = self.index.add(service.selector)
         self.services[number] = service
 
     def drop(self, name: str) -> None:
+        self.large.pop(name, None)
         number = self.numbers.pop(name, None)
         if number is not None:
             self.index.remove(number, self.services.pop(number).selector)

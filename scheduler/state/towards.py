@@ -1,7 +1,5 @@
 """What the terms that mean a pod add up to: the pods that carry them, per value of the node labels that they name."""
 
-import numpy as np
-
 from scheduler.state.column import Codes, Ints
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
@@ -18,7 +16,8 @@ HARD = 1 << 20
 class Towards:
     """Sums for pods that the same terms mean. Pods are counted by the set of terms that they carry."""
 
-    def __init__(self, by: Codes, key: bytes) -> None:
+    def __init__(self, by: bytes) -> None:
+        """`by`: the numbers of the terms (`marks`)."""
         self.repelled: dict[str, ByTopology] = {}
         """Pods that keep it away (required anti-affinity), each as often as its terms do."""
         self.hard: dict[str, ByTopology] = {}
@@ -26,19 +25,13 @@ class Towards:
         self.preferred: dict[str, ByTopology] = {}
         """Weights of pods that would rather have it near, or away."""
         self.by = by
-        """The numbers of the terms that mean the pod, ascending."""
-        self.key = key
+        """The numbers of the terms that mean the pod."""
         self.users = 0
         """How many maps of labels go by it."""
         self.version = -1
         """The version of the counts that was seen last."""
         self.sets = 0
         """How many sets were seen."""
-        self._of_terms = Weights()
-        which = np.zeros(int(by.max(initial=-1)) + 1, dtype=np.bool_)
-        which[by] = True
-        self._of_terms.add(which, 1)
-        self._of_terms.settle()
         self._parts: list[tuple[Weights, ByTopology]] = []
         """What each set counts for, and the sum that it counts in."""
         self._by_sum: dict[int, Weights] = {}
@@ -58,17 +51,7 @@ class Towards:
     @property
     def size(self) -> int:
         """Bytes, about."""
-        return self.by.nbytes * 2 + self._of_terms.size + sum(w.size + s.counts.nbytes for w, s in self._parts)
-
-    def means(self, number: int) -> bool:
-        """Whether a term is among those that mean the pod."""
-        return bool(self._of_terms.get(number))
-
-    def of_terms(self, in_sets: RowCounts) -> tuple[Codes, Codes, Codes]:
-        """(term, set, how often) of the terms that mean the pod."""
-        found, weights = self._of_terms.weighed(in_sets)
-        found = found.at(weights > 0)
-        return found.numbers, found.rows, found.counts
+        return len(self.by) + 400 + sum(w.size + s.counts.nbytes for w, s in self._parts)
 
     def repulsion(self, of: int, row: int) -> int:
         """How many terms of a set keep the pod away from the values that a row has."""
@@ -102,6 +85,7 @@ class Towards:
         """Forget all sums."""
         self.repelled, self.hard, self.preferred = {}, {}, {}
         self._parts, self._by_sum = [], {}
+        self.version = -1
 
     def weigh(self, key: str, weight: int, of: int, nodes: Nodes) -> None:
         """A set has one more term that means the pod."""
@@ -114,6 +98,12 @@ class Towards:
         weights = self._part(key, kind, nodes)
         if weights is not None:
             weights.add_each(sets, each)
+
+    def weigh_each(self, key: str, kind: int | None, each: Ints, nodes: Nodes) -> None:
+        """As `weigh_all`: what each set counts for, by its number."""
+        weights = self._part(key, kind, nodes)
+        if weights is not None:
+            weights.add_array(each)
 
     def _part(self, key: str, kind: int | None, nodes: Nodes) -> Weights | None:
         sums = self.repelled if kind == REPELS else self.hard if kind == HARD else self.preferred

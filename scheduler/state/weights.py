@@ -74,7 +74,14 @@ class Weights:
             return
         self._spread(int(numbers.max()) + 1)
         assert self._array is not None
-        np.add.at(self._array, numbers, weights)
+        # Sums of integers below 2^53, so the doubles that bincount adds up are exact.
+        self._array += np.bincount(numbers, weights=weights, minlength=len(self._array)).astype(np.int64)
+
+    def add_array(self, weights: NDArray[np.int64]) -> None:
+        """Add to the weights of the first things."""
+        self._spread(len(weights))
+        assert self._array is not None
+        self._array[: len(weights)] += weights
 
     def keep(self, found: Found) -> None:
         """Leave only some things their weight."""

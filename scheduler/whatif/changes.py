@@ -11,6 +11,7 @@ from dataclasses import replace as soften
 from msgspec import Struct
 from msgspec.structs import replace
 
+from scheduler.model.affinity import Terms
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.quantity import show
@@ -132,9 +133,9 @@ class DropPodTerm(Struct, frozen=True, rename="camel", tag_field="kind", tag="dr
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Drop it; what it would be worth as a preference does not decide whether the pod fits."""
         if self.anti:
-            shape.anti_affinity_terms = tuple(t for t in shape.anti_affinity_terms if str(t) != self.term)
+            shape.anti_affinity_terms = Terms(t for t in shape.anti_affinity_terms if str(t) != self.term)
         else:
-            shape.affinity_terms = tuple(t for t in shape.affinity_terms if str(t) != self.term)
+            shape.affinity_terms = Terms(t for t in shape.affinity_terms if str(t) != self.term)
 
 
 class SoftenSpread(Struct, frozen=True, rename="camel", tag_field="kind", tag="softenSpread"):

@@ -27,8 +27,8 @@ class Ranking:
         self._nodes: Nodes | None = None
         self._version = 0
         self._rows: dict[int, list[Placement]] = {}
-        self.ranked = 0
-        """How often a row was ranked."""
+        self.steps = 0
+        """Steps that ranking took so far."""
 
     def renew(self, cluster: Cluster) -> None:
         """Forget the rows that changed."""
@@ -47,10 +47,10 @@ class Ranking:
         """The placements of a row with a priority below the given one; not to be changed."""
         ranked = self._rows.get(row)
         if ranked is None:
-            self.ranked += 1
             ranked = self._rows[row] = cluster.placements_on(row)
             if len(ranked) > 1:
                 ranked.sort(key=_key)
+            self.steps += 1 + len(ranked) // 2
         if not ranked or ranked[0].pod.priority < priority:
             return ranked
         if ranked[-1].pod.priority >= priority:

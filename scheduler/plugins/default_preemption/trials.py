@@ -56,8 +56,9 @@ class Trials:
         self.budgets.renew(cluster)
         lasting = filters.goes_by_shape(pod) and not filters.looks_elsewhere(pod, cluster, ())
         key = (pod.shape, pod.priority) if lasting else pod.uid
-        findings = self._findings(key, pod, cluster, lasting=lasting)
-        attempt = _Attempt(self, findings, pod, cluster, filters, lasting=lasting)
+        ahead = dict(_rows_ahead(pod, cluster)) if rows.any() else {}
+        findings = self._findings(key, pod, cluster, ahead, lasting=lasting)
+        attempt = _Attempt(self, findings, pod, cluster, filters, ahead, lasting=lasting)
         attempt.go_on(rows, at_most)
         chosen = attempt.choose(rows)
         if chosen is None:
@@ -67,10 +68,13 @@ class Trials:
             del self._kept[key]
         return findings, chosen
 
-    def _findings(self, key: object, pod: Pod, cluster: Cluster, *, lasting: bool) -> Findings:
-        """What is known for a pod, up to date."""
+    def _findings(
+        self, key: object, pod: Pod, cluster: Cluster, pods_ahead: dict[int, list[Pod]], *, lasting: bool
+    ) -> Findings:
+        """What is known for a pod, up to date. `pods_ahead`: row → nominated pods that it has to yield to."""
         findings = self._kept.pop(key, None)
-        nodes, ahead = cluster.nodes, _ahead(pod, cluster)
+        nodes = cluster.nodes
+        ahead = {row: tuple([other.uid for other in pods]) for row, pods in pods_ahead.items()}
         changed = None
         if findings is not None and findings.nodes is nodes and (lasting or _same(findings.pod, pod)):
             changed = nodes.log.since(findings.version)
@@ -136,7 +140,7 @@ class Trials:
     @property
     def steps(self) -> int:
         """Steps that were taken so far besides those that were charged."""
-        return self.budgets.steps + 2 * self._ranking.ranked
+        return self.budgets.steps + self._ranking.steps
 
 
 class _Gathered:
@@ -164,7 +168,15 @@ class _Attempt:
     """One call of `Trials.find`."""
 
     def __init__(
-        self, trials: Trials, findings: Findings, pod: Pod, cluster: Cluster, filters: Filters, *, lasting: bool
+        self,
+        trials: Trials,
+        findings: Findings,
+        pod: Pod,
+        cluster: Cluster,
+        filters: Filters,
+        ahead: dict[int, list[Pod]],
+        *,
+        lasting: bool,
     ) -> None:
         self._trials = trials
         self._findings = findings
@@ -176,7 +188,7 @@ class _Attempt:
         self._codes: dict[PodShape, int] = {}
         self._takes: list[list[int]] = []
         """What placed pods take, by the code of their shape."""
-        self._ahead = dict(_rows_ahead(pod, cluster))
+        self._ahead = ahead
 
     @property
     def _spare(self) -> Spare:
@@ -271,17 +283,17 @@ class _Attempt:
         trials, cluster, priority = self._trials, self._cluster, self._pod.priority
         found = _Gathered()
         before = trials.steps
-        for row in todo.tolist():
+        for row in todo[:_CHUNK].tolist():
             lower = trials.below(row, priority, cluster)
-            if not lower:
+            if lower:
+                over = trials.overdrawing(lower, cluster)
+                found.rows.append(row)
+                found.lower.append(lower)
+                found.over.append(over)
+                found.victims += len(lower)
+            else:
                 found.without.append(row)
-                continue
-            over = trials.overdrawing(lower, cluster)
-            found.rows.append(row)
-            found.lower.append(lower)
-            found.over.append(over)
-            found.victims += len(lower)
-            if found.victims >= _CHUNK_PLAIN if plain else found.victims + trials.steps - before >= _CHUNK:
+            if found.victims + trials.steps - before >= _CHUNK or (plain and found.victims >= _CHUNK_PLAIN):
                 break
         return found
 
@@ -506,9 +518,5 @@ def _rows_ahead(pod: Pod, cluster: Cluster) -> list[tuple[int, list[Pod]]]:
         row = cluster.nodes.live_row(name)
         if row is not None:
             found.append((row, [other for other in pods if cluster.placement(other.uid) is None]))
+    cluster.effort.count(2 * len(found))
     return found
-
-
-def _ahead(pod: Pod, cluster: Cluster) -> dict[int, tuple[str, ...]]:
-    """Row → UIDs of the pods nominated for it that the pod has to yield to."""
-    return {row: tuple(other.uid for other in pods) for row, pods in _rows_ahead(pod, cluster)}

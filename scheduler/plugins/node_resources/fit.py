@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NODE, PODS_HERE, Plugin
-from scheduler.framework.status import Rejections, Unresolvable, Unschedulable
+from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.resources import is_extended
@@ -22,6 +22,9 @@ from scheduler.plugins.node_resources.strategies import strategy
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
+
+_MANY = 64
+"""What is said of so many resources is kept from one question about a pod to the next."""
 
 
 class NodeResourcesFitArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -53,6 +56,8 @@ class NodeResourcesFit(Plugin):
     full = Unschedulable("Too many pods")
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
+        self._absent: tuple[PodShape | None, list[str], list[Reason]] = (None, [], [])
+        """A shape that asks for many resources, those of them that no node offers, and what is said of each."""
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources: list[ResourceWeight] = args.scoring_strategy.weights()
@@ -86,13 +91,22 @@ class NodeResourcesFit(Plugin):
         if np.count_nonzero(full):
             found.append((self.full, full))
         everywhere: Bools | None = None
-        for name, amount in self._asked(pod.shape):
-            index = nodes.resources.get(name)
+        resources = nodes.resources
+        asked = self._asked(pod.shape)
+        if len(asked) > _MANY:
+            # One array for all of them, made once: anybody may ask for thousands of resources that no node has.
+            unoffered = [name for name, _ in asked if name not in resources]
+            if self._absent[0] is not pod.shape or self._absent[1] != unoffered:
+                self._absent = pod.shape, unoffered, [Reason(f"Insufficient {name}", True) for name in unoffered]
+            everywhere = np.ones(rows, dtype=np.bool_)
+            found += [(reason, everywhere) for reason in self._absent[2]]
+            asked = [(name, amount) for name, amount in asked if name in resources]
+        for name, amount in asked:
+            index = resources.get(name)
             if index is None:
                 if everywhere is None:
                     everywhere = np.ones(rows, dtype=np.bool_)
-                # One array for all of them: anybody may ask for thousands of resources that no node has.
-                found.append((Unresolvable(f"Insufficient {name}"), everywhere))
+                found.append((Reason(f"Insufficient {name}", True), everywhere))
                 continue
             allocatable = nodes.allocatable[index, :rows]
             short = allocatable - nodes.requested[index, :rows] < amount

@@ -30,6 +30,9 @@ _SYSTEM_DEFAULTS = (
     SpreadConstraint(max_skew=5, topology_key=ZONE, hard=False, selector=NOTHING),
 )
 
+_LOOKS = 10_000
+"""So many pairs of a constraint and a pod are looked at to find out whether they matter to each other."""
+
 
 class PodTopologySpread(Plugin):
     """Spread matching pods evenly over the values of a node label."""
@@ -124,6 +127,16 @@ class PodTopologySpread(Plugin):
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """When the pod has constraints that must hold."""
         return bool(self._constraints(pod, cluster, hard=True))
+
+    def minds(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
+        """When a constraint that must hold counts one of `others`."""
+        beside = [other for other in others if other.namespace == pod.namespace]
+        if not beside:
+            return False
+        constraints = self._constraints(pod, cluster, hard=True)
+        if len(constraints) * len(beside) > _LOOKS:
+            return True
+        return any(constraint.selector.matches(other.labels) for constraint in constraints for other in beside)
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """Matching pods in the node's domains, weighted by how many domains there are: less is better."""

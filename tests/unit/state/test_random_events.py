@@ -1,6 +1,7 @@
 """Whatever happens to a cluster, in whatever order, every column and count is what the objects say."""
 
 import os
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from scheduler.model import wire
-from scheduler.model.affinity import AffinityTerm, WeightedTerm
+from scheduler.model.affinity import AffinityTerm, WeightedTerm, WeightedTerms
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
@@ -19,16 +20,19 @@ from scheduler.state import (
     existing_terms,
     incidence,
     label_index,
+    marks,
     members,
     nodes,
     pod_classes,
     row_counts,
     sums,
+    term_sets,
     towards,
     weights,
 )
 from scheduler.state.anew import made_anew
 from scheduler.state.cluster import Cluster
+from scheduler.state.effort import SliceOver
 from scheduler.state.validate import validate
 from tests.builders import label, namespace, node, pod, term
 
@@ -217,8 +221,10 @@ class Events(RuleBasedStateMachine):
         """Repelling and preferring terms, the dead ones left out, are those that placed pods carry."""
         waiting: Pod = decode(pod("waiting", **parts))
         labels = self.cluster.namespace_labels(waiting.namespace)
-        known = self.cluster.incidence.terms
-        by = self.cluster.incidence.towards(waiting).by.tolist()
+        if self.cluster.incidence.terms.by_turns:
+            self.cluster.incidence.terms.sets.settle(self.cluster.effort)
+        known = self.cluster.incidence.terms.sets
+        by = marks.numbers(self.cluster.incidence.towards(waiting).by).tolist()
         found = {
             (c.term, c.weight)
             for c in known.terms()
@@ -232,6 +238,24 @@ class Events(RuleBasedStateMachine):
             carried += [(p.term, p.weight) for p in shape.preferred_pod_terms]
             wanted |= {(t, w) for t, w in carried if t.selects(waiting.namespace, labels, waiting.labels)}
         assert found == wanted
+
+    @rule(on=st.booleans())
+    def lag(self, on: bool) -> None:
+        """Terms of placed pods wait until somebody goes on with them, or not."""
+        self.cluster.incidence.terms.by_turns = on
+
+    @rule(name=NAMESPACES, steps=st.integers(1, 60))
+    def catch_up(self, name: str, steps: int) -> None:
+        self.cluster.incidence.terms.sets.catch_up(name, steps)
+
+    @rule(parts=PODS, steps=st.integers(1, 60))
+    def prepare(self, parts: dict[str, Any], steps: int) -> None:
+        """A pod is to be placed, and perhaps never is."""
+        effort = self.cluster.effort
+        effort.begin(steps)
+        with suppress(SliceOver):
+            self.cluster.incidence.prepare(decode(pod("prepared", **parts)))
+        effort.end()
 
     @rule(name=NODES)
     def ask_about_a_placed_pod(self, name: str) -> None:
@@ -248,7 +272,7 @@ class Events(RuleBasedStateMachine):
         made = parsed(terms)
         self.cluster.incidence.any_selected(made, label(key))
         pairs = [WeightedTerm(term, abs(weight)) for term, weight in zip(made, weights, strict=False)]
-        self.cluster.incidence.preferred(pairs, label(key))
+        self.cluster.incidence.preferred(WeightedTerms(pairs), label(key))
 
     @rule(name=NAMESPACES, select=st.sampled_from(["app=a", "tier"]), leaving=st.booleans())
     def ask_on_rows(self, name: str, select: str, leaving: bool) -> None:
@@ -301,10 +325,13 @@ def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -
         (incidence, "_ON_ROWS", 1),
         (pod_classes, "IDLE", 2),
         (pod_classes, "DEAD", 2),
-        (existing_terms, "IDLE", 2),
-        (existing_terms, "DEAD", 2),
+        (term_sets, "IDLE", 2),
+        (term_sets, "DEAD", 2),
         (existing_terms, "_ONE_BY_ONE", 1),
         (existing_terms, "_CATCH_UP", 3),
+        (existing_terms, "_WEIGHED", 3),
+        (existing_terms, "_FEW", 1),
+        (term_sets, "_PREPARED_TERMS", 3),
         (row_counts, "REMEMBERED", 8),
         (sums, "REMEMBERED", 8),
         (sums, "_CATCH_UP", 3),

@@ -144,19 +144,21 @@ def test_a_sum_is_caught_up_with_what_it_counts(monkeypatch: pytest.MonkeyPatch)
     assert validate(cluster) == []
 
 
-def test_few_terms_cost_nobody_who_asks_later() -> None:
-    """They are in the index once they came; the many terms of a hostile pod cost whoever is asked about next."""
+def test_prepared_terms_cost_nobody_who_asks_later() -> None:
+    """They are in the index before their pod is assumed; those of a pod that others placed cost whoever asks next."""
     cluster, decoder = town(10)
     asks = decoder.pod(wire.encode(pod("asks", uid="asks", labels={"zz": "asks"})))
     look(cluster, asks)
     spent = []
-    for kind, count in (("few", 3), ("many", TERMS)):
-        cluster.assume(msgspec.structs.replace(hostile(decoder, "apart", count), uid=kind), 0)
+    for prepared, kind in ((True, "apart"), (False, "rather_apart")):
+        comes = msgspec.structs.replace(hostile(decoder, kind, TERMS), uid=kind)
+        if prepared:
+            cluster.incidence.terms.sets.prepare(comes.shape, cluster.effort)
+        cluster.assume(comes, 0)
         before = cluster.effort.spent
         look(cluster, asks)
         spent.append(cluster.effort.spent - before)
-    assert spent[0] < 30
-    assert spent[1] > TERMS
+    assert spent[0] < TERMS < spent[1]
 
 
 def test_placed_terms_take_no_array_each() -> None:

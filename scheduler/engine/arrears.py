@@ -1,0 +1,86 @@
+"""Affinity terms of pods that others placed: how many are indexed before the next attempt, and how many in turns.
+
+A pod that somebody else placed (another scheduler, or whoever named its node) may bring thousands of terms at once.
+What is ordinary is done before the next attempt, whoever's it is, so a decision knows all that the watch has told. The
+terms of a namespace in debt wait for turns between attempts, as its pods do (`engine/turns.py`), and count from when
+they are indexed, as if the watch were so far behind. All of it is charged to the namespace that brought them.
+"""
+
+from scheduler.engine.turns import FREE, Turns
+from scheduler.state.cluster import Cluster
+
+AT_ONCE = 2_000
+"""Steps before an attempt."""
+_PER_LANE = 250
+"""Steps before a lane's next one."""
+_LANES = 64
+"""Lanes that are looked at in one round."""
+_A_TERM = 8
+"""Steps, about, that one term takes."""
+_NAMESPACES = 1024
+
+
+class Arrears:
+    """What is still to be done about the terms of placed pods."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._put_off = False
+        """The last attempt has left something."""
+        self._begun = False
+        self._owed: dict[str, int] = {}
+        """Namespace → steps that it was not charged with yet."""
+
+    @property
+    def late(self) -> bool:
+        """Whether more waits than is done before the next attempt anyway."""
+        size = self._cluster.incidence.terms.sets.backlog.size
+        return size > 0 and (self._put_off or size * _A_TERM > AT_ONCE)
+
+    def begin(self, steps: int) -> bool:
+        """Before the first attempt: go on with all that was there at the start. Whether nothing is left."""
+        sets = self._cluster.incidence.terms.sets
+        while not self._begun and steps > 0:
+            lanes = sets.backlog.first(1)
+            if lanes:
+                steps -= sets.catch_up(lanes[0], steps)
+            else:
+                self._begun = True
+        return self._begun
+
+    def before(self, namespace: str, turns: Turns, now: float) -> None:
+        """Before an attempt for a pod of this namespace: its own terms first, then those of others not in debt."""
+        terms = self._cluster.incidence.terms
+        terms.by_turns = True
+        backlog = terms.sets.backlog
+        if not backlog.size:
+            self._put_off = False
+            return
+        left = AT_ONCE - self._go_on(namespace, AT_ONCE, turns, now)
+        went_on = True
+        while went_on and left > 0 and backlog:
+            went_on = False
+            for lane in backlog.first(_LANES):
+                if turns.in_debt(lane, now):
+                    backlog.last(lane)
+                elif left > 0:
+                    left -= self._go_on(lane, min(left, _PER_LANE), turns, now)
+                    went_on = True
+        self._put_off = bool(backlog)
+
+    def catch_up(self, steps: int, turns: Turns, now: float) -> int:
+        """Go on with the lane whose turn it is; returns how many steps it took."""
+        lanes = self._cluster.incidence.terms.sets.backlog.first(1)
+        return self._go_on(lanes[0], steps, turns, now) if lanes else 0
+
+    def _go_on(self, lane: str, steps: int, turns: Turns, now: float) -> int:
+        spent = self._cluster.incidence.terms.sets.catch_up(lane, steps)
+        if self._begun and spent:
+            owed = self._owed.pop(lane, 0) + spent
+            if owed > FREE:
+                turns.account(lane, FREE + owed, now)
+            else:
+                if len(self._owed) >= _NAMESPACES:
+                    self._owed.clear()
+                self._owed[lane] = owed
+        return spent

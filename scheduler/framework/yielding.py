@@ -1,0 +1,169 @@
+"""Nodes that are kept for nominated pods: where what these will take leaves too little for a pod that yields to them.
+
+Upstream runs all filters once more for each such node (RunFilterPluginsWithNominatedPods). Whoever may write
+pods/status can have nodes kept for thousands of pods, so what filters can count is added up for all of them at once.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scheduler.framework.decision import Rows
+from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Ints
+from scheduler.state.nodes import Nodes
+
+_SHAPES = 16
+_THRESHOLDS = 4
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is kept of each thing that pods of one shape need."""
+
+    amounts: Ints
+    """int64[needs, nodes that are kept]."""
+    version: int
+    """Of the log of nominations."""
+
+
+class _Above:
+    """Live nodes that are kept for pods of some priority or a higher one, and for whom. Caught up when asked for."""
+
+    def __init__(self, threshold: int) -> None:
+        self.threshold = threshold
+        self.place: dict[str, int] = {}
+        """Node → its place in the lists; it stays when the node is kept for nobody any more."""
+        self.rows: Rows = np.zeros(0, dtype=np.intp)
+        self.pods: list[list[Pod]] = []
+        self.held: dict[PodShape, _Held] = {}
+        self._nodes: Nodes | None = None
+        self._labels = -1
+        self._version = -1
+
+    def renew(self, cluster: Cluster) -> None:
+        """Bring it up to date."""
+        nominations, nodes = cluster.nominations, cluster.nodes
+        changed = nominations.log.since(self._version)
+        same = self._nodes is nodes and self._labels == nodes.label_changes
+        if changed is None or not same:
+            live = [(name, row) for name in nominations.nodes() if (row := nodes.live_row(name)) is not None]
+            self.place = {name: i for i, (name, _) in enumerate(live)}
+            self.rows = np.array([row for _, row in live], dtype=np.intp)
+            self.pods = [nominations.above(name, self.threshold) for name in self.place]
+            self.held = {}
+            self._nodes, self._labels = nodes, nodes.label_changes
+            cluster.effort.count(len(live) // 2)
+        else:
+            rows = []
+            for name in changed:
+                pods = nominations.above(name, self.threshold)
+                place = self.place.get(name)
+                if place is not None:
+                    self.pods[place] = pods
+                elif pods and (row := nodes.live_row(name)) is not None:
+                    self.place[name] = len(self.pods)
+                    self.pods.append(pods)
+                    rows.append(row)
+            if rows:
+                self.rows = np.concatenate((self.rows, np.array(rows, dtype=np.intp)))
+        self._version = nominations.log.version
+
+
+@dataclass(slots=True)
+class Kept:
+    """Nodes that are kept for pods that some pod has to yield to: parallel."""
+
+    rows: Rows
+    pods: list[list[Pod]]
+    above: _Above
+    own: int | None
+    """The place of the node that is kept for the pod itself."""
+
+    @property
+    def taken(self) -> Bools:
+        """Which of the nodes are kept for anybody but the pod."""
+        return np.fromiter(map(bool, self.pods), dtype=np.bool_, count=len(self.pods))
+
+
+class Yielding:
+    """What is known of nominated pods to one profile's filters."""
+
+    def __init__(self, counting: Sequence[Any], ask: Callable[..., Any]) -> None:
+        """`counting`: the filters that say what a pod needs, what a node has left, and what a placed pod takes."""
+        self._counting = counting
+        self._ask = ask
+        self._above: dict[int, _Above] = {}
+
+    def kept(self, pod: Pod, cluster: Cluster) -> Kept | None:
+        """The nodes that are kept for others than a pod, which it has to yield to; None: none is."""
+        nominations = cluster.nominations
+        threshold = nominations.threshold(pod)
+        if threshold is None:
+            return None
+        above = self._above.get(threshold)
+        if above is None:
+            if len(self._above) >= _THRESHOLDS:
+                del self._above[next(iter(self._above))]
+            above = self._above[threshold] = _Above(threshold)
+        above.renew(cluster)
+        own, pods = above.place.get(nominations.node_of(pod.uid) or ""), above.pods
+        if own is not None:
+            pods = list(pods)
+            pods[own] = [other for other in pods[own] if other.uid != pod.uid]
+        return Kept(above.rows, pods, above, own) if len(above.rows) else None
+
+    def short(self, pod: Pod, cluster: Cluster, kept: Kept) -> Bools:
+        """On which of the kept rows there is too little left for the pod, of what filters count."""
+        plugins = [plugin for plugin in self._counting if "filter" not in plugin.skips(pod.shape)]
+        if not plugins:
+            return np.zeros(len(kept.rows), dtype=np.bool_)
+        held = self._held(plugins, pod, cluster, kept.above)
+        if kept.own is not None:
+            held = held.copy()
+            held[:, kept.own] = self._taken(plugins, pod, kept.pods[kept.own], {})
+        needs = np.array([need for plugin in plugins for need in self._ask(plugin, plugin.needs, pod)], dtype=np.int64)
+        free = np.concatenate(
+            [self._ask(plugin, plugin.free, pod, cluster.nodes, kept.rows) for plugin in plugins], dtype=np.int64
+        )
+        short: Bools = np.any(free - held < needs[:, np.newaxis], axis=0)
+        return short
+
+    def _held(self, plugins: list[Any], pod: Pod, cluster: Cluster, above: _Above) -> Ints:
+        held, log = above.held.get(pod.shape), cluster.nominations.log
+        known: dict[PodShape, list[int]] = {}
+        changed = None if held is None else log.since(held.version)
+        if held is None or changed is None:
+            amounts = np.array([self._taken(plugins, pod, pods, known) for pods in above.pods], dtype=np.int64).T
+            cluster.effort.count(len(above.pods))
+            held = _Held(amounts, log.version)
+            if not pod.shape.heavy:
+                if len(above.held) >= _SHAPES:
+                    del above.held[next(iter(above.held))]
+                above.held[pod.shape] = held
+        else:
+            more = len(above.pods) - held.amounts.shape[1]
+            if more:
+                room = np.zeros((len(held.amounts), more), dtype=np.int64)
+                held.amounts = np.concatenate((held.amounts, room), axis=1)
+            for i in {above.place[name] for name in changed if name in above.place}:
+                held.amounts[:, i] = self._taken(plugins, pod, above.pods[i], known)
+            held.version = log.version
+        return held.amounts
+
+    def _taken(
+        self, plugins: list[Any], pod: Pod, others: Iterable[Pod], known: dict[PodShape, list[int]]
+    ) -> list[int]:
+        """What others take of each thing that a pod needs."""
+        sums: list[int] | None = None
+        for other in others:
+            takes = known.get(other.shape)
+            if takes is None:
+                amounts = (self._ask(plugin, plugin.takes, pod, other.shape) for plugin in plugins)
+                takes = known[other.shape] = [max(amount, 0) for some in amounts for amount in some]
+            sums = takes if sums is None else [a + b for a, b in zip(sums, takes, strict=True)]
+        return [0] * sum(len(self._ask(plugin, plugin.needs, pod)) for plugin in plugins) if sums is None else sums

@@ -1,0 +1,98 @@
+"""What preemption looks at: a part of the nodes at a time, and each node a few times however many there are."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.plugins.default_preemption import trials
+from scheduler.plugins.default_preemption.importance import Ranking
+from scheduler.state.cluster import Cluster
+from scheduler.state.effort import Effort, SliceOver
+from tests.builders import node, pod
+from tests.unit.plugins.preempting import a_framework, a_pod, answer, decoder
+
+MOST_SLICES = 5_000
+
+
+class Looks:
+    """How often the pods of a node were looked at: in all, and at most between two charges."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.total = self.most = self._now = 0
+        below, charge = Ranking.below, Effort.charge
+
+        def looking(*args: Any) -> Any:
+            self.total += 1
+            self._now += 1
+            self.most = max(self.most, self._now)
+            return below(*args)
+
+        def charging(effort: Effort, steps: int) -> None:
+            self._now = 0
+            charge(effort, steps)
+
+        monkeypatch.setattr(Ranking, "below", looking)
+        monkeypatch.setattr(Effort, "charge", charging)
+
+
+def _full(nodes: int, priority: int) -> Cluster:
+    """Nodes that one pod fills, each with a label of its own."""
+    cluster = Cluster()
+    for i in range(nodes):
+        made = node(f"n{i}", cpu="4", pods="5", labels={"host": f"n{i}"})
+        cluster.put_node(decoder.node(msgspec.json.encode(made)))
+        cluster.put_pod(msgspec.structs.replace(a_pod(f"p{i}", priority, 4), node_name=f"n{i}"))
+    return cluster
+
+
+def _apart() -> Any:
+    """A preemptor whose own terms make a filter look beyond one node: nodes are tried one by one."""
+    made = pod("q", cpu="4")
+    term = {"labelSelector": {"matchLabels": {"app": "a0"}}, "topologyKey": "host"}
+    made["spec"] |= {
+        "priority": 5,
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
+    }
+    return decoder.pod(msgspec.json.encode(made))
+
+
+def _asked(preemptor: Any, cluster: Cluster) -> None:
+    framework = a_framework()
+    for _ in range(MOST_SLICES):
+        cluster.effort.begin(5_000, cluster.effort.spent)
+        try:
+            answer(framework, preemptor, cluster)
+            return
+        except SliceOver:
+            continue
+        finally:
+            cluster.effort.end()
+    raise AssertionError(f"no answer after {MOST_SLICES} slices")
+
+
+def test_nodes_without_victims_are_looked_at_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether anybody could be preempted there or not: so many nodes, and then a charge."""
+    monkeypatch.setattr(trials, "_CHUNK", 100)
+    cluster = _full(400, priority=5)
+    looks = Looks(monkeypatch)
+    _asked(a_pod("q", 5, 4), cluster)
+    assert looks.total >= 400
+    assert looks.most <= 100
+
+
+@pytest.mark.parametrize("case", ["nobody to preempt", "by sums", "one by one"])
+def test_looks_grow_with_the_nodes_and_not_faster(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times the nodes: four times the looks, or a few more. All of them once for each node would be 16 times."""
+    monkeypatch.setattr(trials, "_CHUNK", 50)
+    monkeypatch.setattr(trials, "_CHUNK_PLAIN", 20)
+    preemptor = _apart() if case == "one by one" else a_pod("q", 5, 4)
+    looked = []
+    for nodes in (100, 400):
+        cluster = _full(nodes, priority=5 if case == "nobody to preempt" else 0)
+        with monkeypatch.context() as patched:
+            looks = Looks(patched)
+            _asked(preemptor, cluster)
+        looked.append(looks.total)
+    assert looked[0] >= 100 if case != "one by one" else looked[0] > 0
+    assert looked[1] <= 6 * looked[0]

@@ -1,0 +1,111 @@
+"""Pods yield to those that nodes are kept for: found by sums for all such nodes at once, as one by one."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.framework.filters import FilterPlugins
+from scheduler.framework.runtime import Framework
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from tests.builders import label, node, pod, term
+from tests.unit.plugins.preempting import a_framework, decoder
+
+NODES = 6
+MANY = 300
+
+
+def a_pod(name: str, cpu: int, priority: int = 0, **parts: Any) -> Pod:
+    """A pod with so many CPUs."""
+    made = pod(name, uid=name, cpu=str(cpu), **parts)
+    made["spec"]["priority"] = priority
+    return decoder.pod(msgspec.json.encode(made))
+
+
+def a_town(nodes: int) -> Cluster:
+    """Nodes with 4 CPUs."""
+    cluster = Cluster()
+    for i in range(nodes):
+        made = node(f"n{i}", cpu="4", pods="4", labels={label("host"): f"n{i}", label("zone"): f"z{i % 2}"})
+        cluster.put_node(decoder.node(msgspec.json.encode(made)))
+    return cluster
+
+
+def one_by_one(framework: Framework, asks: Pod, cluster: Cluster) -> list[int]:
+    """The rows that take a pod, as upstream finds them: each with the pods that it is kept for, and without."""
+    alive = cluster.nodes.alive[: cluster.nodes.rows].copy()
+    passed, _ = framework.filters.run(asks, cluster, alive)
+    for name in list(cluster.nominations.nodes()):
+        row = cluster.nodes.live_row(name)
+        ahead = [o for o in cluster.nominations.on(name) if o.priority >= asks.priority and o.uid != asks.uid]
+        if row is None or not ahead:
+            continue
+        mask = np.zeros(len(alive), dtype=np.bool_)
+        mask[row] = True
+        with cluster.supposing((other, row) for other in ahead):
+            with_them, _ = framework.filters.run(asks, cluster, mask)
+        passed[row] &= with_them[row]
+    return np.flatnonzero(passed).tolist()
+
+
+apps = st.sampled_from(["a", "b"])
+terms = st.sampled_from([[], [], ["app=a"], ["app=b"]])
+kept = st.tuples(st.integers(0, NODES), st.integers(0, 4), st.integers(0, 2), apps, terms, st.booleans())
+asking = st.tuples(st.integers(1, 4), st.integers(0, 2), apps, terms, terms, st.sampled_from([(), ("80",)]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(kept, max_size=12), st.lists(asking, min_size=1, max_size=4), st.lists(kept, max_size=3))
+def test_the_same_nodes_as_one_by_one(nominated: list[Any], asked: list[Any], later: list[Any]) -> None:
+    """Whatever nominated pods and the one that asks need, repel or attract; also when nominations change in between."""
+    cluster, framework = a_town(NODES), a_framework()
+    cluster.assume(a_pod("placed", 1, labels={"app": "a"}), 0)
+
+    def nominate(i: int, one: Any) -> None:
+        row, cpu, priority, app, apart, port = one
+        parts = {"labels": {"app": app}, "apart": [term(t, "host") for t in apart], "ports": ("80",) if port else ()}
+        cluster.nominations.put(a_pod(f"k{i}", cpu, priority, **parts), f"n{row}")
+
+    for i, one in enumerate(nominated):
+        nominate(i, one)
+    for change in (None, *later):
+        if change is not None:
+            nominate(change[0], change)
+            cluster.nominations.drop(f"k{change[1]}")
+        for j, (cpu, priority, app, near, apart, ports) in enumerate(asked):
+            parts: dict[str, Any] = {"near": [term(t, "zone") for t in near], "apart": [term(t, "host") for t in apart]}
+            asks = a_pod(f"q{j}", cpu, priority, labels={"app": app}, ports=ports, **parts)
+            should = one_by_one(a_framework(), asks, cluster)
+            for _ in range(3):  # the second time, memos are at hand
+                quick = framework.decide_quickly(asks, cluster)
+                assert bool(len(quick.feasible)) == bool(should)
+                assert quick.fitting == len(should) or not quick.quick
+                assert set(quick.best().tolist()) <= set(should)
+            assert framework.find(asks, cluster, nominated=False).feasible.tolist() == should
+
+
+@pytest.mark.parametrize("cpu", [1, 4])
+def test_nominated_pods_are_not_tried_one_by_one(cpu: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others' nominated pods, with room beside them or not, and a pod with terms of its own: few passes of filters."""
+    cluster, framework = a_town(MANY), a_framework()
+    for i in range(MANY - 1):
+        made = msgspec.structs.replace(a_pod(f"k{i}", cpu, 1_000, labels={"app": "kept"}), namespace="other")
+        cluster.nominations.put(made, f"n{i}")
+    passes = 0
+    before = FilterPlugins.run
+
+    def counting(self: FilterPlugins, *args: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        return before(self, *args)
+
+    monkeypatch.setattr(FilterPlugins, "run", counting)
+    asks = a_pod("q", 2, labels={"app": "q"}, apart=[term("app=q", "host")])
+    found = framework.decide_quickly(asks, cluster)
+    assert found.fitting == (MANY if cpu == 1 else 1)
+    assert len(framework.find(asks, cluster).feasible) == found.fitting
+    assert passes <= 4
