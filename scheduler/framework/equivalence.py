@@ -35,6 +35,9 @@ _SHAPES = 1024
 Scorer = tuple[Any, int, Any]
 """(plugin, weight, normalize)."""
 Ask = Callable[..., Any]
+_ONE = (("filter_one", "filter"), ("score_one", "score"))
+_NOBODY: Bools = np.zeros(0, dtype=np.bool_)
+_NOTHING: Ints = np.zeros(0, dtype=np.int64)
 Skipped = tuple[tuple[str, ...], ...]
 """The points that each of the plugins skips that may skip any."""
 
@@ -56,7 +59,7 @@ class StaticResults(PerNode):
         self._filters = filters
         self._scorers = scorers
         self._ask = ask
-        self.passes: Bools = np.zeros(0, dtype=np.bool_)
+        self.passes: Bools = _NOBODY
         """bool[rows]: nodes that exist and pass."""
         self.raw: list[tuple[Scorer, Ints | int]] = []
         """Scores before they are normalised; one number where all rows share it."""
@@ -96,18 +99,21 @@ class StaticResults(PerNode):
 class OnNodeResults(PerNode):
     """What the pods on a node decide too."""
 
-    def __init__(self, filters: tuple[Any, ...], scorers: tuple[Scorer, ...], ask: Ask) -> None:
+    def __init__(
+        self, filters: tuple[Any, ...], scorers: tuple[Scorer, ...], ask: Ask, *, one_by_one: frozenset[Any]
+    ) -> None:
+        """`one_by_one`: the plugins that can be asked about one row."""
         super().__init__()
         self._filters = filters
         self._scorers = scorers
         self._ask = ask
-        self.passes: Bools = np.zeros(0, dtype=np.bool_)
+        self._may_one_by_one = one_by_one
+        self.passes: Bools = _NOBODY
         """bool[rows]: rows that pass; whether there is a node is not asked."""
-        self.sums: Ints = np.zeros(0, dtype=np.int64)
+        self.sums: Ints = _NOTHING
         """int64[rows]: weighted scores."""
         self._adding: list[tuple[Any, int]] = []
         """The scorers that take part, with their weights."""
-        self._filters_one = all("filter_one" in declared(plugin).methods for plugin in filters)
         self._one_by_one = False
 
     def compute_all(self, nodes: Nodes, *asked: Any) -> None:
@@ -125,7 +131,7 @@ class OnNodeResults(PerNode):
                 total = weighted if total is None else total + weighted
         self.passes, self._adding = passes, adding
         self.sums = total if isinstance(total, np.ndarray) else np.full(nodes.rows, total or 0, dtype=np.int64)
-        self._one_by_one = self._filters_one and all("score_one" in declared(plugin).methods for plugin, _ in adding)
+        self._one_by_one = self._may_one_by_one.issuperset([*self._filters, *[plugin for plugin, _ in adding]])
 
     def compute_rows(self, nodes: Nodes, rows: set[int], *asked: Any) -> None:
         """Some rows."""
@@ -190,7 +196,7 @@ class EquivalenceClass(PerNode):
         self.asked = asked
         self.static = static
         self.on_node = on_node
-        self.passes: Bools = np.zeros(0, dtype=np.bool_)
+        self.passes: Bools = _NOBODY
         """bool[rows]: nodes that exist and pass all filters that are kept."""
         self._normalized: list[Normalized] = []
         """Scores that are the same for all rows are left out: they are no reason to choose one."""
@@ -296,6 +302,8 @@ class EquivalenceClasses:
         self._on_node_signed = _signed(self._on_node_filters, added)
         self._signed_pre_filters, self._pre_filters = _split(pre_filters, lambda plugin: declared(plugin).on_node)
         plugins = dict.fromkeys((*pre_filters, *filters, *(scorer[0] for scorer in scorers)))
+        kept = _signed(self._on_node_filters, added)
+        self._one_by_one = frozenset(plugin for plugin in kept if _has_one(declared(plugin).methods))
         self._may_skip = [plugin for plugin in plugins if "skips" in declared(plugin).methods]
         self._place_in_skipped = {plugin: i for i, plugin in enumerate(self._may_skip)}
         self.ask = ask
@@ -359,7 +367,8 @@ class EquivalenceClasses:
         return StaticResults(self._not_skipped(self._static_filters, "filter", skipped), self._normalized, self.ask)
 
     def _new_on_node(self, skipped: Skipped) -> OnNodeResults:
-        return OnNodeResults(self._not_skipped(self._on_node_filters, "filter", skipped), self._added, self.ask)
+        filters = self._not_skipped(self._on_node_filters, "filter", skipped)
+        return OnNodeResults(filters, self._added, self.ask, one_by_one=self._one_by_one)
 
     def _not_skipped(self, plugins: tuple[Any, ...], point: str, skipped: Skipped) -> tuple[Any, ...]:
         places = self._place_in_skipped
@@ -377,6 +386,11 @@ class EquivalenceClasses:
             self._not_skipped(self._filters, "filter", skipped),
             tuple([scorer for scorer in self._scorers if scorer[0] in scorers]),
         )
+
+
+def _has_one(methods: frozenset[str]) -> bool:
+    """Whether for each point that looks at all rows there is one that looks at a single row."""
+    return all(one in methods for one, whole in _ONE if whole in methods)
 
 
 def _static(plugin: Any) -> bool:

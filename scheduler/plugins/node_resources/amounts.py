@@ -130,34 +130,34 @@ def _on_rows(resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, *, non
     far beyond any such capacity too.
     """
     asks = pod.shape.scoring if nonzero else pod.shape.requests
-    doubles = nodes.largest < _DOUBLES_HOLD
-    found, rows = [], nodes.rows
-    for resource in counting(resources, pod, nodes, nonzero=nonzero):
-        index = nodes.resources[resource.name]
-        as_assumed = nonzero and index in (CPU, MEMORY)
-        if doubles:
-            capacity, used = _as_doubles(nodes, index, as_assumed=as_assumed)
-        else:
-            capacity, used = nodes.allocatable[index, :rows], _used(nodes, index, as_assumed=as_assumed)[:rows]
-        found.append((resource.weight, capacity, used, asks.get(resource.name, 0)))
-    return found
+    counted = list(counting(resources, pod, nodes, nonzero=nonzero))
+    places = tuple([nodes.resources[resource.name] for resource in counted])
+    if nodes.largest < _DOUBLES_HOLD:
+        found = _as_doubles(nodes, places, nonzero=nonzero)
+    else:
+        found = [part[: nodes.rows] for index in places for part in _capacity_and_use(nodes, index, nonzero=nonzero)]
+    return [
+        (resource.weight, found[2 * i], found[2 * i + 1], asks.get(resource.name, 0))
+        for i, resource in enumerate(counted)
+    ]
 
 
-def _as_doubles(nodes: Nodes, index: int, *, as_assumed: bool) -> Numbers:
-    """float64[2, rows]: capacity and use of a resource, kept from pod to pod."""
+def _as_doubles(nodes: Nodes, places: tuple[int, ...], *, nonzero: bool) -> Any:
+    """float64[2 × resources, rows]: capacity and use of each, kept from pod to pod."""
 
     def of_all(nodes: Nodes) -> Numbers:
         rows = nodes.rows
-        return np.stack([nodes.allocatable[index, :rows], _used(nodes, index, as_assumed=as_assumed)[:rows]]).astype(
-            np.float64
-        )
+        held = np.empty((2 * len(places), rows))
+        for i, index in enumerate(places):
+            held[2 * i], held[2 * i + 1] = (part[:rows] for part in _capacity_and_use(nodes, index, nonzero=nonzero))
+        return held
 
-    def of_row(nodes: Nodes, row: int) -> tuple[float, float]:
-        return nodes.allocatable.item(index, row), _used(nodes, index, as_assumed=as_assumed).item(row)
+    def of_row(nodes: Nodes, row: int) -> list[float]:
+        return [part.item(row) for index in places for part in _capacity_and_use(nodes, index, nonzero=nonzero)]
 
-    return nodes.derived(("as doubles", index, as_assumed), of_all, of_row)
+    return nodes.derived(("as doubles", places, nonzero), of_all, of_row)
 
 
-def _used(nodes: Nodes, index: int, *, as_assumed: bool) -> Ints:
-    used: Ints = nodes.nonzero[index] if as_assumed else nodes.requested[index]
-    return used
+def _capacity_and_use(nodes: Nodes, index: int, *, nonzero: bool) -> tuple[Ints, Ints]:
+    used: Ints = nodes.nonzero[index] if nonzero and index in (CPU, MEMORY) else nodes.requested[index]
+    return nodes.allocatable[index], used
