@@ -14,7 +14,6 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -66,19 +65,6 @@ class Endpoints:
     configuration: Callable[[], Any] = dict
     ports: Callable[[], list[Port]] = list
     """Others that this process listens on."""
-
-
-@asynccontextmanager
-async def beside(address: Address, endpoints: Endpoints) -> AsyncIterator[None]:
-    """Serve while the block runs. Raises ServingError."""
-    serving = Serving(address, endpoints)
-    serving.listen()
-    running = asyncio.create_task(serving.run())
-    try:
-        yield
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 class Serving:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from scheduler.controller.eviction.watcher import Watcher
@@ -11,7 +9,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.lease import Elector
 from scheduler.kube.reviews import Reviews
 from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
-from scheduler.telemetry.serving import Address, Endpoints, beside
+from scheduler.telemetry.serving import Endpoints
 
 LEADER = Family("leader_election_master_status", "gauge", "1 for the replica that evicts, 0 for the others.", ("name",))
 EVICTIONS = Family(
@@ -41,20 +39,18 @@ class Post:
     """Who is at work: the candidate, and its watcher while it leads."""
 
     lease: str
-    elector: Elector | None = None
+    elector: Elector
     watcher: Watcher | None = None
 
     def unready(self) -> str | None:
         """Why nobody can tell who leads; None: this replica leads, or it stands by and can read the Lease."""
-        if self.elector is not None and self.elector.last_error is not None:
+        if self.elector.last_error is not None:
             return f"can't reach the Lease: {str(self.elector.last_error)[:300]}"
-        if self.elector is None or not self.elector.reached:
-            return "the API server has not answered about the Lease yet"
-        return None
+        return None if self.elector.reached else "the API server has not answered about the Lease yet"
 
     def instruments(self) -> list[Instrument]:
         """The figures; those of promises only while it leads, and counted since then."""
-        leading = self.elector is not None and self.elector.leading
+        leading = self.elector.leading
         found: list[Instrument] = [Asked(LEADER, lambda: {(self.lease,): float(leading)})]
         if self.watcher is None:
             return found
@@ -73,15 +69,9 @@ class Post:
         ]
 
 
-@asynccontextmanager
-async def served(address: Address | None, client: Client, post: Post) -> AsyncIterator[None]:
-    """Serve there while the block runs; None is nowhere. Raises ServingError."""
-    if address is None:
-        yield
-        return
+def endpoints(client: Client, post: Post) -> Endpoints:
+    """All that there is to serve about one evictor."""
     reviews = Reviews(client)
-    what = Endpoints(
+    return Endpoints(
         reviews.authorize, reviews.authorities, ready={"lease": post.unready}, instruments=post.instruments
     )
-    async with beside(address, what):
-        yield

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from scheduler.kube.client import Client
 from scheduler.kube.reviews import Reviews
-from scheduler.policy.admission.launch import Replica, Served, nowhere
-from scheduler.telemetry.serving import Address, Endpoints, beside
+from scheduler.policy.admission.replica import Replica
+from scheduler.telemetry.serving import Endpoints
 
 
-def serving(address: Address | None) -> Served:
-    """Serve there while the replica runs; None is nowhere."""
-    if address is None:
-        return nowhere
-
-    @asynccontextmanager
-    async def served(client: Client, replica: Replica) -> AsyncIterator[None]:
-        reviews = Reviews(client)
-        checks = {
+def endpoints(client: Client, replica: Replica) -> Endpoints:
+    """All that there is to serve about one replica."""
+    reviews = Reviews(client)
+    return Endpoints(
+        reviews.authorize,
+        reviews.authorities,
+        ready={
             "policies": lambda: replica.cache.unready,
             "shutdown": lambda: "shutting down" if replica.server.draining else None,
-        }
-        what = Endpoints(
-            reviews.authorize,
-            reviews.authorities,
-            ready=checks,
-            pages=replica.server.page,
-            ports=replica.server.ports,
-        )
-        async with beside(address, what):
-            yield
-
-    return served
+        },
+        pages=replica.server.page,
+        ports=replica.server.ports,
+    )
