@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.binder import READY
-from scheduler.bench.workload import Mode
+from scheduler.workloads.workload import Mode
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.process import Process

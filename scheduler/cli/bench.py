@@ -11,17 +11,17 @@ from typing import Annotated
 import msgspec
 import typer
 
-from scheduler.bench.driver import Driver
-from scheduler.bench.figures import Figures, figures
-from scheduler.bench.objects import LABEL
-from scheduler.bench.workload import Mode, Workload, WorkloadError, read
-from scheduler.bench.writes import names
 from scheduler.cli.errors import FOUND, InputError
 from scheduler.cli.inputs import content, named
 from scheduler.kube.client import Client
 from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
 from scheduler.kube.resources import NODES
+from scheduler.workloads.driver import Driver
+from scheduler.workloads.figures import Figures, figures
+from scheduler.workloads.objects import LABEL
+from scheduler.workloads.workload import Mode, Workload, WorkloadError, read
+from scheduler.workloads.writes import names
 
 app = typer.Typer(add_completion=False)
 
