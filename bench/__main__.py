@@ -16,7 +16,7 @@ from bench.table import tables
 from scheduler.workloads.workload import Workload, WorkloadError, read
 from tests.controlplane.build import binaries
 from tests.controlplane.cluster import ControlPlane
-from tests.controlplane.golang import BuildError, UnreachableError
+from tests.controlplane.once import BuildError, UnreachableError
 
 WORKLOADS = Path(__file__).with_name("workloads")
 FIRST = (

@@ -56,7 +56,7 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     """The run."""
     files(home)
     (home / "chart").symlink_to(CHART)
-    there = Installed(cluster, Chart(build.HELM.built(), home), home)
+    there = Installed(cluster, Chart(build.HELM.command(), home), home)
     try:
         install(page, there)
     finally:
@@ -118,4 +118,4 @@ def install(page: Transcript, there: Installed) -> None:
 
 
 if __name__ == "__main__":
-    write(PAGE, record, audit=True, tools={"helm": build.HELM.built()})
+    write(PAGE, record, audit=True, tools={"helm": build.HELM.command()})

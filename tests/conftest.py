@@ -15,7 +15,7 @@ from tests.chart.rendering import Chart
 from tests.controlplane import build, namespaces
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.existing import ExistingCluster
-from tests.controlplane.golang import BuildError, UnreachableError
+from tests.controlplane.once import BuildError, UnreachableError
 
 GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
 BUILT = pytest.StashKey[Path | UnreachableError | BuildError]()
@@ -41,8 +41,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         # In this order: the chart's tools share packages with the control plane.
         if real and not GIVEN:
             session.config.stash[BUILT] = _built(build.binaries)
-        makers = {name: tool.built for name, tool in TOOLS.items()}
-        makers |= {"chromium": installed_chromium, "garbage_collector": build.garbage_collector}
+        makers = {name: tool.command for name, tool in TOOLS.items()}
+        makers |= {"chromium": installed_chromium, "garbage_collector": build.GARBAGE_COLLECTOR.command}
         wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         session.config.stash[COMMANDS] = {name: _built(make) for name, make in makers.items() if name in wanted}
 
