@@ -1,10 +1,7 @@
 """`berth evictor`: evict pods whose node is no longer what they asked for."""
 
-import sys
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from scheduler.cli import services
@@ -12,14 +9,9 @@ from scheduler.cli import services
 if TYPE_CHECKING:
     from scheduler.whatif.promises import Plan
 
+from scheduler.cli.output import Output, as_json, as_table
+
 app = typer.Typer(add_completion=False)
-
-
-class Output(StrEnum):
-    """Forms of a plan."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @app.command()
@@ -159,12 +151,8 @@ _PROBLEMS = 8
 
 def _print(made: "Plan", output: Output) -> None:
     if output is Output.JSON:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(made)).decode() + "\n")
+        as_json(made)
         return
     from scheduler.report.plan import PlanTable
-    from scheduler.report.tables import console_for
 
-    console = console_for(sys.stdout)
-    with console.capture() as captured:
-        console.print(PlanTable(made))
-    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    as_table(PlanTable(made))

@@ -1,23 +1,15 @@
 """`berth operator`: keeps the status of MetadataPolicies, and counts whom they would hit."""
 
 import asyncio
-import sys
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from scheduler.cli import services
 from scheduler.cli.errors import FOUND
+from scheduler.cli.output import Output, as_json
 
 app = typer.Typer(add_completion=False)
-
-
-class Output(StrEnum):
-    """Forms of a report."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @app.command()
@@ -92,12 +84,11 @@ def operator(
 
 
 def _print(found: dict[str, Any], output: Output) -> None:
-    import msgspec
 
     from scheduler.report.wording import printable
 
     if output is Output.JSON:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        as_json(found)
         return
     for name, result in found["namespaces"].items():
         total = result["total"]
