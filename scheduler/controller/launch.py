@@ -52,7 +52,7 @@ async def schedule(
         comparer = Comparer(client, scheduler)
         await until_told(
             scheduler.run,
-            connection,
+            client,
             stop=scheduler.stop,
             listen=listen,
             endpoints=endpoints(client, scheduler, elector, reloader, comparer),

@@ -12,11 +12,12 @@ from typing import Any
 import structlog
 
 from scheduler import __version__
-from scheduler.kube.connection import Connection
+from scheduler.kube.client import Client
 from scheduler.kube.lease import LeaseLostError
 from scheduler.kube.loop import loop_factory
+from scheduler.kube.reviews import Reviews
 from scheduler.telemetry import log as lines
-from scheduler.telemetry.serving import Address, Endpoints, Serving
+from scheduler.telemetry.serving import Address, Endpoints, Gate, Serving
 
 LOST = 1
 SERVE_AFTER = 1.0
@@ -48,7 +49,7 @@ def run_service(service: Coroutine[Any, Any, None]) -> int:
 
 async def until_told(
     work: Work,
-    connection: Connection,
+    client: Client,
     *,
     stop: Callable[[], None] | None = None,
     listen: Address | None = None,
@@ -63,15 +64,16 @@ async def until_told(
     Each of the two signals calls `stop`, after which the work is to end by itself. Without `stop` the first one cancels
     the work, and further ones do not disturb its end.
     `endpoints` are served at `listen` (None: nowhere), once `synced` returns, or after a second: the start of a service
-    is for its work. Raises ServingError before anything has begun.
+    is for its work. The API server is asked who may see what. Raises ServingError before anything has begun.
     """
     parts = list(beside)
     if listen is not None:
-        serving = Serving(listen, endpoints)
+        reviews = Reviews(client)
+        serving = Serving(listen, Gate(reviews.authorize, reviews.authorities), endpoints)
         serving.listen()
         parts.append(partial(_serve, serving, synced))
     loop = asyncio.get_running_loop()
-    log.info("starting", version=__version__, server=connection.host, **about)
+    log.info("starting", version=__version__, server=client.connection.host, **about)
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(part()) for part in parts]
         working = tasks.create_task(work())

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from scheduler.controller.eviction.vitals import Post, endpoints
+from scheduler.controller.eviction.vitals import Post
 from scheduler.controller.eviction.watcher import Watcher
 from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.runtime import Framework
@@ -14,7 +14,7 @@ from scheduler.kube.evictions import Regarding
 from scheduler.kube.resources import LEASES
 from scheduler.service import election
 from scheduler.service.run import until_told
-from scheduler.telemetry.serving import Address
+from scheduler.telemetry.serving import Address, Endpoints
 
 log = structlog.get_logger("evictor")
 
@@ -36,9 +36,9 @@ async def keep_promises(
         post = Post(lease, election.candidate(client, namespace, lease))
         await until_told(
             lambda: lead(client, frameworks, settings, namespace, post),
-            connection,
+            client,
             listen=listen,
-            endpoints=endpoints(client, post),
+            endpoints=Endpoints(ready={"lease": post.unready}, instruments=post.instruments),
             lease=f"{namespace}/{lease}",
             profiles=list(frameworks),
             observe=settings.observe,

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.controller.eviction.watcher import Watcher
-from scheduler.kube.client import Client
 from scheduler.kube.lease import Elector
-from scheduler.kube.reviews import Reviews
 from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
-from scheduler.telemetry.serving import Endpoints
 
 LEADER = Family("leader_election_master_status", "gauge", "1 for the replica that evicts, 0 for the others.", ("name",))
 EVICTIONS = Family(
@@ -67,11 +64,3 @@ class Post:
             Asked(BREAKER, lambda: {(): float(counts.breaker_open)}),
             Asked(FOLLOWED, lambda: {(): float(counts.followed)}),
         ]
-
-
-def endpoints(client: Client, post: Post) -> Endpoints:
-    """All that there is to serve about one evictor."""
-    reviews = Reviews(client)
-    return Endpoints(
-        reviews.authorize, reviews.authorities, ready={"lease": post.unready}, instruments=post.instruments
-    )

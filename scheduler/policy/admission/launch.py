@@ -8,9 +8,8 @@ from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.policy.admission.replica import Replica
 from scheduler.policy.admission.settings import Settings
-from scheduler.policy.admission.vitals import endpoints
 from scheduler.service.run import until_told
-from scheduler.telemetry.serving import Address
+from scheduler.telemetry.serving import Address, Endpoints
 
 QPS, BURST = 200.0, 400
 """For lookups of owners, mostly; all else is a few requests a minute."""
@@ -26,10 +25,22 @@ async def admit(connection: Connection, settings: Settings, listen: Address | No
         replica = Replica(client, settings)
         await until_told(
             replica.run,
-            connection,
+            client,
             stop=replica.end,
             listen=listen,
-            endpoints=endpoints(client, replica),
+            endpoints=endpoints(replica),
             namespace=settings.namespace,
             exempt=settings.exempt,
         )
+
+
+def endpoints(replica: Replica) -> Endpoints:
+    """All that there is to serve about one replica on a port where who asks has to be allowed to."""
+    return Endpoints(
+        ready={
+            "policies": lambda: replica.cache.unready,
+            "shutdown": lambda: "shutting down" if replica.server.draining else None,
+        },
+        pages=replica.server.page,
+        ports=replica.server.ports,
+    )

@@ -31,9 +31,9 @@ async def operate(connection: Connection, settings: Settings, listen: Address | 
         operator = Operator(client, slow, settings)
         await until_told(
             operator.run,
-            connection,
+            client,
             listen=listen,
-            endpoints=endpoints(client, operator, settings.lease),
+            endpoints=endpoints(operator, settings.lease),
             namespace=settings.namespace,
             watched=settings.watched or "all",
         )

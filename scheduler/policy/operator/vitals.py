@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from scheduler.kube.client import Client
-from scheduler.kube.reviews import Reviews
 from scheduler.policy.operator.replica import Operator
 from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
 from scheduler.telemetry.serving import Endpoints
@@ -16,9 +14,9 @@ SCHEDULERS = Family("berth_operator_live_schedulers", "gauge", "1 for each sched
 FAMILIES = (LEADER, WATCH_AGE, SCHEDULERS)
 
 
-def endpoints(client: Client, operator: Operator, lease: str) -> Endpoints:
+def endpoints(operator: Operator, lease: str) -> Endpoints:
     """All that there is to serve about one operator."""
-    pulse, reviews = operator.watch.pulse, Reviews(client)
+    pulse = operator.watch.pulse
 
     def age() -> dict[Labels, float]:
         found = pulse.age()
@@ -32,8 +30,6 @@ def endpoints(client: Client, operator: Operator, lease: str) -> Endpoints:
         ]
 
     return Endpoints(
-        reviews.authorize,
-        reviews.authorities,
         live={"watch": pulse.dead},
         ready={"watch": pulse.unready},
         instruments=instruments,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
+from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import Unreachable
 from scheduler.kube.lease import LeaseLostError
@@ -18,12 +19,7 @@ from scheduler.telemetry.certificate import Certificate
 from scheduler.telemetry.listening import ServingError, listen
 from scheduler.telemetry.serving import Address, Endpoints
 
-SOMEWHERE = Connection(host="http://127.0.0.1:1")
-
-
-async def everybody(_authorization: str | None, _path: str, _certificate: bytes | None, _peer: str) -> tuple[int, str]:
-    """Whoever asks may."""
-    return 200, ""
+SOMEWHERE = Client(Connection(host="http://127.0.0.1:1"))
 
 
 class Told:
@@ -70,7 +66,7 @@ async def _told(told: Told, *signals: signal.Signals, stop: Callable[[], None] |
             told.run,
             SOMEWHERE,
             stop=stop,
-            endpoints=Endpoints(everybody),
+            endpoints=Endpoints(),
             beside=(told.beside,),
             signals={signal.SIGUSR2: lambda: told.seen.append("own")},
         )
@@ -105,7 +101,7 @@ async def test_what_breaks_beside_ends_the_work() -> None:
         raise ValueError("broken")
 
     with pytest.raises(ExceptionGroup) as caught:
-        await until_told(told.run, SOMEWHERE, endpoints=Endpoints(everybody), beside=(breaks,))
+        await until_told(told.run, SOMEWHERE, endpoints=Endpoints(), beside=(breaks,))
     assert str(only(caught.value)) == "broken"
     assert told.seen == ["cancelled", "ended"]
 
@@ -116,7 +112,7 @@ async def test_an_address_that_is_taken_is_told_before_anything_begins() -> None
     (taken,) = listen("127.0.0.1", 0)
     address = Address("127.0.0.1", taken.getsockname()[1], Certificate())
     with taken, pytest.raises(ServingError, match="can't listen there"):
-        await until_told(told.run, SOMEWHERE, listen=address, endpoints=Endpoints(everybody))
+        await until_told(told.run, SOMEWHERE, listen=address, endpoints=Endpoints())
     assert not told.begun.is_set()
 
 
