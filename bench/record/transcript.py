@@ -22,7 +22,7 @@ import yaml
 
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane
-from tests.integration.berth import COMMAND
+from tests.integration.component import BERTH
 
 ROOT = Path(__file__).parents[2]
 
@@ -137,7 +137,7 @@ def write(name: str, recording: Recording, *, to_page: bool) -> None:
         programs = home / "bin"
         programs.mkdir()
         tools = {tool: command() for tool, command in recording.tools.items()}
-        for tool, program in {"kubectl": cluster.tool("kubectl"), "berth": Path(COMMAND[0]), **tools}.items():
+        for tool, program in {"kubectl": cluster.tool("kubectl"), "berth": Path(BERTH), **tools}.items():
             (programs / tool).symlink_to(program)
         cluster.kubeconfig(home / "admin.kubeconfig")
         transcript = Transcript(name, home, cluster, f"{programs}:{os.environ['PATH']}")
