@@ -66,8 +66,6 @@ class Endpoints:
     notes: Callable[[], Mapping[str, str]] = dict
     """What does not work as it should, and is no reason to be unready."""
     instruments: Callable[[], list[Instrument]] = list
-    pages: Callable[[], bytes] = bytes
-    """Further metrics, in Prometheus' text format already."""
     configuration: Callable[[], Any] = dict
     ports: Callable[[], list[Port]] = list
     """Others that this process listens on."""
@@ -209,10 +207,6 @@ class Serving:
         ports = [*([] if self._port is None else [self._port]), *self._endpoints.ports()]
         own = [self._heartbeat.lag, *instruments(ports), *process.instruments()]
         return read([*self._endpoints.instruments(), *own])
-
-    async def pages(self) -> bytes:
-        """As in Endpoints."""
-        return self._endpoints.pages()
 
     async def configuration(self) -> Any:
         """What /configz shows."""

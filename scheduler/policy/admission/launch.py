@@ -41,6 +41,6 @@ def endpoints(replica: Replica) -> Endpoints:
             "policies": lambda: replica.cache.unready,
             "shutdown": lambda: "shutting down" if replica.server.draining else None,
         },
-        pages=replica.server.page,
+        instruments=replica.metrics.instruments,
         ports=replica.server.ports,
     )

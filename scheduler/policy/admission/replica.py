@@ -76,7 +76,8 @@ class Replica:
         identity = self.elector.term.identity
         self.counting = Counting(client, self._reviewer.tallies, identity, settings.count_seconds, self._exists)
         self.registration = Registration(client, settings, self.certificates, lambda: self.elector.leading)
-        self.server = AdmissionServer(self._reviewer, self._metrics(), tls, lambda: self.cache.unready)
+        self.metrics = self._metrics()
+        self.server = AdmissionServer(self._reviewer, self.metrics, tls, lambda: self.cache.unready)
 
     def end(self) -> None:
         """Drain and come to an end; may be called from a signal handler of the loop."""
