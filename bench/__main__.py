@@ -13,10 +13,10 @@ from bench.contenders import CONTENDERS, Contender
 from bench.goals import goals, lines
 from bench.run import Row, Runner
 from bench.table import tables
-from scheduler.bench.workload import Workload, WorkloadError, read
+from scheduler.workloads.workload import Workload, WorkloadError, read
 from tests.controlplane.build import binaries
 from tests.controlplane.cluster import ControlPlane
-from tests.controlplane.golang import BuildError, UnreachableError
+from tests.controlplane.once import BuildError, UnreachableError
 
 WORKLOADS = Path(__file__).with_name("workloads")
 FIRST = (

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.binder import READY
-from scheduler.bench.workload import Mode
+from scheduler.workloads.workload import Mode
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
-from tests.integration.berth import Berth, configuration, environment
+from tests.integration.berth import Berth, configuration
+from tests.integration.component import environment
 
 START = 120.0
 """Seconds that a start may take on a busy machine."""

@@ -9,7 +9,7 @@ import msgspec
 import yaml
 
 from bench.run import Row
-from scheduler.bench.workload import Mode
+from scheduler.workloads.workload import Mode
 
 FILE = Path(__file__).with_name("goals.yaml")
 

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
 
 from scheduler.controller.meter import Meter
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind
-from scheduler.engine.stimuli import Bound, Cycle, Put, Stimulus
+from scheduler.engine.stimuli import Bound, Cycle, Put
 from scheduler.framework.config import default_configuration
 from scheduler.framework.profiles import build
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
 from tests.builders import node, pod
-
-Handle = Callable[[Stimulus, float], list[object]]
 
 
 def turn(nodes: int, pods: int, *, metered: bool) -> float:

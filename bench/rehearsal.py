@@ -14,8 +14,6 @@ from typing import Any
 import msgspec
 
 from bench.crowd import crowd, rendered
-from scheduler.bench import objects
-from scheduler.bench.workload import Churn, CreateNamespaces, CreateNodes, CreateObjects, CreatePods, Workload
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Instruction, Preempt, Prepare
 from scheduler.engine.stimuli import Bound, Cycle, Gone, Prepared, Put, Stimulus, Tick
@@ -24,6 +22,8 @@ from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder, Modelled
 from scheduler.model.pod import Pod
 from scheduler.plugins.registry import registry
+from scheduler.workloads import objects
+from scheduler.workloads.workload import Churn, CreateNamespaces, CreateNodes, CreateObjects, CreatePods, Workload
 
 NAME = "bench"
 _LAG = 40

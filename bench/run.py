@@ -10,14 +10,14 @@ from pathlib import Path
 import msgspec
 
 from bench.contenders import Contender
-from scheduler.bench.driver import Driver
-from scheduler.bench.figures import Figures, figures
-from scheduler.bench.workload import Mode, Workload
-from scheduler.bench.writes import count
 from scheduler.kube.client import Client
 from scheduler.kube.config import from_kubeconfig
 from scheduler.kube.loop import loop_factory
 from scheduler.kube.resources import EVENTS
+from scheduler.workloads.driver import Driver
+from scheduler.workloads.figures import Figures, figures
+from scheduler.workloads.workload import Mode, Workload
+from scheduler.workloads.writes import count
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.process import Process
 

@@ -18,8 +18,6 @@ import msgspec
 
 from bench.crowd import HOST, ZONE, crowd, rendered
 from bench.page import provenance, replace_between
-from scheduler.bench import objects
-from scheduler.bench.figures import quantile
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind
 from scheduler.engine.stimuli import Bound, Cycle, Gone, Put
@@ -27,6 +25,8 @@ from scheduler.framework.config import ProfileConfig, SchedulerConfiguration
 from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
+from scheduler.workloads import objects
+from scheduler.workloads.figures import quantile
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 SIZES = (

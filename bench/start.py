@@ -18,12 +18,12 @@ from statistics import median
 
 from bench.__main__ import load
 from bench.contenders import BerthContender, KubeScheduler
-from scheduler.bench.bindings import Bindings
-from scheduler.bench.driver import Driver
-from scheduler.bench.workload import Mode, Workload
 from scheduler.kube.client import Client
 from scheduler.kube.config import from_kubeconfig
 from scheduler.kube.loop import loop_factory
+from scheduler.workloads.bindings import Bindings
+from scheduler.workloads.driver import Driver
+from scheduler.workloads.workload import Mode, Workload
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import DiedError, Process
 

@@ -29,7 +29,6 @@ import aiohttp
 import msgspec
 
 from bench.pprof import MalformedError, Profile, fields, read
-from scheduler.bench.writes import create_all, delete_labelled
 from scheduler.kube import writes
 from scheduler.kube.client import Client
 from scheduler.kube.config import from_kubeconfig
@@ -41,6 +40,7 @@ from scheduler.kube.resources import EVENTS, NAMESPACES, NODES, PODS
 from scheduler.kube.wire import list_page, partial
 from scheduler.kube.writes import PodRef
 from scheduler.model.kinds import Decoder
+from scheduler.workloads.writes import create_all, delete_labelled
 from tests.builders import node, pod
 from tests.controlplane.cluster import ControlPlane
 

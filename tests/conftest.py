@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.browser.install import chromium as installed_chromium
 from tests.chart.build import TOOLS
@@ -15,7 +16,7 @@ from tests.chart.rendering import Chart
 from tests.controlplane import build, namespaces
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.existing import ExistingCluster
-from tests.controlplane.golang import BuildError, UnreachableError
+from tests.controlplane.once import BuildError, UnreachableError
 
 GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
 BUILT = pytest.StashKey[Path | UnreachableError | BuildError]()
@@ -41,8 +42,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         # In this order: the chart's tools share packages with the control plane.
         if real and not GIVEN:
             session.config.stash[BUILT] = _built(build.binaries)
-        makers = {name: tool.built for name, tool in TOOLS.items()}
-        makers |= {"chromium": installed_chromium, "garbage_collector": build.garbage_collector}
+        makers = {name: tool.command for name, tool in TOOLS.items()}
+        makers |= {"chromium": installed_chromium, "garbage_collector": build.GARBAGE_COLLECTOR.command}
         wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         session.config.stash[COMMANDS] = {name: _built(make) for name, make in makers.items() if name in wanted}
 
@@ -78,6 +79,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     return report
 
 
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """A command that ran in this process may have set up the log; the next test finds structlog's defaults."""
+    yield
+    structlog.reset_defaults()
+
+
 @pytest.fixture(scope="session")
 def control_plane_binaries(pytestconfig: pytest.Config) -> Path:
     """For tests that start, and harm, a `ControlPlane` of their own: where its binaries are."""
@@ -88,40 +96,21 @@ def control_plane_binaries(pytestconfig: pytest.Config) -> Path:
     return built
 
 
-def _command(config: pytest.Config, name: str) -> Path:
-    built = config.stash[COMMANDS][name]
-    assert isinstance(built, Path)
-    return built
+def _command(name: str) -> Any:
+    """A fixture of this name: a command that was built, or had, before the first test."""
+
+    @pytest.fixture(scope="session", name=name)
+    def found(pytestconfig: pytest.Config) -> Path:
+        built = pytestconfig.stash[COMMANDS][name]
+        assert isinstance(built, Path)
+        return built
+
+    return found
 
 
-@pytest.fixture(scope="session")
-def helm(pytestconfig: pytest.Config) -> Path:
-    """The helm command."""
-    return _command(pytestconfig, "helm")
-
-
-@pytest.fixture(scope="session")
-def kubeconform(pytestconfig: pytest.Config) -> Path:
-    """The kubeconform command."""
-    return _command(pytestconfig, "kubeconform")
-
-
-@pytest.fixture(scope="session")
-def promtool(pytestconfig: pytest.Config) -> Path:
-    """The promtool command."""
-    return _command(pytestconfig, "promtool")
-
-
-@pytest.fixture(scope="session")
-def chromium(pytestconfig: pytest.Config) -> Path:
-    """The chromium command."""
-    return _command(pytestconfig, "chromium")
-
-
-@pytest.fixture(scope="session")
-def garbage_collector(pytestconfig: pytest.Config) -> Path:
-    """kube-controller-manager's garbage collector; its only option is --kubeconfig."""
-    return _command(pytestconfig, "garbage_collector")
+helm, kubeconform, promtool, chromium = map(_command, ("helm", "kubeconform", "promtool", "chromium"))
+garbage_collector = _command("garbage_collector")
+"""kube-controller-manager's; its only option is --kubeconfig."""
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from bench.hostile.scenario import ONE
 from bench.hostile.search import search
 from bench.hostile.shapes import SCENARIOS
 from tests.controlplane.build import binaries
-from tests.controlplane.golang import BuildError, UnreachableError
+from tests.controlplane.once import BuildError, UnreachableError
 
 
 def _scheduler(chosen: Chosen, say: Say) -> Iterator[Row]:

@@ -16,7 +16,6 @@ from bench.hostile.machine import Machine
 from bench.hostile.meters import Cpu, Meter, Steps
 from bench.hostile.row import Chosen, Row
 from bench.hostile.scenario import Scenario, Write
-from scheduler.bench.figures import quantile
 from scheduler.engine.engine import Engine
 from scheduler.engine.stimuli import Put
 from scheduler.framework.config import ProfileConfig, SchedulerConfiguration
@@ -24,6 +23,7 @@ from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
 from scheduler.telemetry import collector
+from scheduler.workloads.figures import quantile
 
 API = 10.0
 """Milliseconds that an API server and its watch take of a pod's way from creation to binding."""

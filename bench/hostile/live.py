@@ -22,15 +22,15 @@ from bench.hostile.row import Chosen, Row
 from bench.hostile.shapes.specs import node_terms
 from bench.hostile.shapes.terms import apart, needs, not_in, rather, spread
 from bench.hostile.town import TENANT, Object
-from scheduler.bench.bindings import Bindings
-from scheduler.bench.figures import quantile
-from scheduler.bench.objects import LABEL
-from scheduler.bench.writes import create_all, delete_labelled
 from scheduler.kube.client import Client
 from scheduler.kube.config import from_kubeconfig
 from scheduler.kube.errors import ApiError
 from scheduler.kube.loop import loop_factory
 from scheduler.kube.resources import NAMESPACES, NODES, PODS
+from scheduler.workloads.bindings import Bindings
+from scheduler.workloads.figures import quantile
+from scheduler.workloads.objects import LABEL
+from scheduler.workloads.writes import create_all, delete_labelled
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import DiedError, Process
 

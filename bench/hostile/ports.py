@@ -19,7 +19,7 @@ from bench.hostile.row import Chosen, Row
 from scheduler.apiserver import ApiServer
 from tests.controlplane.cluster import free_port
 from tests.controlplane.process import Process
-from tests.integration.berth import environment
+from tests.integration.component import environment
 
 CONNECTIONS = 1_000
 PROBES = 100

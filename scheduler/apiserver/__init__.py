@@ -3,11 +3,12 @@
 It imports nothing else of Berth, so that a client and this server can't share a bug. What it promises is what
 `tests/contract/` proves on it and on the real kube-apiserver alike.
 
-What it leaves out, on purpose: protobuf (so `kubectl create namespace` and other typed kubectl commands; `-f` works),
-managedFields and field ownership (server-side apply merges), dropping of unknown fields of built-in kinds, CEL (rules
-of CRDs, matchConditions), conversion between CRD versions, matchPolicy beyond the same version, quotas and limit
-ranges, service addresses, protection finalizers of volumes, expiry of events. Of all controllers it does only the
-namespace controller's last step.
+What it leaves out, on purpose: answers in protobuf, Tables and OpenAPI (kubectl is no client of it), TLS, webhooks
+that are named by a Service, defaults of kinds that neither the demo nor a test creates, managedFields and field
+ownership (server-side apply merges), dropping of unknown fields of built-in kinds, CEL (rules of CRDs,
+matchConditions), conversion between CRD versions, matchPolicy beyond the same version, quotas and limit ranges,
+service addresses, protection finalizers of volumes, expiry of events. Of all controllers it does only the namespace
+controller's last step.
 """
 
 from scheduler.apiserver.audit import AuditEntry, User

@@ -25,9 +25,6 @@ from scheduler.apiserver.status import StatusError, internal
 from scheduler.apiserver.storage import Store
 
 JsonObject = dict[str, Any]
-# Turns (namespace, service name, port, path) into a URL.
-ServiceResolver = Callable[[str, str, int, str], str]
-
 REPLY_LIMIT = 8 * 1024 * 1024
 
 
@@ -72,10 +69,9 @@ def _matches_rule(request: AdmissionRequest, rule: JsonObject) -> bool:
 class Admission:
     """Asks the webhooks that match a request."""
 
-    def __init__(self, store: Store, registry: Registry, resolver: ServiceResolver | None) -> None:
+    def __init__(self, store: Store, registry: Registry) -> None:
         self._store = store
         self._registry = registry
-        self._resolver = resolver
         self._mutating: list[JsonObject] = []
         self._validating: list[JsonObject] = []
         self._session: aiohttp.ClientSession | None = None
@@ -250,12 +246,7 @@ class Admission:
     def _url(self, config: JsonObject) -> str:
         if url := config.get("url"):
             return str(url)
-        service = config.get("service") or {}
-        if self._resolver is None:
-            raise ValueError(f'service "{service.get("name")}" not found')
-        return self._resolver(
-            service.get("namespace", ""), service.get("name", ""), service.get("port", 443), service.get("path", "/")
-        )
+        raise ValueError(f'service "{(config.get("service") or {}).get("name")}" not found')
 
     def _context(self, config: JsonObject) -> ssl.SSLContext:
         bundle = config.get("caBundle") or ""

@@ -1,4 +1,4 @@
-"""Defaults that clients rely on, put in on create and again after mutating admission.
+"""Defaults that the demo and fast tests rely on, put in on create and again after mutating admission.
 
 Upstream: pkg/apis/*/v1/defaults.go.
 """
@@ -36,22 +36,6 @@ def pull_policy(image: str) -> str:
     return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
 
 
-def _probe(probe: JsonObject | None) -> None:
-    if not probe:
-        return
-    for name, value in (
-        ("timeoutSeconds", 1),
-        ("periodSeconds", 10),
-        ("successThreshold", 1),
-        ("failureThreshold", 3),
-    ):
-        if not probe.get(name):
-            probe[name] = value
-    if http := probe.get("httpGet"):
-        http.setdefault("path", "/")
-        http.setdefault("scheme", "HTTP")
-
-
 def _container(kind: str, container: JsonObject, host_network: bool) -> None:
     if not container.get("imagePullPolicy"):
         container["imagePullPolicy"] = pull_policy(container.get("image", ""))
@@ -66,20 +50,6 @@ def _container(kind: str, container: JsonObject, host_network: bool) -> None:
         port.setdefault("protocol", "TCP")
         if host_network and not port.get("hostPort"):
             port["hostPort"] = port.get("containerPort")
-    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        _probe(container.get(name))
-    for variable in container.get("env") or []:
-        field = (variable.get("valueFrom") or {}).get("fieldRef")
-        if field is not None:
-            field.setdefault("apiVersion", "v1")
-
-
-def _volume(volume: JsonObject) -> None:
-    if not [name for name in volume if name != "name"]:
-        volume["emptyDir"] = {}
-    for source in ("secret", "configMap", "downwardAPI", "projected"):
-        if isinstance(volume.get(source), dict):
-            volume[source].setdefault("defaultMode", 420)
 
 
 def pod_spec(kind: str, spec: JsonObject) -> None:
@@ -97,8 +67,6 @@ def pod_spec(kind: str, spec: JsonObject) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for container in containers(spec):
         _container(kind, container, bool(spec.get("hostNetwork")))
-    for volume in spec.get("volumes") or []:
-        _volume(volume)
     quantities(kind, spec.get("overhead"))
     for name in ("limits", "requests"):
         quantities(kind, (spec.get("resources") or {}).get(name))
@@ -144,40 +112,6 @@ def _deployment(obj: JsonObject) -> None:
         rolling.setdefault("maxSurge", "25%")
 
 
-def _replication_controller(obj: JsonObject) -> None:
-    _replicated(obj)
-    labels = obj["spec"]["template"]["metadata"].get("labels")
-    if labels:
-        obj["spec"].setdefault("selector", dict(labels))
-        obj["metadata"].setdefault("labels", dict(labels))
-
-
-def _stateful_set(obj: JsonObject) -> None:
-    _replicated(obj)
-    spec = obj["spec"]
-    spec.setdefault("podManagementPolicy", "OrderedReady")
-    spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 1}})
-    spec.setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
-    spec.setdefault("serviceName", "")
-
-
-def _service(obj: JsonObject) -> None:
-    spec = obj.setdefault("spec", {})
-    spec.setdefault("sessionAffinity", "None")
-    spec.setdefault("type", "ClusterIP")
-    if spec["type"] != "ExternalName":
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-        # No addresses are handed out here: every service is headless.
-        spec.setdefault("clusterIP", "None")
-        spec.setdefault("clusterIPs", [spec["clusterIP"]])
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-    for port in spec.get("ports") or []:
-        port.setdefault("protocol", "TCP")
-        port.setdefault("targetPort", port.get("port"))
-
-
 def _namespace(obj: JsonObject) -> None:
     if name := obj["metadata"].get("name"):
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
@@ -211,24 +145,6 @@ def _node(obj: JsonObject) -> None:
         condition.setdefault("lastTransitionTime", None)
     if status.get("allocatable") is None and status.get("capacity") is not None:
         status["allocatable"] = dict(status["capacity"])
-
-
-def _persistent_volume(obj: JsonObject) -> None:
-    spec = obj.setdefault("spec", {})
-    quantities("PersistentVolume", spec.get("capacity"))
-    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-    spec.setdefault("volumeMode", "Filesystem")
-
-
-def _persistent_volume_claim(obj: JsonObject) -> None:
-    spec = obj.setdefault("spec", {})
-    quantities("PersistentVolumeClaim", (spec.get("resources") or {}).get("requests"))
-    spec.setdefault("volumeMode", "Filesystem")
-
-
-def _storage_class(obj: JsonObject) -> None:
-    obj.setdefault("reclaimPolicy", "Delete")
-    obj.setdefault("volumeBindingMode", "Immediate")
 
 
 def _priority_class(obj: JsonObject) -> None:
@@ -278,29 +194,14 @@ def _lease(obj: JsonObject) -> None:
     obj.setdefault("spec", {})
 
 
-def _daemon_set(obj: JsonObject) -> None:
-    _template(obj)
-    spec = obj["spec"]
-    spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}})
-    obj["metadata"].setdefault("annotations", {}).setdefault("deprecated.daemonset.template.generation", "1")
-
-
 _DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
     "Pod": pod,
     "Node": _node,
     "Namespace": _namespace,
-    "Service": _service,
-    "ReplicationController": _replication_controller,
     "Deployment": _deployment,
     "ReplicaSet": _replicated,
-    "StatefulSet": _stateful_set,
-    "DaemonSet": _daemon_set,
     "Lease": _lease,
     "RuntimeClass": _runtime_class,
-    "PersistentVolume": _persistent_volume,
-    "PersistentVolumeClaim": _persistent_volume_claim,
-    "StorageClass": _storage_class,
     "PriorityClass": _priority_class,
     "MutatingWebhookConfiguration": _mutating_webhooks,
     "ValidatingWebhookConfiguration": _webhooks,

@@ -58,10 +58,9 @@ class Deleted:
 class Deletion:
     """Deletes objects, at once or in steps."""
 
-    def __init__(self, store: Store, registry: Registry, finish_namespaces: bool) -> None:
+    def __init__(self, store: Store, registry: Registry) -> None:
         self._store = store
         self._registry = registry
-        self._finish_namespaces = finish_namespaces
 
     def delete(self, resource: Resource, stored: Stored, options: DeleteOptions) -> Deleted:
         """Delete an object, or mark it as being deleted when something still holds it."""
@@ -87,7 +86,7 @@ class Deletion:
         # Graceful kinds are marked in storage even when they go right after: watchers see MODIFIED, then DELETED.
         marked = self._store.update(resource, stored, _marked(resource, stored.obj, grace))
         if is_namespace:
-            return self._finish_namespace(resource, marked) if self._finish_namespaces else Deleted(marked, gone=False)
+            return self._finish_namespace(resource, marked)
         if held or grace:
             return Deleted(marked, gone=False)
         return Deleted(self._store.delete(resource, marked), gone=True)

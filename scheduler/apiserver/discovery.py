@@ -1,7 +1,6 @@
-"""Discovery: the documents from which kubectl learns what is served.
+"""Discovery: the documents from which clients learn what is served.
 
-The OpenAPI v3 documents say only which paths take `fieldValidation`; kubectl asks no more of them before a create.
-Upstream: k8s.io/apiserver pkg/endpoints/discovery, k8s.io/kubectl pkg/util/openapi.
+Upstream: k8s.io/apiserver pkg/endpoints/discovery.
 """
 
 from __future__ import annotations
@@ -126,32 +125,4 @@ def document(registry: Registry, path: str, address: str) -> JsonObject | None:
         return resource_list(registry, parts[1], parts[2])
     if parts == ["api", "v1"]:
         return resource_list(registry, "", "v1")
-    if parts[:2] == ["openapi", "v3"]:
-        return _openapi(registry, parts[2:], groups)
     return None
-
-
-def _openapi(registry: Registry, parts: list[str], groups: dict[str, list[str]]) -> JsonObject | None:
-    if not parts:
-        served = ["api/v1", *(f"apis/{group}/{version}" for group, versions in groups.items() for version in versions)]
-        return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in served}}
-    group, version = ("", parts[1]) if parts[0] == "api" and len(parts) == 2 else ("", "")
-    if parts[0] == "apis" and len(parts) == 3:
-        group, version = parts[1], parts[2]
-    validation = {"name": "fieldValidation", "in": "query", "schema": {"type": "string", "uniqueItems": True}}
-    paths = {}
-    for resource in registry.in_group(group, version):
-        kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-        base = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        scope = "/namespaces/{namespace}" if resource.namespaced else ""
-        operation = {
-            "parameters": [validation],
-            "responses": {"200": {"description": "OK"}},
-            "x-kubernetes-group-version-kind": kind,
-        }
-        paths[f"{base}{scope}/{resource.plural}"] = {"post": {**operation, "x-kubernetes-action": "post"}}
-        paths[f"{base}{scope}/{resource.plural}/{{name}}"] = {
-            "patch": {**operation, "x-kubernetes-action": "patch"},
-            "put": {**operation, "x-kubernetes-action": "put"},
-        }
-    return {"openapi": "3.0.0", "info": {"title": "Berth", "version": VERSION["gitVersion"]}, "paths": paths}

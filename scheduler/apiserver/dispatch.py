@@ -31,7 +31,6 @@ from scheduler.apiserver.status import (
     wrong_namespace,
 )
 from scheduler.apiserver.storage import Store, Stored
-from scheduler.apiserver.tables import table_of
 
 JsonObject = dict[str, Any]
 Query = Mapping[str, str]
@@ -75,14 +74,13 @@ class Dispatch:
         admission: Admission,
         tokens: Mapping[str, User],
         authorizer: reviews.Authorizer | None,
-        finish_namespaces: bool,
     ) -> None:
         self._store = store
         self._registry = registry
         self._admission = admission
         self._tokens = tokens
         self._authorizer = authorizer
-        self._deletion = Deletion(store, registry, finish_namespaces)
+        self._deletion = Deletion(store, registry)
         self._lists = Lists(store)
         plugins = Plugins(store, registry)
         self._bindings = Bindings(store, registry, plugins)
@@ -131,15 +129,6 @@ class Dispatch:
         if info.verb == "delete":
             return await self._delete(resource, info, query, body, trail)
         raise method_not_allowed()
-
-    def table(self, info: RequestInfo, query: Query) -> Answer:
-        """The answer to a get or list whose client wants columns (kubectl get)."""
-        resource = self.resource(info)
-        if info.verb == "get":
-            stored = self._found(resource, info)
-            return _json(200, table_of(resource, [stored], {"resourceVersion": str(stored.revision)}))
-        selection = Selection(resource, info.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
-        return _json(200, table_of(resource, *self._lists.select(resource, selection, query)))
 
     def _has_subresource(self, resource: Resource, name: str) -> bool:
         if name == "status":

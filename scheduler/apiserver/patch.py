@@ -67,7 +67,6 @@ MERGE_KEYS: Mapping[str, Mapping[str, str]] = {
 }
 # Maps that a patch replaces instead of merging into.
 _REPLACED = {("PodDisruptionBudget", "spec.selector")}
-_DIRECTIVES = ("$patch", "$retainKeys", "$setElementOrder/", "$deleteFromPrimitiveList/")
 
 
 class PatchError(ValueError):

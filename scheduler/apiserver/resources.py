@@ -282,12 +282,6 @@ class Registry:
         """The resource at a path."""
         return self._by_group.get((group, version), {}).get(plural)
 
-    def of_kind(self, api_version: str, kind: str) -> Resource | None:
-        """The resource that serves a kind."""
-        group, _, version = api_version.rpartition("/")
-        served = self._by_group.get((group, version), {})
-        return next((resource for resource in served.values() if resource.kind == kind), None)
-
     def built_in(self, plural: str) -> Resource:
         """A resource of the fixed table, by its plural (core events for `events`)."""
         return next(resource for resource in BUILT_IN if resource.plural == plural)

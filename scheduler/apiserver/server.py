@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,7 +18,7 @@ import msgspec
 from aiohttp import ClientConnectionResetError, web
 
 from scheduler.apiserver import discovery, paths, protobuf
-from scheduler.apiserver.admission import Admission, ServiceResolver
+from scheduler.apiserver.admission import Admission
 from scheduler.apiserver.audit import ANONYMOUS, MASTER, AuditEntry, Trail, User
 from scheduler.apiserver.bootstrap import bootstrap
 from scheduler.apiserver.crd import Definitions
@@ -32,12 +31,16 @@ from scheduler.apiserver.status import NothingServedError, StatusError, forbidde
 from scheduler.apiserver.storage import Store
 from scheduler.apiserver.watch import Watcher
 
+HOST = "127.0.0.1"
 BODY_LIMIT = 3 * 1024 * 1024
+AUDITED = 500_000
+"""Entries of the audit log that are kept."""
+WATCH_SECONDS = 3600.0
+"""How long a watch lasts that names no time."""
 JSON_HEADERS = {"Content-Type": "application/json"}
 _HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 # system:public-info-viewer: readable without credentials.
 _PUBLIC = _HEALTH | {"/version"}
-_TABLE = "as=Table"
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
@@ -69,35 +72,24 @@ class ApiServer:
         self,
         port: int = 0,
         *,
-        host: str = "127.0.0.1",
         tokens: Mapping[str, User | str] | None = None,
         authorizer: Authorizer | None = None,
         history: int = 20_000,
-        audit_size: int = 500_000,
         bookmark_interval: float = 60.0,
-        watch_timeout: float = 3600.0,
-        service_resolver: ServiceResolver | None = None,
         fault: Fault | None = None,
-        finish_namespaces: bool = True,
-        tls: tuple[str, str] | None = None,
     ) -> None:
         self.store = Store(history)
         self.registry = Registry()
         self.tokens = {token: User(user) if isinstance(user, str) else user for token, user in (tokens or {}).items()}
-        self.audit: deque[AuditEntry] = deque(maxlen=audit_size)
+        self.audit: deque[AuditEntry] = deque(maxlen=AUDITED)
         self.fault = fault
         self._port = port
-        self._host = host
         self._authorizer = authorizer
         self._bookmark_interval = bookmark_interval
-        self._watch_timeout = watch_timeout
-        self._tls = tls
         self._watchers: set[Watcher] = set()
-        self._admission = Admission(self.store, self.registry, service_resolver)
+        self._admission = Admission(self.store, self.registry)
         self._definitions = Definitions(self.store, self.registry)
-        self._dispatch = Dispatch(
-            self.store, self.registry, self._admission, self.tokens, authorizer, finish_namespaces
-        )
+        self._dispatch = Dispatch(self.store, self.registry, self._admission, self.tokens, authorizer)
         self._runner: web.ServerRunner | None = None
         self._address = ""
         bootstrap(self.store, self.registry)
@@ -118,14 +110,10 @@ class ApiServer:
         server = web.Server(self._handle, request_factory=_request, access_log=None, handler_cancellation=True)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=0.5)
         await self._runner.setup()
-        context = None
-        if self._tls is not None:
-            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            context.load_cert_chain(*self._tls)
-        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=context, reuse_address=True)
+        site = web.TCPSite(self._runner, HOST, self._port, reuse_address=True)
         await site.start()
         self._port = self._runner.addresses[0][1]
-        self._address = f"{self._host}:{self._port}"
+        self._address = f"{HOST}:{self._port}"
 
     async def stop(self) -> None:
         """End all watches and stop listening."""
@@ -139,19 +127,16 @@ class ApiServer:
     @property
     def url(self) -> str:
         """Where clients find the server."""
-        return f"{'https' if self._tls else 'http'}://{self._address}"
+        return f"http://{self._address}"
 
-    def kubeconfig(self, path: str | Path, token: str = "", ca_file: str = "") -> Path:
-        """Write a kubeconfig for this server; without a token the first configured one is used."""
-        token = token or next(iter(self.tokens), "")
-        cluster: dict[str, Any] = {"server": self.url}
-        if ca_file:
-            cluster["certificate-authority"] = ca_file
+    def kubeconfig(self, path: str | Path) -> Path:
+        """Write a kubeconfig for this server, with the first token if there are any."""
+        token = next(iter(self.tokens), "")
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "embedded",
-            "clusters": [{"name": "embedded", "cluster": cluster}],
+            "clusters": [{"name": "embedded", "cluster": {"server": self.url}}],
             "users": [{"name": "admin", "user": {"token": token} if token else {}}],
             "contexts": [{"name": "embedded", "context": {"cluster": "embedded", "user": "admin"}}],
         }
@@ -203,9 +188,6 @@ class ApiServer:
     ) -> tuple[int, bytes]:
         if not info.plural:
             return self._unresourceful(request, info)
-        if info.verb in {"get", "list"} and _TABLE in request.headers.get("Accept", ""):
-            answer = self._dispatch.table(info, query)
-            return answer.code, answer.body
         body = await self._body(request)
         answer = await self._dispatch.answer(info, query, request.content_type, body, trail)
         return answer.code, answer.body
@@ -282,7 +264,7 @@ class ApiServer:
         if info.name:
             fields = f"{fields},metadata.name={info.name}" if fields else f"metadata.name={info.name}"
         selection = Selection(resource, info.namespace, query.get("labelSelector", ""), fields)
-        options = watch_options(query, self.store, self._watch_timeout)
+        options = watch_options(query, self.store, WATCH_SECONDS)
         watcher = Watcher(resource, self.store, selection)
         response = web.StreamResponse(headers=JSON_HEADERS)
         response.enable_chunked_encoding()

@@ -58,11 +58,6 @@ class Stored:
         uid: str = self.obj["metadata"].get("uid", "")
         return uid
 
-    def copy(self) -> JsonObject:
-        """A private copy that may be changed."""
-        obj: JsonObject = decode(b"{" + self.rest)
-        return obj
-
     def at(self, revision: int) -> Stored:
         """The same content under a later revision, as DELETED events carry it."""
         return Stored(self.key, with_revision(self.obj, revision), revision)
@@ -198,10 +193,6 @@ class Store:
     def drop(self, name: str) -> None:
         """Forget a collection altogether, when its CRD went away."""
         self._collections.pop(name, None)
-
-    def names(self) -> list[str]:
-        """The collections in use."""
-        return list(self._collections)
 
     def objects(self, name: str) -> list[JsonObject]:
         """The parsed objects of a collection, for tests that look inside; don't change them."""

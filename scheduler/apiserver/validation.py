@@ -22,7 +22,6 @@ from scheduler.apiserver.status import (
 
 JsonObject = dict[str, Any]
 
-IMMUTABLE = "field is immutable"
 STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 ANNOTATIONS_LIMIT = 256 * 1024
 

@@ -1,14 +1,11 @@
 """`berth admission`: the webhook server that enforces MetadataPolicies."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from scheduler.cli import services
-from scheduler.cli.listening import BindAddress, CertFile, ClientCAFile, KeyFile, SecurePort, address
-from scheduler.telemetry import log
 
 app = typer.Typer(add_completion=False)
 
@@ -57,56 +54,50 @@ def admission(
         float, typer.Option(help="Seconds between two writes of a policy's counts to its status; 0: none.")
     ] = 15.0,
     drain: Annotated[float, typer.Option(help="Seconds to go on serving after SIGTERM, not ready any more.")] = 10.0,
-    secure_port: SecurePort = 0,
-    bind_address: BindAddress = "",
-    tls_cert_file: CertFile = None,
-    tls_private_key_file: KeyFile = None,
-    client_ca_file: ClientCAFile = None,
+    secure_port: services.SecurePort = 0,
+    bind_address: services.BindAddress = "",
+    tls_cert_file: services.CertFile = None,
+    tls_private_key_file: services.KeyFile = None,
+    client_ca_file: services.ClientCAFile = None,
     kubeconfig: services.Kubeconfig = None,
     context: services.Context = None,
     log_level: services.LogLevel = "info",
-) -> None:
+) -> int:
     """Answer the API server's admission reviews by the MetadataPolicies of the cluster."""
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.kube.config import connect
-    from scheduler.kube.loop import loop_factory
     from scheduler.policy.admission.launch import admit
-    from scheduler.policy.admission.settings import Settings, SettingsError
-    from scheduler.policy.admission.vitals import serving
+    from scheduler.policy.admission.settings import Settings
+    from scheduler.service.run import run_service
 
-    services.checked_level(log_level)
-    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
+    services.log_at(log_level)
+    listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
     connection = connect(kubeconfig, context)
-    try:
-        settings = Settings(
-            namespace=namespace or connection.namespace,
-            host=host,
-            port=port,
-            service=service,
-            service_port=service_port,
-            url=url,
-            failure_policy=failure_policy,
-            exempt_namespaces=tuple(exempt_namespace or ()),
-            allowed_prefixes=tuple(allow_prefix or ()),
-            reserved_prefixes=tuple(prefix.lower() for prefix in reserve_prefix or ()),
-            reserve_known=reserve_known,
-            workers=workers,
-            scheduler_lease=scheduler_lease,
-            profiles=tuple(profile or ()),
-            configuration=configuration,
-            owner=owner,
-            register=register,
-            secret=secret,
-            lease=lease,
-            cert_file=cert_file,
-            key_file=key_file,
-            ca_file=ca_file,
-            overlap_seconds=overlap,
-            count_seconds=count_interval,
-            drain_seconds=drain,
-        )
-    except SettingsError as error:
-        raise typer.BadParameter(str(error)) from None
-    log.configure(log_level)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(admit(connection, settings, serving(listen)))
+    settings = Settings(
+        namespace=namespace or connection.namespace,
+        host=host,
+        port=port,
+        service=service,
+        service_port=service_port,
+        url=url,
+        failure_policy=failure_policy,
+        exempt_namespaces=tuple(exempt_namespace or ()),
+        allowed_prefixes=tuple(allow_prefix or ()),
+        reserved_prefixes=tuple(prefix.lower() for prefix in reserve_prefix or ()),
+        reserve_known=reserve_known,
+        workers=workers,
+        scheduler_lease=scheduler_lease,
+        profiles=tuple(profile or ()),
+        configuration=configuration,
+        owner=owner,
+        register=register,
+        secret=secret,
+        lease=lease,
+        cert_file=cert_file,
+        key_file=key_file,
+        ca_file=ca_file,
+        overlap_seconds=overlap,
+        count_seconds=count_interval,
+        drain_seconds=drain,
+    )
+    return run_service(admit(connection, settings, listen))

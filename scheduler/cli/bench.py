@@ -5,32 +5,25 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 import typer
 
-from scheduler.bench.driver import Driver
-from scheduler.bench.figures import Figures, figures
-from scheduler.bench.objects import LABEL
-from scheduler.bench.workload import Mode, Workload, WorkloadError, read
-from scheduler.bench.writes import names
 from scheduler.cli.errors import FOUND, InputError
 from scheduler.cli.inputs import content, named
+from scheduler.cli.output import Output, as_json, as_table
 from scheduler.kube.client import Client
 from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
 from scheduler.kube.resources import NODES
+from scheduler.workloads.driver import Driver
+from scheduler.workloads.figures import Figures, figures
+from scheduler.workloads.objects import LABEL
+from scheduler.workloads.workload import Mode, Workload, WorkloadError, read
+from scheduler.workloads.writes import names
 
 app = typer.Typer(add_completion=False)
-
-
-class Output(StrEnum):
-    """Forms of an answer."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 class Result(msgspec.Struct, rename="camel", frozen=True):
@@ -119,12 +112,10 @@ def _say(text: str) -> None:
 
 def _print(results: list[Result], output: Output) -> None:
     if output is Output.JSON:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(results)).decode() + "\n")
+        as_json(results)
         return
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
-
-    from scheduler.report.tables import console_for
 
     table = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
     for i, title in enumerate(("Workload", "Pods", "Bound", "Pods/s", "First s", "Bound after ms p50", "p99")):
@@ -135,7 +126,4 @@ def _print(results: list[Result], output: Output) -> None:
         digits = (0, 2, 0, 0)
         cells = ["" if value is None else f"{value:,.{digit}f}" for value, digit in zip(numbers, digits, strict=True)]
         table.add_row(each.workload, f"{found.pods:,}", f"{found.bound:,}", *cells)
-    console = console_for(sys.stdout)
-    with console.capture() as captured:
-        console.print(table)
-    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    as_table(table)

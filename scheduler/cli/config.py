@@ -9,6 +9,7 @@ import typer
 from scheduler.cli import config_output as out
 from scheduler.cli.errors import FOUND, InputError, about
 from scheduler.cli.inputs import configuration, named, world
+from scheduler.cli.output import Output, as_json
 from scheduler.framework.effective import effective
 from scheduler.plugins.registry import registry
 from scheduler.whatif.lint.checks import lint as checked
@@ -23,13 +24,6 @@ class Form(StrEnum):
     """Forms of a configuration."""
 
     YAML = "yaml"
-    JSON = "json"
-
-
-class Output(StrEnum):
-    """Forms of findings."""
-
-    TABLE = "table"
     JSON = "json"
 
 
@@ -57,7 +51,7 @@ def view(
     settings = configuration(path)
     with about(named(path) if path else "configuration"):
         found = effective(settings, registry())
-    out.as_json(found) if output is Form.JSON else out.as_yaml(found)
+    as_json(found) if output is Form.JSON else out.as_yaml(found)
 
 
 @app.command()
@@ -100,7 +94,7 @@ def lint(
     for name, finding in between(read):
         found[name].append(finding)
     if output is Output.JSON:
-        out.as_json({"files": [{"file": name, "findings": list(each)} for name, each in found.items()]})
+        as_json({"files": [{"file": name, "findings": list(each)} for name, each in found.items()]})
     else:
         sys.stdout.write(out.findings(found))
     return FOUND if any(found.values()) else 0

@@ -5,18 +5,12 @@ from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
-import msgspec
 import yaml
 
 from scheduler.report.wording import count, printable
 from scheduler.whatif.lint.finding import Example, Finding
 
 _WIDTH = 100
-
-
-def as_json(answer: Any) -> None:
-    """An answer as JSON."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
 
 
 def as_yaml(document: Mapping[str, Any]) -> None:

@@ -90,11 +90,12 @@ def _rooms_errors() -> tuple[type[Exception], ...]:
     """The rooms' own exceptions. Asked only when something went wrong, so that a good start imports none of them."""
     from scheduler.framework import config
     from scheduler.kube import errors as kube
+    from scheduler.policy import settings
     from scheduler.telemetry import listening
     from scheduler.whatif import documents
 
     cluster = (kube.ConfigError, kube.ApiError, kube.Unreachable)
-    return (config.ConfigError, documents.ObjectError, listening.ServingError, *cluster)
+    return (config.ConfigError, documents.ObjectError, listening.ServingError, settings.SettingsError, *cluster)
 
 
 def _mute(stream: object) -> None:

@@ -1,27 +1,17 @@
 """`berth evictor`: evict pods whose node is no longer what they asked for."""
 
-import asyncio
-import sys
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
-from scheduler.cli.listening import BindAddress, CertFile, ClientCAFile, KeyFile, SecurePort, address
-from scheduler.telemetry import log
+from scheduler.cli import services
 
 if TYPE_CHECKING:
     from scheduler.whatif.promises import Plan
 
+from scheduler.cli.output import Output, as_json, as_table
+
 app = typer.Typer(add_completion=False)
-
-
-class Output(StrEnum):
-    """Forms of a plan."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @app.command()
@@ -79,14 +69,14 @@ def evictor(
     lease: Annotated[
         str, typer.Option(help="The name of the Lease: of all replicas, the one that holds it evicts.")
     ] = "berth-evictor",
-    secure_port: SecurePort = 0,
-    bind_address: BindAddress = "",
-    tls_cert_file: CertFile = None,
-    tls_private_key_file: KeyFile = None,
-    client_ca_file: ClientCAFile = None,
+    secure_port: services.SecurePort = 0,
+    bind_address: services.BindAddress = "",
+    tls_cert_file: services.CertFile = None,
+    tls_private_key_file: services.KeyFile = None,
+    client_ca_file: services.ClientCAFile = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
     context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: services.LogLevel = "info",
 ) -> int:
     """Evict pods whose node is no longer what they asked for, when another node can take them.
 
@@ -104,9 +94,8 @@ def evictor(
     from scheduler.plugins.annotation_affinity import annotated
     from scheduler.plugins.registry import registry
 
-    if log_level not in log.LEVELS:
-        raise typer.BadParameter(f"{log_level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
-    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
+    services.log_at(log_level, quiet=dry_run)
+    listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
     if cluster and not dry_run:
         raise InputError("--cluster: a dump can only be looked at, with --dry-run")
     try:
@@ -149,14 +138,11 @@ def evictor(
         _print(made, output)
         return FOUND if made.evictions else 0
     from scheduler.controller.eviction.launch import keep_promises
-    from scheduler.kube.loop import loop_factory
+    from scheduler.service.run import run_service
 
-    log.configure(log_level)
     connection = connect(path, context)
     ours = namespace or connection.namespace or "default"
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(keep_promises(connection, frameworks, careful, namespace=ours, lease=lease, listen=listen))
-    return 0
+    return run_service(keep_promises(connection, frameworks, careful, namespace=ours, lease=lease, listen=listen))
 
 
 _OPTIONS = {"changed_share": "max-changed", "changed_window": "window"}
@@ -165,12 +151,8 @@ _PROBLEMS = 8
 
 def _print(made: "Plan", output: Output) -> None:
     if output is Output.JSON:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(made)).decode() + "\n")
+        as_json(made)
         return
     from scheduler.report.plan import PlanTable
-    from scheduler.report.tables import console_for
 
-    console = console_for(sys.stdout)
-    with console.capture() as captured:
-        console.print(PlanTable(made))
-    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    as_table(PlanTable(made))

@@ -1,14 +1,13 @@
 """`berth explain`: why a pod goes where it goes, or nowhere."""
 
 import sys
-from enum import StrEnum
 from typing import Annotated
 
-import msgspec
 import typer
 
 from scheduler.cli.errors import FOUND, InputError, about, tell
 from scheduler.cli.inputs import configuration, named, world
+from scheduler.cli.output import PageOutput, as_json, as_table
 from scheduler.cli.pods import from_cluster, from_file
 from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.profiles import build
@@ -23,14 +22,6 @@ from scheduler.whatif.promises import wanted_by
 
 app = typer.Typer(add_completion=False)
 _PROBLEMS = 8
-
-
-class Output(StrEnum):
-    """Forms of an answer."""
-
-    TABLE = "table"
-    JSON = "json"
-    HTML = "html"
 
 
 @app.command()
@@ -49,7 +40,7 @@ def explain(
     scheduler: Annotated[str | None, typer.Option(help="The profile to use, by its schedulerName.")] = None,
     context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
+    output: Annotated[PageOutput, typer.Option("-o", "--output", help="The form of the answer.")] = PageOutput.TABLE,
     everything: Annotated[bool, typer.Option("--all", help="Show every node and every score.")] = False,
     cases: Annotated[str | None, typer.Option(help="Answer a file of cases, a line of JSON each.")] = None,
 ) -> int:
@@ -116,18 +107,15 @@ def _framework(frameworks: dict[str, Framework], wanted: str | None, pod: Pod, n
     return found
 
 
-def _print(answer: Explanation, output: Output, *, everything: bool) -> None:
+def _print(answer: Explanation, output: PageOutput, *, everything: bool) -> None:
     match output:
-        case Output.JSON:
-            sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
-        case Output.HTML:
+        case PageOutput.JSON:
+            as_json(answer)
+        case PageOutput.HTML:
             from scheduler.report.page import page
 
             sys.stdout.write(page(answer))
-        case Output.TABLE:
-            from scheduler.report.tables import ExplanationTable, console_for
+        case PageOutput.TABLE:
+            from scheduler.report.tables import ExplanationTable
 
-            console = console_for(sys.stdout)
-            with console.capture() as captured:
-                console.print(ExplanationTable(answer, everything))
-            sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+            as_table(ExplanationTable(answer, everything))

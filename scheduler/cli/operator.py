@@ -1,25 +1,15 @@
 """`berth operator`: keeps the status of MetadataPolicies, and counts whom they would hit."""
 
 import asyncio
-import sys
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from scheduler.cli import services
 from scheduler.cli.errors import FOUND
-from scheduler.cli.listening import BindAddress, CertFile, ClientCAFile, KeyFile, SecurePort, address
-from scheduler.telemetry import log
+from scheduler.cli.output import Output, as_json
 
 app = typer.Typer(add_completion=False)
-
-
-class Output(StrEnum):
-    """Forms of a report."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @app.command()
@@ -48,11 +38,11 @@ def operator(
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the report.")] = Output.TABLE,
     host: services.Host = "",
     port: Annotated[int, typer.Option(help="Port of the probes; 0 lets the system choose.")] = 8081,
-    secure_port: SecurePort = 0,
-    bind_address: BindAddress = "",
-    tls_cert_file: CertFile = None,
-    tls_private_key_file: KeyFile = None,
-    client_ca_file: ClientCAFile = None,
+    secure_port: services.SecurePort = 0,
+    bind_address: services.BindAddress = "",
+    tls_cert_file: services.CertFile = None,
+    tls_private_key_file: services.KeyFile = None,
+    client_ca_file: services.ClientCAFile = None,
     kubeconfig: services.Kubeconfig = None,
     context: services.Context = None,
     log_level: services.LogLevel = "info",
@@ -61,54 +51,44 @@ def operator(
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.kube.config import connect
     from scheduler.kube.loop import loop_factory
-    from scheduler.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
+    from scheduler.policy.operator.kinds import DEFAULT_KINDS
     from scheduler.policy.operator.launch import audit_once as audit
     from scheduler.policy.operator.launch import operate
-    from scheduler.policy.operator.settings import Settings, SettingsError
-    from scheduler.policy.operator.vitals import serving
+    from scheduler.policy.operator.settings import Settings
+    from scheduler.service.run import run_service
 
-    services.checked_level(log_level)
-    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
+    services.log_at(log_level, quiet=audit_once)
+    listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
     connection = connect(kubeconfig, context)
-    try:
-        settings = Settings(
-            namespace=namespace or connection.namespace,
-            watched=tuple(watch_namespace or ()),
-            lease=lease,
-            scheduler_lease=scheduler_lease,
-            profiles=tuple(profile or ()),
-            exempt_namespaces=tuple(exempt_namespace or ()),
-            allowed_prefixes=tuple(allow_prefix or ()),
-            reserved_prefixes=tuple(prefix.lower() for prefix in reserve_prefix or ()),
-            reserve_known=reserve_known,
-            audit_kinds=tuple(audit_kind or DEFAULT_KINDS),
-            audit_seconds=audit_interval,
-            host=host,
-            port=port,
-        )
-        for kind in settings.audit_kinds:
-            resource(kind)
-    except SettingsError as error:
-        raise typer.BadParameter(str(error)) from None
-    except KindError as error:
-        raise typer.BadParameter(f"--audit-kind {error}") from None
-    log.configure("warning" if audit_once else log_level)
+    settings = Settings(
+        namespace=namespace or connection.namespace,
+        watched=tuple(watch_namespace or ()),
+        lease=lease,
+        scheduler_lease=scheduler_lease,
+        profiles=tuple(profile or ()),
+        exempt_namespaces=tuple(exempt_namespace or ()),
+        allowed_prefixes=tuple(allow_prefix or ()),
+        reserved_prefixes=tuple(prefix.lower() for prefix in reserve_prefix or ()),
+        reserve_known=reserve_known,
+        audit_kinds=tuple(audit_kind or DEFAULT_KINDS),
+        audit_seconds=audit_interval,
+        host=host,
+        port=port,
+    )
+    if not audit_once:
+        return run_service(operate(connection, settings, listen))
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        if not audit_once:
-            runner.run(operate(connection, settings, serving(listen, lease)))
-            return 0
         found = runner.run(audit(connection, settings))
     _print(found, output)
     return FOUND if found["rejected"] or found["mutated"] else 0
 
 
 def _print(found: dict[str, Any], output: Output) -> None:
-    import msgspec
 
     from scheduler.report.wording import printable
 
     if output is Output.JSON:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        as_json(found)
         return
     for name, result in found["namespaces"].items():
         total = result["total"]

@@ -1,7 +1,6 @@
 """`berth policy`: try policies on objects, and find what is wrong with them; a cluster is at most read."""
 
 import sys
-from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from scheduler.cli import policy_output as out
 from scheduler.cli import services
 from scheduler.cli.errors import FOUND, WRONG, InputError
 from scheduler.cli.inputs import lines, named
+from scheduler.cli.output import Output, as_json
 from scheduler.cli.policy_inputs import (
     all_objects,
     given_options,
@@ -32,13 +32,6 @@ from scheduler.policy.spec import Policies, Policy
 from scheduler.report.wording import printable
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Try MetadataPolicies, and find what is wrong.")
-
-
-class Output(StrEnum):
-    """Forms of an answer."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 Form = Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")]
@@ -73,7 +66,7 @@ def evaluate(
         "options": given,
     }
     got = cases.answer(case)
-    out.as_json(got) if output is Output.JSON else out.verdict(got)
+    as_json(got) if output is Output.JSON else out.verdict(got)
     return 0 if got["allowed"] else FOUND
 
 
@@ -109,7 +102,7 @@ def lint(
         findings += withheld.over(group)
         findings += withheld.report(group.enforced(), ask, reserved).findings
     if output is Output.JSON:
-        out.as_json({"policies": len(accepted), "findings": findings})
+        as_json({"policies": len(accepted), "findings": findings})
     else:
         out.findings(findings, len(accepted))
     return FOUND if findings else 0
@@ -162,7 +155,7 @@ def preview(
 
         given = read_policies(policies, allowed) if policies else None
         result = cluster_impact(given, kubeconfig, context, kind or [], namespace, settings)
-    out.as_json(result) if output is Output.JSON else out.impact(result)
+    as_json(result) if output is Output.JSON else out.impact(result)
     return 0
 
 
@@ -177,7 +170,7 @@ def test(
         raise InputError(f"{directory}: holds no test: expected YAML files with `policies` and `cases`")
     failed = sum(bool(result["failures"]) for result in results)
     if output is Output.JSON:
-        out.as_json({"passed": len(results) - failed, "failed": failed, "cases": results})
+        as_json({"passed": len(results) - failed, "failed": failed, "cases": results})
     else:
         out.tests(results)
     return FOUND if failed else 0

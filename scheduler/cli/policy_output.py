@@ -18,11 +18,6 @@ _EXAMPLE = 1000
 """Characters of an example that a table shows."""
 
 
-def as_json(answer: Any) -> None:
-    """An answer as JSON."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
-
-
 def verdict(got: dict[str, Any]) -> None:
     """The verdict on one object."""
     print("allowed" if got["allowed"] else printable(f"denied: {got['message']}"))

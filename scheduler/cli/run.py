@@ -1,15 +1,12 @@
 """`berth run`: the scheduler."""
 
-import asyncio
 import gc
 from typing import Annotated
 
 import typer
 
-from scheduler.cli.listening import BindAddress, CertFile, ClientCAFile, KeyFile, SecurePort, address
-from scheduler.telemetry import log
+from scheduler.cli import services
 
-LOST = 1
 QUIET = (50_000, 20, 20)
 """Thresholds of the garbage collector, from the first import on."""
 
@@ -24,15 +21,15 @@ def run(
     kubeconfig: Annotated[str | None, typer.Option(help="Overrides clientConnection.kubeconfig.")] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     seed: Annotated[int, typer.Option(help="Decides ties between equally good nodes.")] = 0,
-    secure_port: SecurePort = 10259,
-    bind_address: BindAddress = "",
-    tls_cert_file: CertFile = None,
-    tls_private_key_file: KeyFile = None,
-    client_ca_file: ClientCAFile = None,
+    secure_port: services.SecurePort = 10259,
+    bind_address: services.BindAddress = "",
+    tls_cert_file: services.CertFile = None,
+    tls_private_key_file: services.KeyFile = None,
+    client_ca_file: services.ClientCAFile = None,
     verify: Annotated[
         int, typer.Option(metavar="N", help="Take every Nth decision again on a cluster made anew; 0: none.")
     ] = 0,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: services.LogLevel = "info",
 ) -> int:
     """Watch for pods that name one of our profiles as schedulerName, and bind them. Exit code 1: the Lease was lost."""
     # What is imported and listed first stays: looking through it a hundred times would free nothing.
@@ -44,15 +41,13 @@ def run(
     from scheduler.controller.reload import Loaded, ReloadError
     from scheduler.framework.profiles import build
     from scheduler.kube.config import connect
-    from scheduler.kube.loop import loop_factory
     from scheduler.plugins.registry import registry
+    from scheduler.service.run import run_service
 
-    if log_level not in log.LEVELS:
-        raise typer.BadParameter(f"{log_level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
     if verify < 0:
         raise typer.BadParameter(f"{verify}: want 0 (none) or more", param_hint="--verify")
-    listen = address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
-    log.configure(log_level)
+    services.log_at(log_level)
+    listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
 
     def load() -> Loaded:
         settings = configuration(config)
@@ -69,11 +64,4 @@ def run(
     connection = connect(kubeconfig or settings.client_connection.kubeconfig or None, context)
     gc.freeze()
     files = Files(None if config == STDIN else config, reload)
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            kept = runner.run(
-                schedule(connection, frameworks, settings, files, seed=seed, verify=verify, listen=listen)
-            )
-    finally:
-        log.flush()
-    return 0 if kept else LOST
+    return run_service(schedule(connection, frameworks, settings, files, seed=seed, verify=verify, listen=listen))

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from scheduler.cli.errors import FOUND, InputError, about, tell
 from scheduler.cli.inputs import configuration, content, documents, named, world
+from scheduler.cli.output import PageOutput, as_json, as_table
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
@@ -31,14 +31,6 @@ from scheduler.whatif.world import World
 
 app = typer.Typer(add_completion=False)
 _PROBLEMS = 8
-
-
-class Output(StrEnum):
-    """Forms of an answer."""
-
-    TABLE = "table"
-    JSON = "json"
-    HTML = "html"
 
 
 @app.command()
@@ -67,7 +59,7 @@ def simulate(
     beside: Annotated[
         list[Path] | None, typer.Option(help="Trace: a saturation recorded from another scheduler. Repeatable.")
     ] = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
+    output: Annotated[PageOutput, typer.Option("-o", "--output", help="The form of the answer.")] = PageOutput.TABLE,
 ) -> int:
     """What would happen if these pods were created, these nodes added or drained: the same engine, nothing written.
 
@@ -147,7 +139,9 @@ def _copies(pod: dict[str, Any], count: int | None) -> Iterable[dict[str, Any]]:
     return [{**pod, "metadata": {**metadata, "name": f"{metadata['name']}-{i}"}} for i in range(count)]
 
 
-def _trace(directory: Path, config: str | None, load: float, fill: float, beside: list[Path], output: Output) -> int:
+def _trace(
+    directory: Path, config: str | None, load: float, fill: float, beside: list[Path], output: PageOutput
+) -> int:
     if not 0 < load <= 10:
         raise InputError(f"--load: {load:g}: expected more than 0 and at most 10")
     if not 0 <= fill <= 1:
@@ -186,19 +180,15 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
-def _print(answer: Outcome | Study, output: Output) -> None:
+def _print(answer: Outcome | Study, output: PageOutput) -> None:
     match output:
-        case Output.JSON:
-            sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
-        case Output.HTML:
+        case PageOutput.JSON:
+            as_json(answer)
+        case PageOutput.HTML:
             from scheduler.report.simulation_page import outcome_page, study_page
 
             sys.stdout.write(study_page(answer) if isinstance(answer, Study) else outcome_page(answer))
-        case Output.TABLE:
+        case PageOutput.TABLE:
             from scheduler.report.simulation_tables import OutcomeTable, StudyTable
-            from scheduler.report.tables import console_for
 
-            console = console_for(sys.stdout)
-            with console.capture() as captured:
-                console.print(StudyTable(answer) if isinstance(answer, Study) else OutcomeTable(answer))
-            sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+            as_table(StudyTable(answer) if isinstance(answer, Study) else OutcomeTable(answer))

@@ -1,39 +1,27 @@
 """A scheduler's candidacy for its Lease, as leaderElection of the KubeSchedulerConfiguration asks for it."""
 
-import structlog
-
 from scheduler.framework.config import SchedulerConfiguration
 from scheduler.framework.durations import seconds
 from scheduler.kube.candidate import Candidate
 from scheduler.kube.client import Client
-from scheduler.kube.lease import DURATION, RENEW_DEADLINE, RETRY, own_identity
+from scheduler.kube.lease import DURATION, RENEW_DEADLINE, RETRY
 from scheduler.kube.schedulers import SCHEDULERS
-from scheduler.telemetry.ending import end_at_once
-
-log = structlog.get_logger("lease")
+from scheduler.service.election import candidate
 
 
-def candidate(client: Client, config: SchedulerConfiguration) -> Candidate | None:
+def candidacy(client: Client, config: SchedulerConfiguration) -> Candidate | None:
     """A candidate whose term fences the client's writes; None when there is no election."""
     wanted = config.leader_election
     if not wanted.leader_elect:
         return None
-    namespace = wanted.resource_namespace or client.connection.namespace
-
-    def problem(said: str) -> None:
-        log.error("lease not reached", namespace=namespace, lease=wanted.resource_name, error=said[:300])
-
-    elector = Candidate(
-        client.connection,
-        namespace,
+    elector = candidate(
+        client,
+        wanted.resource_namespace or client.connection.namespace,
         wanted.resource_name,
-        own_identity(),
         duration=seconds(wanted.lease_duration) or DURATION,
         renew_deadline=seconds(wanted.renew_deadline) or RENEW_DEADLINE,
         retry=seconds(wanted.retry_period) or RETRY,
         annotations=lease_annotations(config),
-        on_problem=problem,
-        on_dead=end_at_once,
     )
     client.fence = elector.left
     return elector

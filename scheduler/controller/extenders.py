@@ -18,6 +18,7 @@ import structlog
 from msgspec import Struct
 
 from scheduler.controller.originals import Originals
+from scheduler.controller.under_way import UnderWay
 from scheduler.engine.stimuli import Consulted, NotConsulted, Stimulus
 from scheduler.framework.config import ConfigError, Extender, TLSConfig
 from scheduler.framework.durations import seconds
@@ -90,20 +91,15 @@ class Extenders:
         self._answer = answer
         self._tls = {_key(extender): _tls_context(extender, i) for i, extender in enumerate(extenders)}
         self._session: aiohttp.ClientSession | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way = UnderWay()
 
     def ask(self, question: Question) -> None:
         """Put a question; `answer` gets Consulted or NotConsulted."""
-        task = asyncio.create_task(self._ask(question))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._under_way.start(self._ask(question))
 
     async def close(self) -> None:
         """Leave open questions open: their pods are still pending."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._under_way.drain(0.0)
         if self._session is not None:
             await self._session.close()
 

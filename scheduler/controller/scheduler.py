@@ -49,24 +49,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.lease import Elector
 from scheduler.kube.reflector import Reflector
-from scheduler.kube.resources import (
-    CSI_DRIVERS,
-    CSI_NODES,
-    CSI_STORAGE_CAPACITIES,
-    NAMESPACES,
-    NODES,
-    PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES,
-    POD_DISRUPTION_BUDGETS,
-    PODS,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    SERVICES,
-    STATEFUL_SETS,
-    STORAGE_CLASSES,
-    VOLUME_ATTACHMENTS,
-    Resource,
-)
+from scheduler.kube.resources import NODES, PODS, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder, Modelled
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -76,23 +59,6 @@ from scheduler.telemetry.quantiles import Quantiles
 
 log = structlog.get_logger("scheduler")
 
-WATCHED = (
-    NODES,
-    PODS,
-    NAMESPACES,
-    SERVICES,
-    REPLICATION_CONTROLLERS,
-    REPLICA_SETS,
-    STATEFUL_SETS,
-    POD_DISRUPTION_BUDGETS,
-    PERSISTENT_VOLUMES,
-    PERSISTENT_VOLUME_CLAIMS,
-    STORAGE_CLASSES,
-    CSI_NODES,
-    CSI_DRIVERS,
-    CSI_STORAGE_CAPACITIES,
-    VOLUME_ATTACHMENTS,
-)
 NEEDED = (NODES, PODS)
 """Kinds without which nothing can be decided; the others may be refused by RBAC and are then done without."""
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
@@ -168,7 +134,7 @@ class Scheduler:
         self.calls = Calls(self._receive)
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         _hear_signals(frameworks)
-        self.reflectors = [self._reflector(client, resource) for resource in WATCHED]
+        self.reflectors = [self._reflector(client, resource) for resource in SCHEDULING]
         self._synced = asyncio.Event()
         self.blocks = Blocks()
         self.decisions = Quantiles()

@@ -16,7 +16,6 @@ from scheduler.controller.reload import Reloader
 from scheduler.controller.scheduler import Scheduler
 from scheduler.kube.client import Client
 from scheduler.kube.lease import Elector
-from scheduler.kube.reviews import Reviews
 from scheduler.telemetry.health import Checks
 from scheduler.telemetry.instruments import Asked, Instrument, Labels
 from scheduler.telemetry.serving import Endpoints
@@ -31,10 +30,7 @@ def endpoints(
 ) -> Endpoints:
     """All that there is to serve about one scheduler."""
     vitals = _Vitals(client, scheduler, elector, reloader, comparer)
-    reviews = Reviews(client)
     return Endpoints(
-        reviews.authorize,
-        reviews.authorities,
         live=vitals.live(),
         ready=vitals.ready(),
         notes=reloader.notes,

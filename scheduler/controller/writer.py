@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import structlog
 
+from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import (
     Announce,
     Bind,
@@ -88,24 +88,24 @@ class Writer:
         self._client = client
         self._answer = answer
         self._instance = instance
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way = UnderWay()
         self._waiting_events = 0
 
     def bind(self, instruction: Bind) -> None:
         """Post a Binding; `answer` gets Bound or BindFailed. The Scheduled event follows a success."""
-        self._start(self._bind(instruction))
+        self._under_way.start(self._bind(instruction))
 
     def bound_by_plugin(self, instruction: BoundByPlugin) -> None:
         """Post the Scheduled event of a pod that a plugin has bound."""
-        self._start(self._scheduled(instruction))
+        self._under_way.start(self._scheduled(instruction))
 
     def prepare(self, instruction: Prepare) -> None:
         """Write what a pod needs before it can be bound; `answer` gets Prepared or NotPrepared."""
-        self._start(self._prepare(instruction))
+        self._under_way.start(self._prepare(instruction))
 
     def announce(self, instruction: Announce) -> None:
         """Set nominatedNodeName."""
-        self._start(self._nominate(instruction.pod, instruction.node))
+        self._under_way.start(self._nominate(instruction.pod, instruction.node))
 
     def record_failure(self, instruction: RecordFailure) -> None:
         """Post a FailedScheduling event."""
@@ -115,37 +115,25 @@ class Writer:
 
     def patch_condition(self, instruction: PatchCondition) -> None:
         """Set PodScheduled=False."""
-        self._start(self._patch_condition(instruction))
+        self._under_way.start(self._patch_condition(instruction))
 
     def preempt(self, instruction: Preempt) -> None:
         """Remove each victim: DisruptionTarget condition, deletion by UID, Preempted event."""
         for victim in instruction.victims:
-            self._start(self._preempt(instruction, victim))
+            self._under_way.start(self._preempt(instruction, victim))
         for pod in instruction.turned_back:
             self._preempted(instruction, pod)
 
     def clear_nomination(self, instruction: ClearNomination) -> None:
         """Clear nominatedNodeName."""
-        self._start(self._nominate(instruction.pod, ""))
+        self._under_way.start(self._nominate(instruction.pod, ""))
 
     async def drain(self, seconds: float) -> int:
         """Wait for what is under way, and for what follows from it (the event of a Binding).
 
         Returns how many writes did not end in time and were cancelled.
         """
-        until = time.monotonic() + seconds
-        while self._tasks and (left := until - time.monotonic()) > 0:
-            await asyncio.wait(self._tasks, timeout=left)
-        late = [task for task in self._tasks if not task.done()]
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-        return len(late)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        return await self._under_way.drain(seconds)
 
     async def _bind(self, instruction: Bind) -> None:
         pod, node = instruction.pod, instruction.node
@@ -224,11 +212,9 @@ class Writer:
         try:
             await patch_status(self._client, path, body)
             self.written.conditions += 1
-        except ApiError as error:
-            if error.status not in _NOBODY_LEFT:
-                log.warning("condition not written", **about(pod), error=str(error))
-                self._answer(Unwritten(pod.uid))
-        except Unreachable as error:
+        except (ApiError, Unreachable) as error:
+            if isinstance(error, ApiError) and error.status in _NOBODY_LEFT:
+                return
             log.warning("condition not written", **about(pod), error=str(error))
             self._answer(Unwritten(pod.uid))
 
@@ -246,19 +232,9 @@ class Writer:
         try:
             await patch_status(self._client, path, body)
             await delete_pod(self._client, _ref(victim))
-        except ApiError as error:
-            if error.status in _NOBODY_LEFT:
+        except (ApiError, Unreachable) as error:
+            if isinstance(error, ApiError) and error.status in _NOBODY_LEFT:
                 return
-            log.warning(
-                "victim not removed",
-                victim=victim.key,
-                preemptor=preemptor.key,
-                profile=preemptor.scheduler_name,
-                error=str(error),
-            )
-            self._answer(VictimStays(victim))
-            return
-        except Unreachable as error:
             log.warning(
                 "victim not removed",
                 victim=victim.key,
@@ -314,7 +290,7 @@ class Writer:
         self._answer(Prepared(pod.uid, written))
 
     def _record(self, pod: Pod, *, controller: str = "", **what: str) -> None:
-        self._start(self._post(pod, controller=controller, **what))
+        self._under_way.start(self._post(pod, controller=controller, **what))
 
     async def _post(self, pod: Pod, *, controller: str = "", **what: str) -> None:
         if self._waiting_events >= _WAITING_EVENTS:

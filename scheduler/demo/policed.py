@@ -17,7 +17,7 @@ from scheduler.demo.objects import Object, namespace
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.resources import METADATA_POLICIES, NAMESPACES, Resource
-from scheduler.policy.admission.launch import Replica
+from scheduler.policy.admission.replica import Replica
 from scheduler.policy.admission.settings import Settings
 from scheduler.policy.admission.webhooks import MUTATING, VALIDATING
 

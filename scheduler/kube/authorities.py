@@ -16,36 +16,13 @@ from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import CONFIG_MAPS, Resource
+from scheduler.kube.wire import Partial
 
 NAMESPACE, NAME, KEY = "kube-system", "extension-apiserver-authentication", "client-ca-file"
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str
-    namespace: str
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: _Metadata
+class _ConfigMap(Partial, gc=False):
     data: dict[str, str] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def resource_version(self) -> str:
-        return self.metadata.resource_version
 
 
 async def follow(client: Client, found: Callable[[bytes], None], kept: Callable[[str], None]) -> None:

@@ -76,7 +76,7 @@ CONFIG_MAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
 EVENTS = Resource("events.k8s.io", "v1", "events", True, "Event")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", True, "Lease")
 
-WATCHED: tuple[Resource, ...] = (
+SCHEDULING: tuple[Resource, ...] = (
     NODES,
     PODS,
     NAMESPACES,
@@ -92,12 +92,12 @@ WATCHED: tuple[Resource, ...] = (
     CSI_DRIVERS,
     CSI_STORAGE_CAPACITIES,
     VOLUME_ATTACHMENTS,
-    METADATA_POLICIES,
 )
+"""What decisions are made from."""
+WATCHED: tuple[Resource, ...] = (*SCHEDULING, METADATA_POLICIES)
 OWNERS: dict[tuple[str, str], Resource] = {
     (resource.group, resource.kind): resource
     for resource in (REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, DEPLOYMENTS, JOBS)
 }
 """Controllers that find their objects by labels, by API group and kind."""
-BY_PLURAL: dict[str, Resource] = {resource.plural: resource for resource in WATCHED}
 BY_KIND: dict[str, Resource] = {resource.kind: resource for resource in WATCHED}

@@ -18,8 +18,6 @@ Nano = dict[str, int]
 """Resource name → nano-units."""
 
 # Requests assumed for scoring where a container names none (kube-scheduler util/pod_resources.go).
-DEFAULT_MILLI_CPU = 100
-DEFAULT_MEMORY = 200 << 20
 _DEFAULTS: Nano = {"cpu": parse_nano("100m"), "memory": parse_nano("200Mi")}
 
 _REMEMBERED_LENGTH = 80

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from scheduler.report import wording
+from scheduler.report.rendering import templates
 from scheduler.whatif.explanation import Explanation, FeasibleNode
 
 _MOST = 500
@@ -17,9 +16,7 @@ _COLOURS = 8
 
 def page(answer: Explanation) -> str:
     """The page; all text is escaped on its way into it."""
-    environment = Environment(
-        loader=PackageLoader("scheduler.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+    environment = templates()
     environment.filters["thousands"] = "{:,}".format
     differ, same = wording.telling(answer)
     return environment.get_template("explain.html").render(

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from scheduler.report import simulation_tables as words
 from scheduler.report.chart import Chart, Line, line_chart
+from scheduler.report.rendering import templates
 from scheduler.whatif.plan import Outcome
 from scheduler.whatif.replay import Run
 from scheduler.whatif.study import Study
@@ -105,7 +104,4 @@ def _width(text: str) -> str | None:
 
 
 def _render(template: str, **values: Any) -> str:
-    environment = Environment(
-        loader=PackageLoader("scheduler.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    return environment.get_template(template).render(**values)
+    return templates().get_template(template).render(**values)

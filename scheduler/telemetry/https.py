@@ -38,7 +38,6 @@ class Source(Protocol):
         self, authorization: str | None, path: str, certificate: bytes | None, peer: str
     ) -> tuple[int, str]: ...
     async def readings(self) -> list[Reading]: ...
-    async def pages(self) -> bytes: ...
     async def configuration(self) -> Any: ...
 
 
@@ -116,7 +115,7 @@ class _Pages:
         if status != 200:
             return _text(status, said)
         if path == "/metrics":
-            body = page(await self._on_main(source.readings())) + await self._on_main(source.pages())
+            body = page(await self._on_main(source.readings()))
             return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
         if path == "/configz":
             settings = msgspec.json.encode({"componentconfig": await self._on_main(source.configuration())})

@@ -14,7 +14,6 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -47,48 +46,40 @@ class Address:
     certificate: Certificate
 
 
-@dataclass(slots=True)
-class Endpoints:
-    """What a component has to say. Checks and notes are asked on the serving thread, the rest on the main loop."""
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Who may ask for what is not open to everybody; asked on the main loop."""
 
     authorize: Callable[[str | None, str, bytes | None, str], Awaitable[tuple[int, str]]]
     """(Authorization header, path, the client's certificate) → 200 when a GET is allowed, or the status to answer
     with, and why. The certificate is in DER form, and verified."""
     authorities: Authorities | None = None
     """Tells of the CAs (PEM) that sign clients' certificates, and of what keeps it from that, until cancelled."""
+
+
+@dataclass(slots=True)
+class Endpoints:
+    """What a component has to say. Checks and notes are asked on the serving thread, the rest on the main loop."""
+
     live: Checks = field(default_factory=dict)
     ready: Checks = field(default_factory=dict)
     notes: Callable[[], Mapping[str, str]] = dict
     """What does not work as it should, and is no reason to be unready."""
     instruments: Callable[[], list[Instrument]] = list
-    pages: Callable[[], bytes] = bytes
-    """Further metrics, in Prometheus' text format already."""
     configuration: Callable[[], Any] = dict
     ports: Callable[[], list[Port]] = list
     """Others that this process listens on."""
 
 
-@asynccontextmanager
-async def beside(address: Address, endpoints: Endpoints) -> AsyncIterator[None]:
-    """Serve while the block runs. Raises ServingError."""
-    serving = Serving(address, endpoints)
-    serving.listen()
-    running = asyncio.create_task(serving.run())
-    try:
-        yield
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-
 class Serving:
     """One listening address: `listen`, then `run` once, both on the main loop."""
 
-    def __init__(self, address: Address, endpoints: Endpoints) -> None:
+    def __init__(self, address: Address, gate: Gate, endpoints: Endpoints) -> None:
         self.port = address.port
         self._host = address.host
         self._heartbeat = Heartbeat()
         self._certificate = address.certificate
+        self._gate = gate
         self._endpoints = endpoints
         self._listening: list[socket.socket] = []
         self._port: Port | None = None
@@ -123,7 +114,7 @@ class Serving:
             thread.join(CLOSE_SECONDS)
 
     async def _follow_authorities(self) -> None:
-        if self._endpoints.authorities is None or self._certificate.authorities_file is not None:
+        if self._gate.authorities is None or self._certificate.authorities_file is not None:
             return
 
         def found(bundle: bytes) -> None:
@@ -134,7 +125,7 @@ class Serving:
         def kept(why: str) -> None:
             log.info("client certificates not looked at, tokens are", reason=why[:300])
 
-        await self._endpoints.authorities(found, kept)
+        await self._gate.authorities(found, kept)
 
     def _served(self, main: asyncio.AbstractEventLoop) -> None:
         try:
@@ -206,8 +197,8 @@ class Serving:
     async def authorize(
         self, authorization: str | None, path: str, certificate: bytes | None, peer: str
     ) -> tuple[int, str]:
-        """As in Endpoints."""
-        return await self._endpoints.authorize(authorization, path, certificate, peer)
+        """As the gate says."""
+        return await self._gate.authorize(authorization, path, certificate, peer)
 
     async def readings(self) -> list[Reading]:
         """Every metric there is, now."""
@@ -216,10 +207,6 @@ class Serving:
         ports = [*([] if self._port is None else [self._port]), *self._endpoints.ports()]
         own = [self._heartbeat.lag, *instruments(ports), *process.instruments()]
         return read([*self._endpoints.instruments(), *own])
-
-    async def pages(self) -> bytes:
-        """As in Endpoints."""
-        return self._endpoints.pages()
 
     async def configuration(self) -> Any:
         """What /configz shows."""

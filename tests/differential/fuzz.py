@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     families = chosen.families.split(",") if chosen.families else list(FAMILIES)
     if unknown := set(families) - set(FAMILIES):
         parser.error(f"--families: no such family: {', '.join(sorted(unknown))}; there are {', '.join(FAMILIES)}")
-    oracle = Oracle(build.oracle())
+    oracle = Oracle(build.ORACLE.command())
     counts: Counter[tuple[str, str]] = Counter()
     different: list[Verdict] = []
     waking: list[hints.Outcome] = []

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import http.client
-import json
 import secrets
 import ssl
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,11 +17,10 @@ import yaml
 
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import Cluster, free_port
-from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
-from tests.integration.berth import START, environment
+from tests.integration.berth import START
+from tests.integration.component import Component
 
-COMMAND = (str(Path(sys.executable).with_name("berth")), "admission")
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 POLICIES = "/apis/podberth.dev/v1alpha1/namespaces/{}/metadatapolicies"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/zz-berth-admission"
@@ -33,14 +29,13 @@ EVERYWHERE = "/apis/podberth.dev/v1alpha1/metadatapolicies"
 NAMESPACE, CANARY = "berth", "canary"
 
 
-class Replica(Process):
+class Replica(Component):
     """One admission server on a port of its own."""
 
     def __init__(self, home: Path, kubeconfig: Path, url: str, *options: str) -> None:
         name = f"admission-{secrets.token_hex(3)}"
         self.port = free_port()
-        argv = [
-            *COMMAND,
+        given = [
             f"--kubeconfig={kubeconfig}",
             f"--namespace={NAMESPACE}",
             "--host=127.0.0.1",
@@ -48,7 +43,7 @@ class Replica(Process):
             f"--url={url or f'https://127.0.0.1:{self.port}'}",
             *options,
         ]
-        super().__init__(name, argv, home / f"{name}.log", environment())
+        super().__init__(name, home, "admission", *given)
 
     @property
     def ready(self) -> bool:
@@ -57,23 +52,11 @@ class Replica(Process):
 
     def probe(self, path: str) -> int:
         """A kubelet's HTTPS probe (which verifies nothing); 0 when nobody answers."""
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5, context=_unverified())
-        try:
-            connection.request("GET", path, headers={"Connection": "close"})
-            return connection.getresponse().status
-        except (OSError, http.client.HTTPException):
-            return 0
-        finally:
-            connection.close()
+        return self.ask(self.port, path, _unverified())[0]
 
     def metrics(self) -> dict[str, float]:
         """What /metrics says, by name with labels."""
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5, context=_unverified())
-        try:
-            connection.request("GET", "/metrics", headers={"Connection": "close"})
-            lines = connection.getresponse().read().decode().splitlines()
-        finally:
-            connection.close()
+        lines = self.ask(self.port, "/metrics", _unverified())[1].splitlines()
         rows = [line.rpartition(" ") for line in lines if not line.startswith("#")]
         return {name: float(value) for name, _, value in rows}
 
@@ -81,11 +64,6 @@ class Replica(Process):
     def policies(self) -> int:
         """How many policies it applies."""
         return int(self.metrics()["berth_admission_policies"])
-
-    def lines(self, event: str) -> list[Object]:
-        """What it logged of this."""
-        found = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
-        return [line for line in found if line["event"] == event]
 
 
 class Service:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -15,13 +12,13 @@ from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster, free_port
 from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
+from tests.integration.component import Component
 
-COMMAND = (str(Path(sys.executable).with_name("berth")), "run")
 START = 60.0
 """Seconds that a start, or an orderly end, may take on a machine busy with other things."""
 
 
-class Berth(Process):
+class Berth(Component):
     """One scheduler for one test: a schedulerName of its own, and its log as objects."""
 
     def __init__(
@@ -40,19 +37,13 @@ class Berth(Process):
         self.config = home / f"{name}.yaml"
         self.config.write_text(yaml.safe_dump(config))
         serving = ["--bind-address=127.0.0.1", f"--secure-port={port}"]
-        argv = [*COMMAND, f"--config={self.config}", f"--kubeconfig={kubeconfig}", f"--log-level={log_level}", *serving]
-        if verify:
-            argv.append(f"--verify={verify}")
-        super().__init__(f"berth {name}", argv, home / f"{name}.log", environment())
+        given = [f"--config={self.config}", f"--kubeconfig={kubeconfig}", f"--log-level={log_level}", *serving]
+        super().__init__(f"berth {name}", home, "run", *given, *([f"--verify={verify}"] if verify else []))
         self.url = f"https://127.0.0.1:{port}"
 
     def wait_synced(self) -> None:
         """Return once it schedules."""
         wait_for(f"{self.name} to be synced", self._synced, START)
-
-    def lines(self, event: str = "") -> list[Object]:
-        """What it logged, or what of it is this event; a line that is no JSON is an event of its own."""
-        return [line for line in self._lines() if event in ("", line["event"])]
 
     def end(self) -> Object:
         """SIGTERM, as a rollout does: it must end with 0 and cut no write off. Its last line."""
@@ -67,16 +58,6 @@ class Berth(Process):
         self.check()
         return bool(self.lines("synced"))
 
-    def _lines(self) -> Iterator[Object]:
-        if not self.log.exists():
-            return
-        for line in self.log.read_text(errors="replace").splitlines():
-            try:
-                read = json.loads(line)
-            except ValueError:
-                read = {}
-            yield read if isinstance(read, dict) and "event" in read else {"event": line, "level": "text"}
-
 
 def configuration(scheduler_name: str, **more: object) -> Object:
     """A KubeSchedulerConfiguration with one profile, no election, and a client that is not held back."""
@@ -88,11 +69,6 @@ def configuration(scheduler_name: str, **more: object) -> Object:
         "profiles": [{"schedulerName": scheduler_name}],
         **more,
     }
-
-
-def environment() -> dict[str, str]:
-    """No kubeconfig or proxy of whoever runs the tests."""
-    return {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH") if name in os.environ}
 
 
 class Harbour:

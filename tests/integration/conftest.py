@@ -12,7 +12,9 @@ import pytest
 from tests.controlplane import namespaces
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster, ControlPlane
+from tests.integration.admission import Policed
 from tests.integration.berth import Harbour
+from tests.integration.installed import Installed
 from tests.integration.objects import NODES
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -20,11 +22,12 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Show the end of the schedulers' logs under a failed test."""
+    """Show the end of the logs of what the test started, under a failed test."""
     report = yield
-    harbour = getattr(item, "funcargs", {}).get("harbour")
-    if report.failed and isinstance(harbour, Harbour):
-        report.sections += harbour.logs()
+    if report.failed:
+        for started in getattr(item, "funcargs", {}).values():
+            if isinstance(started, (Harbour, Installed, Policed)):
+                report.sections += started.logs()
     return report
 
 
@@ -75,3 +78,19 @@ def add_nodes() -> Iterator[Callable[..., None]]:
     yield add
     for cluster in {id(cluster): cluster for cluster in used}.values():
         cluster.api.delete(f"{NODES}?labelSelector=pool%3D{pool}")
+
+
+@pytest.fixture(scope="module")
+def prepared(control_plane_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Policed]:
+    """A control plane for a module (webhooks for everything are nobody else's business), with our manifests."""
+    with ControlPlane(audit=True) as cluster:
+        found = Policed(cluster, tmp_path_factory.mktemp("policies"))
+        found.prepare()
+        yield found
+
+
+@pytest.fixture
+def policed(prepared: Policed) -> Iterator[Policed]:
+    """The same, without replicas or registrations from before."""
+    yield prepared
+    prepared.unregister()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 import secrets
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +12,10 @@ from tests.certificates import showing
 from tests.chart.rendering import CHART, Chart
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane, free_port
-from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
-from tests.integration.berth import START, environment
+from tests.integration.berth import START
+from tests.integration.component import Component
 
-BERTH = str(Path(sys.executable).with_name("berth"))
 CONFIG = "--config=/etc/berth/config.yaml"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
 
@@ -26,7 +23,7 @@ Right = tuple[str, str, str]
 """Verb, group/resource, and the object's name where the right is limited to one."""
 
 
-class Replica(Process):
+class Replica(Component):
     """One pod of a Deployment, as a kubelet would start and probe it; ports are moved to free ones on loopback."""
 
     def __init__(
@@ -54,36 +51,19 @@ class Replica(Process):
         if component == "admission":
             own = f"https://127.0.0.1:{self.ports['https']}"
             args.append(f"--url={url or own}")
-        super().__init__(name, [BERTH, *args, f"--kubeconfig={kubeconfig}"], home / f"{name}.log", environment())
+        super().__init__(name, home, *args, f"--kubeconfig={kubeconfig}")
 
     def get(
         self, path: str, port: str, token: str = "", scheme: str = "HTTPS", certificate: Path | None = None
     ) -> tuple[int, str]:
         """Status and body; (0, "") when nobody answers, or not to whom this certificate names."""
-        plain = scheme != "HTTPS"
-        connection = (
-            http.client.HTTPConnection("127.0.0.1", self.ports[port], timeout=5)
-            if plain
-            else http.client.HTTPSConnection("127.0.0.1", self.ports[port], timeout=5, context=showing(certificate))
-        )
-        try:
-            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        except (OSError, http.client.HTTPException):
-            return 0, ""
-        finally:
-            connection.close()
+        context = showing(certificate) if scheme == "HTTPS" else None
+        return self.ask(self.ports[port], path, context, {"Authorization": f"Bearer {token}"} if token else None)
 
     def probe(self, kind: str) -> bool:
         """What a kubelet would think."""
         asked = self.probes[kind]
         return self.get(asked["path"], asked["port"], scheme=asked.get("scheme", "HTTP"))[0] == 200
-
-    def lines(self, event: str) -> list[Object]:
-        """What it logged of this."""
-        found = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
-        return [line for line in found if line["event"] == event]
 
 
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
 import secrets
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +11,10 @@ from pathlib import Path
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import Cluster, free_port
-from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
-from tests.integration.berth import START, environment
+from tests.integration.berth import START
+from tests.integration.component import Component
 
-BERTH = str(Path(sys.executable).with_name("berth"))
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 CRD = "crd-metadatapolicies.yaml"
 EVERYWHERE = "/apis/podberth.dev/v1alpha1/metadatapolicies"
@@ -28,31 +24,18 @@ SCHEDULER = "scheduler.alpha.kubernetes.io/name"
 PATIENCE = 60.0
 
 
-class Replica(Process):
+class Replica(Component):
     """One operator."""
 
     def __init__(self, home: Path, kubeconfig: Path, *options: str) -> None:
         name = f"operator-{secrets.token_hex(3)}"
         self.port = free_port()
-        argv = [BERTH, "operator", f"--kubeconfig={kubeconfig}", "--host=127.0.0.1", f"--port={self.port}", *options]
-        super().__init__(name, argv, home / f"{name}.log", environment())
+        own = ["--host=127.0.0.1", f"--port={self.port}"]
+        super().__init__(name, home, "operator", f"--kubeconfig={kubeconfig}", *own, *options)
 
     def probe(self, path: str) -> tuple[int, str]:
         """What a kubelet is told; (0, "") when nobody answers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        except (OSError, http.client.HTTPException):
-            return 0, ""
-        finally:
-            connection.close()
-
-    def lines(self, event: str) -> list[Object]:
-        """What it logged of this."""
-        found = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
-        return [line for line in found if line["event"] == event]
+        return self.ask(self.port, path)
 
 
 class Ship:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.controlplane import namespaces
 from tests.controlplane.api import ApiError, Object
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.admission import (
@@ -60,32 +57,6 @@ REQUIRE_OWNER = policy(
 )
 HEAL_SECONDS = 10.0
 """The issue's own promise; a deadline here, not a measurement."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Show the end of the replicas' logs under a failed test."""
-    report = yield
-    policed = getattr(item, "funcargs", {}).get("policed")
-    if report.failed and isinstance(policed, Policed):
-        report.sections += list(policed.logs())
-    return report
-
-
-@pytest.fixture(scope="module")
-def prepared(control_plane_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Policed]:
-    """A control plane of our own (webhooks for everything are nobody else's business), with our manifests."""
-    with ControlPlane(audit=True) as cluster:
-        found = Policed(cluster, tmp_path_factory.mktemp("admission"))
-        found.prepare()
-        yield found
-
-
-@pytest.fixture
-def policed(prepared: Policed) -> Iterator[Policed]:
-    """The same, without replicas or registrations from before."""
-    yield prepared
-    prepared.unregister()
 
 
 @pytest.fixture

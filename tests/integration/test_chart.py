@@ -14,7 +14,7 @@ from tests.chart.test_values import EVERYTHING
 from tests.chart.versions import foreign_crds
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import ControlPlane
-from tests.controlplane.golang import UnreachableError
+from tests.controlplane.once import UnreachableError
 from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
 from tests.integration import checks

@@ -13,7 +13,8 @@ import yaml
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
-from tests.integration.berth import COMMAND, START, Harbour, configuration, environment
+from tests.integration.berth import START, Harbour, configuration
+from tests.integration.component import BERTH, environment
 from tests.integration.objects import node, nodes, plain, pod, pods_path
 from tests.integration.test_serving import ask, wait_serving
 
@@ -79,7 +80,7 @@ def test_log_that_nobody_reads(
     config.write_text(yaml.safe_dump(configuration(name)))
     kubeconfig = control_plane.kubeconfig(tmp_path / "kubeconfig")
     reading, writing = os.pipe()
-    argv = [*COMMAND, f"--config={config}", f"--kubeconfig={kubeconfig}", "--secure-port=0", "--log-level=debug"]
+    argv = [BERTH, "run", f"--config={config}", f"--kubeconfig={kubeconfig}", "--secure-port=0", "--log-level=debug"]
     process = subprocess.Popen(argv, stderr=writing, stdout=subprocess.DEVNULL, env=environment())
     try:
         os.close(writing)

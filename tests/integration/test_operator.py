@@ -18,9 +18,9 @@ from tests.controlplane import namespaces
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.wait import wait_for
-from tests.integration.berth import START, environment
+from tests.integration.berth import START
+from tests.integration.component import BERTH, environment
 from tests.integration.ship import (
-    BERTH,
     CRD,
     EVERYWHERE,
     LEASES,

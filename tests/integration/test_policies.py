@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import yaml
 
 from tests.controlplane import namespaces
 from tests.controlplane.api import ApiError, Object
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration.admission import POLICIES, Policed, Service, policy, rules
 
@@ -22,22 +20,6 @@ PATHS = {
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
 }
-
-
-@pytest.fixture(scope="module")
-def prepared(control_plane_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Policed]:
-    """A control plane of our own, with our manifests."""
-    with ControlPlane() as cluster:
-        found = Policed(cluster, tmp_path_factory.mktemp("policies"))
-        found.prepare()
-        yield found
-
-
-@pytest.fixture
-def policed(prepared: Policed) -> Iterator[Policed]:
-    """The same, without replicas or registrations from before."""
-    yield prepared
-    prepared.unregister()
 
 
 def named(obj: Object, name: str, team: str) -> Object:

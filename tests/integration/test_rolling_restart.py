@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -194,16 +194,6 @@ class Fleet:
         self.running[replica.component].append(replica)
         if replica.component == "admission":
             self.service.backends = [*self.service.backends, replica.ports["https"]]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Show the end of the replicas' logs under a failed test."""
-    report = yield
-    installed = getattr(item, "funcargs", {}).get("installed")
-    if report.failed and isinstance(installed, Installed):
-        report.sections += list(installed.logs())
-    return report
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from tests.controlplane.cluster import Cluster, ControlPlane, free_port
 from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
 from tests.integration import checks, metric_families
-from tests.integration.berth import COMMAND, START, Berth, Harbour, environment
+from tests.integration.berth import START, Berth, Harbour
+from tests.integration.component import BERTH, environment
 from tests.integration.metric_families import LIST, families
 
 NOT_OURS = {
@@ -202,7 +203,7 @@ def test_other_components(
     options, check, names = COMPONENTS[component]
     port = free_port()
     argv = [
-        str(Path(COMMAND[0])),
+        BERTH,
         component,
         f"--kubeconfig={control_plane.kubeconfig(tmp_path / 'kubeconfig')}",
         f"--namespace={real_namespace}",

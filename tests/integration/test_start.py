@@ -12,7 +12,8 @@ from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane, free_port
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
-from tests.integration.berth import COMMAND, START, Harbour, configuration, environment
+from tests.integration.berth import START, Harbour, configuration
+from tests.integration.component import BERTH, environment
 from tests.integration.objects import NODES, node, pod, pods_path
 
 KUBECONFIG: Object = {
@@ -65,7 +66,13 @@ WRONG: dict[str, tuple[object, object, list[str], list[str]]] = {
 def test_wrong_input(case: str, tmp_path: Path) -> None:
     """One line on stderr that names the file and the field, exit code 2, no traceback."""
     config, kubeconfig, more, says = WRONG[case]
-    arguments = [*COMMAND, f"--config={tmp_path / 'config.yaml'}", f"--kubeconfig={tmp_path / 'kubeconfig'}", *more]
+    arguments = [
+        BERTH,
+        "run",
+        f"--config={tmp_path / 'config.yaml'}",
+        f"--kubeconfig={tmp_path / 'kubeconfig'}",
+        *more,
+    ]
     for name, contents in (("config.yaml", config), ("kubeconfig", kubeconfig)):
         if contents is not None:
             text = contents if isinstance(contents, str) else yaml.safe_dump(contents)

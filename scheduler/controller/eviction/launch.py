@@ -1,28 +1,22 @@
-"""Start the evictor, lead by Lease, stop it on SIGTERM or SIGINT."""
+"""Put the evictor together, and run it until it is told to end."""
 
-import asyncio
-import signal
 from collections.abc import Mapping
 
 import structlog
 
-from scheduler.controller.eviction.vitals import Post, served
+from scheduler.controller.eviction.vitals import Post
 from scheduler.controller.eviction.watcher import Watcher
 from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.runtime import Framework
-from scheduler.kube.candidate import Candidate
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
-from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.evictions import Regarding
-from scheduler.kube.lease import Elector, LeaseLostError, own_identity
 from scheduler.kube.resources import LEASES
-from scheduler.telemetry.ending import end_at_once
-from scheduler.telemetry.serving import Address
+from scheduler.service import election
+from scheduler.service.run import until_told
+from scheduler.telemetry.serving import Address, Endpoints
 
 log = structlog.get_logger("evictor")
-
-_AGAIN_SECONDS = 5.0
 
 
 async def keep_promises(
@@ -38,23 +32,18 @@ async def keep_promises(
 
     Raises ServingError.
     """
-    post = Post(lease)
-    async with Client(connection) as client, served(listen, client, post):
-        working = asyncio.create_task(lead(client, frameworks, settings, namespace, post))
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, working.cancel)
-        log.info(
-            "starting",
-            server=connection.host,
+    async with Client(connection) as client:
+        post = Post(lease, election.candidate(client, namespace, lease))
+        await until_told(
+            lambda: lead(client, frameworks, settings, namespace, post),
+            client,
+            listen=listen,
+            endpoints=Endpoints(ready={"lease": post.unready}, instruments=post.instruments),
             lease=f"{namespace}/{lease}",
             profiles=list(frameworks),
             observe=settings.observe,
             grace=settings.grace,
         )
-        await asyncio.wait((working,))
-        if not working.cancelled():
-            working.result()
         log.info("stopped")
 
 
@@ -62,33 +51,19 @@ async def lead(
     client: Client, frameworks: Mapping[str, Framework], settings: Settings, namespace: str, post: Post
 ) -> None:
     """Be a candidate, do the leader's work while elected, for ever."""
-    identity = own_identity()
-    while True:
-        elector = Candidate(
-            client.connection,
-            namespace,
-            post.lease,
-            identity,
-            on_problem=lambda said: log.error("lease not reached", lease=post.lease, error=said[:300]),
-            on_dead=end_at_once,
+    elector = post.elector
+    client.fence = elector.left
+    identity = elector.term.identity
+    about = Regarding(LEASES.api_version, LEASES.kind, namespace, post.lease, "")
+
+    async def work() -> None:
+        log.info("leads", identity=identity)
+        post.watcher = Watcher(
+            client, frameworks, settings, lambda: elector.leading, about, f"berth-evictor-{identity}"
         )
-        post.elector = elector
-        client.fence = elector.left
-
-        async def work(elector: Elector = elector) -> None:
-            log.info("leads", identity=identity)
-            about = Regarding(LEASES.api_version, LEASES.kind, namespace, post.lease, "")
-            watcher = Watcher(client, frameworks, settings, lambda: elector.leading, about, f"berth-evictor-{identity}")
-            post.watcher = watcher
-            try:
-                await watcher.run()
-            finally:
-                post.watcher = None
-
         try:
-            await elector.run(work)
-        except LeaseLostError as error:
-            log.warning("leads no longer", reason=str(error))
-        except (ApiError, Unreachable) as error:
-            log.error("term ended, trying again", error=str(error)[:300])
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await post.watcher.run()
+        finally:
+            post.watcher = None
+
+    await election.lead(elector, work)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from scheduler.controller.eviction.watcher import Watcher
-from scheduler.kube.client import Client
 from scheduler.kube.lease import Elector
-from scheduler.kube.reviews import Reviews
 from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
-from scheduler.telemetry.serving import Address, Endpoints, beside
 
 LEADER = Family("leader_election_master_status", "gauge", "1 for the replica that evicts, 0 for the others.", ("name",))
 EVICTIONS = Family(
@@ -41,20 +36,18 @@ class Post:
     """Who is at work: the candidate, and its watcher while it leads."""
 
     lease: str
-    elector: Elector | None = None
+    elector: Elector
     watcher: Watcher | None = None
 
     def unready(self) -> str | None:
         """Why nobody can tell who leads; None: this replica leads, or it stands by and can read the Lease."""
-        if self.elector is not None and self.elector.last_error is not None:
+        if self.elector.last_error is not None:
             return f"can't reach the Lease: {str(self.elector.last_error)[:300]}"
-        if self.elector is None or not self.elector.reached:
-            return "the API server has not answered about the Lease yet"
-        return None
+        return None if self.elector.reached else "the API server has not answered about the Lease yet"
 
     def instruments(self) -> list[Instrument]:
         """The figures; those of promises only while it leads, and counted since then."""
-        leading = self.elector is not None and self.elector.leading
+        leading = self.elector.leading
         found: list[Instrument] = [Asked(LEADER, lambda: {(self.lease,): float(leading)})]
         if self.watcher is None:
             return found
@@ -71,17 +64,3 @@ class Post:
             Asked(BREAKER, lambda: {(): float(counts.breaker_open)}),
             Asked(FOLLOWED, lambda: {(): float(counts.followed)}),
         ]
-
-
-@asynccontextmanager
-async def served(address: Address | None, client: Client, post: Post) -> AsyncIterator[None]:
-    """Serve there while the block runs; None is nowhere. Raises ServingError."""
-    if address is None:
-        yield
-        return
-    reviews = Reviews(client)
-    what = Endpoints(
-        reviews.authorize, reviews.authorities, ready={"lease": post.unready}, instruments=post.instruments
-    )
-    async with beside(address, what):
-        yield

@@ -13,7 +13,7 @@ import structlog
 from scheduler.controller.eviction.counts import Counts
 from scheduler.controller.eviction.history import restored
 from scheduler.controller.eviction.writer import Writer
-from scheduler.controller.scheduler import LIVE_PODS, NEEDED, WATCHED
+from scheduler.controller.scheduler import LIVE_PODS, NEEDED
 from scheduler.engine.eviction.evictor import Evictor
 from scheduler.engine.eviction.messages import Evict, Instruction, Look, Read, Restored, Stimulus
 from scheduler.engine.eviction.settings import Settings
@@ -25,7 +25,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.evictions import Regarding
 from scheduler.kube.reflector import IDLE_SECONDS, Reflector
-from scheduler.kube.resources import Resource
+from scheduler.kube.resources import SCHEDULING, Resource
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.annotation_affinity import annotated
 
@@ -58,7 +58,7 @@ class Watcher:
         self._decoder = Decoder(annotated(frameworks))
         self._decoder_beside = self._decoder.beside()
         self._writer = Writer(client, self._receive, self._decoder, leads, about, instance, observe=settings.observe)
-        self._reflectors = [self._reflector(client, resource) for resource in WATCHED]
+        self._reflectors = [self._reflector(client, resource) for resource in SCHEDULING]
         self._needed = [reflector for reflector in self._reflectors if reflector.resource in NEEDED]
         self._was_fresh = True
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
+from scheduler.controller.under_way import UnderWay
 from scheduler.engine.eviction.messages import (
     Answered,
     Evict,
@@ -66,17 +66,17 @@ class Writer:
         self._observe = observe
         self._decoder = decoder
         self._decoder_beside = decoder.beside()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way = UnderWay()
         self._events = 0
         self._meant: dict[str, _Intent] = {}
 
     def read(self, instruction: Read) -> None:
         """Read a node and its pods; `answer` gets WasRead or NotRead."""
-        self._start(self._read(instruction.node))
+        self._under_way.start(self._read(instruction.node))
 
     def evict(self, instruction: Evict) -> None:
         """Write the intent down and evict; `answer` gets Answered."""
-        self._start(self._evict(instruction))
+        self._under_way.start(self._evict(instruction))
 
     def tell(self, instruction: TellPod | TellNode | TellAll) -> None:
         """Post an Event."""
@@ -96,7 +96,7 @@ class Writer:
             log.warning("too many events wait to be written, one is dropped", reason=instruction.reason)
             return
         self._events += 1
-        self._start(self._tell(about, instruction.kind, instruction.reason, note, annotations))
+        self._under_way.start(self._tell(about, instruction.kind, instruction.reason, note, annotations))
 
     async def tell_who_leads(self) -> str:
         """Post the Event that this process leads now; returns when that was, by the server's clock.
@@ -112,19 +112,7 @@ class Writer:
 
     async def drain(self, seconds: float) -> int:
         """Wait for what is under way; how many did not end in time and were cancelled."""
-        until = time.monotonic() + seconds
-        while self._tasks and (left := until - time.monotonic()) > 0:
-            await asyncio.wait(self._tasks, timeout=left)
-        late = [task for task in self._tasks if not task.done()]
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-        return len(late)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        return await self._under_way.drain(seconds)
 
     async def _read(self, node: str) -> None:
         try:

@@ -1,55 +1,48 @@
-"""What the admission server counts, in Prometheus' text format at /metrics. Labels take a few known words only."""
+"""What the admission server counts and times. Labels take a few known words only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from scheduler.telemetry.exposition import page
+from scheduler.telemetry.instruments import Asked, Counter, Family, Histogram, Instrument, read
 
-BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+REVIEWS = Family(
+    "berth_admission_reviews_total",
+    "counter",
+    "Reviews answered, by what came of them",
+    ("endpoint", "operation", "outcome"),
+)
+SECONDS = Family(
+    "berth_admission_review_seconds",
+    "histogram",
+    "From the last byte of a review to its answer",
+    ("endpoint",),
+    (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0),
+)
 
 
 class Metrics:
-    """Counters of one server; `gauges` are read when somebody asks."""
+    """Counters of one server; `gauges` (name → what it is, how to read it) are read when somebody asks."""
 
-    def __init__(self, gauges: dict[str, tuple[str, Callable[[], float]]]) -> None:
-        self._registry = CollectorRegistry()
-        self._reviews = Counter(
-            "berth_admission_reviews",
-            "Reviews answered, by what came of them",
-            ("endpoint", "operation", "outcome"),
-            registry=self._registry,
-        )
-        self._seconds = Histogram(
-            "berth_admission_review_seconds",
-            "From the last byte of a review to its answer",
-            ("endpoint",),
-            buckets=BUCKETS,
-            registry=self._registry,
-        )
-        self._children: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
-        self._registry.register(_Gauges(gauges))
+    def __init__(self, gauges: Mapping[str, tuple[str, Callable[[], float]]]) -> None:
+        self._reviews = Counter(REVIEWS)
+        self._seconds = Histogram(SECONDS)
+        self._gauges = [_asked(Family(name, "gauge", about), value) for name, (about, value) in gauges.items()]
 
     def count(self, endpoint: str, operation: str, outcome: str, seconds: float) -> None:
         """A review was answered."""
-        labels = (endpoint, operation, outcome)
-        found = self._children.get(labels)
-        if found is None:
-            found = self._children[labels] = (self._reviews.labels(*labels), self._seconds.labels(endpoint))
-        found[0].inc()
-        found[1].observe(seconds)
+        self._reviews.add(1.0, endpoint, operation, outcome)
+        self._seconds.observe(seconds, endpoint)
+
+    def instruments(self) -> list[Instrument]:
+        """All of them."""
+        return [self._reviews, self._seconds, *self._gauges]
 
     def text(self) -> bytes:
         """Everything, as Prometheus reads it."""
-        return generate_latest(self._registry)
+        return page(read(self.instruments()))
 
 
-class _Gauges:
-    def __init__(self, gauges: dict[str, tuple[str, Callable[[], float]]]) -> None:
-        self._gauges = gauges
-
-    def collect(self) -> Iterable[Metric]:
-        """Asked by the registry."""
-        for name, (about, read) in self._gauges.items():
-            yield GaugeMetricFamily(name, about, value=read())
+def _asked(family: Family, value: Callable[[], float]) -> Asked:
+    return Asked(family, lambda: {(): float(value())})

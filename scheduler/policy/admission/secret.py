@@ -2,7 +2,7 @@
 
 Writes carry the resourceVersion they are based on; who loses the race (409) takes what the winner wrote. A Secret that
 is deleted is put back as it was. A Secret of that name that is not ours and holds something is never overwritten.
-`mounted` is the other source of certificates; both give `launch` a `bundle` and fill `tls`.
+`mounted` is the other source of certificates; both give `replica` a `bundle` and fill `tls`.
 """
 
 from __future__ import annotations

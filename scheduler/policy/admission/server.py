@@ -21,6 +21,7 @@ from scheduler.policy.admission.reviewer import BIG_BYTES, HEAD_BYTES, Answer, R
 from scheduler.policy.admission.tls import ServingTls
 from scheduler.policy.options import Pass
 from scheduler.telemetry.connections import Limits
+from scheduler.telemetry.exposition import CONTENT_TYPE
 from scheduler.telemetry.listening import listen
 from scheduler.telemetry.port import Port
 
@@ -100,10 +101,6 @@ class AdmissionServer:
         if listens is not None:
             await listens.stop(FINISH_SECONDS)
 
-    def page(self) -> bytes:
-        """What was counted, as Prometheus reads it."""
-        return self._metrics.text()
-
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request, whatever it is."""
         path = request.path
@@ -118,7 +115,7 @@ class AdmissionServer:
             why = "shutting down" if self.draining else self._unready()
             response = _text(200, "ok") if why is None else _text(503, why)
         elif path == "/metrics":
-            response = web.Response(body=self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"})
+            response = web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})
         else:
             response = _text(404)
         if self.draining:

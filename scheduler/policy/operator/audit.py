@@ -8,7 +8,7 @@ which an owner finds the object is left alone, as it would be in a request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -69,7 +69,7 @@ class Audit:
         client: Client,
         kinds: Iterable[Resource],
         own_namespace: str,
-        exempt: frozenset[str],
+        exempt: Collection[str],
         reserved: Reserved = RESERVED,
     ) -> None:
         self._reserved = reserved

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -209,7 +209,7 @@ def tell(found: Sequence[Finding]) -> Told:
 
 
 def conditions(
-    one: Stored, told: Told, live: frozenset[str] | None, exempt: frozenset[str] = frozenset()
+    one: Stored, told: Told, live: frozenset[str] | None, exempt: Collection[str] = frozenset()
 ) -> tuple[Condition, ...]:
     """The four conditions of a policy. `live`: schedulers with a live Lease; None: not known."""
     if one.unread:
@@ -236,7 +236,7 @@ def _unknown(reason: str, message: str) -> tuple[Condition, ...]:
     return tuple(Condition(kind, "Unknown", reason, message) for kind in types)
 
 
-def _accepted(one: Stored, policy: Policy, told: Told, exempt: frozenset[str]) -> Condition:
+def _accepted(one: Stored, policy: Policy, told: Told, exempt: Collection[str]) -> Condition:
     if one.namespace in exempt:
         return Condition(
             "Accepted", "False", "ExemptNamespace", f"not applied: no policy applies in namespace {one.namespace}"

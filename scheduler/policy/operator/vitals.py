@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-from scheduler.kube.client import Client
-from scheduler.kube.reviews import Reviews
-from scheduler.policy.operator.launch import Operator, Served, nowhere
+from scheduler.policy.operator.replica import Operator
 from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
-from scheduler.telemetry.serving import Address, Endpoints, beside
+from scheduler.telemetry.serving import Endpoints
 
 LEADER = Family("leader_election_master_status", "gauge", "1 for the replica that writes, 0 for others.", ("name",))
 WATCH_AGE = Family(
@@ -19,36 +14,24 @@ SCHEDULERS = Family("berth_operator_live_schedulers", "gauge", "1 for each sched
 FAMILIES = (LEADER, WATCH_AGE, SCHEDULERS)
 
 
-def serving(address: Address | None, lease: str) -> Served:
-    """Serve there while the operator runs; None is nowhere."""
-    if address is None:
-        return nowhere
+def endpoints(operator: Operator, lease: str) -> Endpoints:
+    """All that there is to serve about one operator."""
+    pulse = operator.watch.pulse
 
-    @asynccontextmanager
-    async def served(client: Client, operator: Operator) -> AsyncIterator[None]:
-        pulse = operator.watch.pulse
+    def age() -> dict[Labels, float]:
+        found = pulse.age()
+        return {} if found is None else {(): found}
 
-        def age() -> dict[Labels, float]:
-            found = pulse.age()
-            return {} if found is None else {(): found}
+    def instruments() -> list[Instrument]:
+        return [
+            Asked(LEADER, lambda: {(lease,): float(operator.elector.leading)}),
+            Asked(WATCH_AGE, age),
+            Asked(SCHEDULERS, lambda: {(name,): 1.0 for name in operator.schedulers.live or ()}),
+        ]
 
-        def instruments() -> list[Instrument]:
-            return [
-                Asked(LEADER, lambda: {(lease,): float(operator.elector.leading)}),
-                Asked(WATCH_AGE, age),
-                Asked(SCHEDULERS, lambda: {(name,): 1.0 for name in operator.schedulers.live or ()}),
-            ]
-
-        reviews, checks = Reviews(client), {"watch": pulse.unready}
-        what = Endpoints(
-            reviews.authorize,
-            reviews.authorities,
-            live={"watch": pulse.dead},
-            ready=checks,
-            instruments=instruments,
-            ports=operator.probe.ports,
-        )
-        async with beside(address, what):
-            yield
-
-    return served
+    return Endpoints(
+        live={"watch": pulse.dead},
+        ready={"watch": pulse.unready},
+        instruments=instruments,
+        ports=operator.probe.ports,
+    )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scheduler.kube import listwatch
-from scheduler.policy.admission.launch import Replica
+from scheduler.policy.admission.replica import Replica
 from scheduler.policy.admission.settings import Settings
 from tests.controlplane.cluster import free_port
 from tests.unit.admission.builders import policy, rule, without

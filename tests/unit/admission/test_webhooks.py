@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.policy.admission.settings import Settings, SettingsError
+from scheduler.policy.admission.settings import Settings
 from scheduler.policy.admission.webhooks import MUTATING, VALIDATING, desired, repaired
+from scheduler.policy.settings import SettingsError
 
 BUNDLE = b"-----BEGIN CERTIFICATE-----\n"
 
@@ -170,6 +171,7 @@ def test_injected_bundle_stays() -> None:
         ({"drain_seconds": float("nan")}, "--drain"),
         ({"workers": 17}, "--workers 17: want 0 to 16"),
         ({"workers": -1}, "--workers -1"),
+        ({"port": 99999}, "--port 99999: want 0 to 65535"),
     ],
 )
 def test_settings_are_checked(given: dict[str, Any], said: str) -> None:

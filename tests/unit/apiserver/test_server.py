@@ -180,18 +180,6 @@ async def test_json_only(api: Api) -> None:
     reply.refused(415, "UnsupportedMediaType")
 
 
-async def test_tables(server: ApiServer) -> None:
-    """kubectl get asks for columns and gets them."""
-    async with aiohttp.ClientSession() as session:
-        async with session.post(server.url + PODS, json=pod("a")) as reply:
-            assert reply.status == 201
-        headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
-        async with session.get(server.url + PODS, headers=headers) as reply:
-            table = await reply.json()
-    assert [column["name"] for column in table["columnDefinitions"]][:4] == ["Name", "Ready", "Status", "Restarts"]
-    assert table["rows"][0]["cells"][:4] == ["a", "0/1", "Pending", "0"]
-
-
 async def test_kubeconfig(tmp_path: Path) -> None:
     """The kubeconfig is JSON, which is YAML too, and holds address and token."""
     async with ApiServer(tokens={"t": "alice"}) as server:

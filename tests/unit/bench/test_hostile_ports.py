@@ -8,13 +8,13 @@ import os
 import pytest
 
 from bench.hostile_ports import ATTACKS, Target, rows, table
-from scheduler.telemetry.serving import Endpoints
+from scheduler.telemetry.serving import Gate
 from tests.unit.telemetry.test_serving import everybody, serving
 
 
 async def test_a_row_for_each_attack() -> None:
     """Every attack is made and ends, no probe is lost, and the process' own figures are in the row."""
-    async with serving(Endpoints(everybody)) as ask:
+    async with serving(Gate(everybody)) as ask:
         target = Target(ask.port, pid=os.getpid())
         found = await rows(target, count=2, crowd=16)
         assert [row.attack for row in found] == list(ATTACKS)

@@ -6,7 +6,7 @@ from bench.__main__ import load
 from bench.decisions import Taken, table
 from bench.goals import Goal, Goals
 from bench.rehearsal import Rehearsal
-from scheduler.bench.workload import Workload
+from scheduler.workloads.workload import Workload
 
 WORKLOADS = load("")
 

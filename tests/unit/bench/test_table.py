@@ -9,8 +9,8 @@ from bench.goals import Goal, Goals, goals, lines
 from bench.page import chart, replace_between
 from bench.run import Row
 from bench.table import tables
-from scheduler.bench.figures import Figures
-from scheduler.bench.workload import Mode
+from scheduler.workloads.figures import Figures
+from scheduler.workloads.workload import Mode
 
 GOALS = Goals(
     {"first_to_kube": Goal(at_most=1.0), "rate_to_kube": Goal(at_least=2.0)}, {"w": {"cpu_to_kube": Goal(at_most=0.5)}}

@@ -1,11 +1,14 @@
 """Wrong input: exit code 2, one line a problem on stderr that names file, field and value, and never a traceback."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scheduler.telemetry.listening import listen
 from tests.builders import configuration, container, node, pod, profile
 from tests.unit.cli.conftest import Berth
 
@@ -159,13 +162,17 @@ def test_clusters_that_are_not_there(berth: Berth, arguments: list[str], said: s
     assert len(found.err.splitlines()) == 1
 
 
-def test_a_server_that_does_not_answer(berth: Berth) -> None:
-    """Nobody listens there: one line with the address."""
+def _nobody() -> Object:
+    """A kubeconfig for a server that nobody is."""
     cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
     config = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context]}
-    config |= {"users": [{"name": "u", "user": {}}], "current-context": "c"}
-    found = berth("explain", "web", "--kubeconfig", _written(config))
+    return config | {"users": [{"name": "u", "user": {}}], "current-context": "c"}
+
+
+def test_a_server_that_does_not_answer(berth: Berth) -> None:
+    """Nobody listens there: one line with the address."""
+    found = berth("explain", "web", "--kubeconfig", _written(_nobody()))
     assert found.code == 2
     assert "can't list nodes of http://127.0.0.1:1" in found.err
     assert len(found.err.splitlines()) == 1
@@ -193,3 +200,38 @@ def test_how_many_decisions_to_verify(berth: Berth, value: str, said: str) -> No
     assert (found.code, found.out) == (2, "")
     assert said in found.err
     assert len(found.err.splitlines()) == 1
+
+
+SERVICE = "import sys; from scheduler.cli.main import run; sys.exit(run(sys.argv[1:]))"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("operator --port=99999", "--port 99999: want 0 to 65535"),
+        ("operator --audit-kind=x.y", "--audit-kind x.y: want PLURAL"),
+        ("operator --log-level=loud", "invalid value for --log-level: loud: want one of debug, info"),
+        ("operator --host=127.0.0.1 --port={taken}", "127.0.0.1:{taken}: can't listen there: address already in use"),
+        ("operator --secure-port={taken} --bind-address=127.0.0.1", "127.0.0.1:{taken}: can't listen there"),
+        ("admission --port=99999", "--port 99999: want 0 to 65535"),
+        ("admission --workers=17", "--workers 17: want 0 to 16"),
+        ("evictor --grace=-1", "--grace: Invalid value: -1: must be greater than 0"),
+        ("evictor --secure-port={taken} --bind-address=127.0.0.1", "127.0.0.1:{taken}: can't listen there"),
+        ("run --secure-port={taken} --bind-address=127.0.0.1", "127.0.0.1:{taken}: can't listen there"),
+    ],
+)
+def test_settings_of_services(tmp_path: Path, arguments: str, said: str) -> None:
+    """What a service can't work with, and an address that is taken: one line after those of the log, no traceback."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(json.dumps(_nobody()))
+    (taken,) = listen("127.0.0.1", 0)
+    with taken:
+        port = taken.getsockname()[1]
+        words = [*arguments.format(taken=port).split(), f"--kubeconfig={kubeconfig}"]
+        found = subprocess.run(
+            [sys.executable, "-c", SERVICE, *words], capture_output=True, text=True, timeout=60, check=False
+        )
+    *logged, last = found.stderr.splitlines()
+    assert (found.returncode, found.stdout) == (2, "")
+    assert last.startswith(f"berth: {said.format(taken=port)}")
+    assert all(json.loads(line)["level"] == "info" for line in logged)

@@ -18,12 +18,13 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.apiserver import ApiServer
-from scheduler.controller import candidacy
+from scheduler.controller.candidacy import candidacy
 from scheduler.framework.config import SchedulerConfiguration, default_configuration
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import Unreachable
 from scheduler.kube.lease import LeaseLostError
+from scheduler.service import election
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/berth"
 PATIENCE = 120.0
@@ -92,7 +93,7 @@ async def test_a_held_loop_keeps_the_lease(server: Aside) -> None:
     """A loop that is held for longer than the renew deadline goes on as the leader, and gives the Lease back."""
     config = configuration("6s", "3s", "500ms")
     async with Client(Connection(host=server.url)) as client:
-        elector = candidacy.candidate(client, config)
+        elector = candidacy(client, config)
         assert elector is not None
         led: list[bool] = []
 
@@ -121,10 +122,10 @@ async def test_a_held_loop_keeps_the_lease(server: Aside) -> None:
 async def test_a_dead_loop_loses_the_lease(server: Aside, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that is held beyond the bound: the end is called for, the Lease runs out, and nothing is written."""
     told: list[str] = []
-    monkeypatch.setattr(candidacy, "end_at_once", told.append)
+    monkeypatch.setattr(election, "end_at_once", told.append)
     config = configuration("3s", "2s", "250ms")
     async with Client(Connection(host=server.url)) as client:
-        elector = candidacy.candidate(client, config)
+        elector = candidacy(client, config)
         assert elector is not None
 
         async def work() -> None:

@@ -23,6 +23,7 @@ from scheduler.framework.profiles import build
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.plugins.registry import registry
+from scheduler.service.election import candidate
 from tests.builders import Object
 from tests.unit.eviction.conftest import OWNER, disk, keeping
 
@@ -96,6 +97,11 @@ async def until(claim: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> 
             await asyncio.sleep(0.02)
 
 
+def post(client: Client) -> Post:
+    """A candidate for the one Lease."""
+    return Post("evictor", candidate(client, "default", "evictor"))
+
+
 async def test_one_leads_at_a_time(api: Api) -> None:
     """The first evicts, alone; it gives the Lease back when it ends, and the second goes on."""
     frameworks = build(default_configuration(), registry())
@@ -109,10 +115,10 @@ async def test_one_leads_at_a_time(api: Api) -> None:
         return bool(await holder())
 
     async with Client(Connection(host=api.server.url)) as one, Client(Connection(host=api.server.url)) as other:
-        tasks.append(asyncio.create_task(lead(one, frameworks, BRISK, "default", Post("evictor"))))
+        tasks.append(asyncio.create_task(lead(one, frameworks, BRISK, "default", post(one))))
         await until(held)
         first = await holder()
-        tasks.append(asyncio.create_task(lead(other, frameworks, BRISK, "default", Post("evictor"))))
+        tasks.append(asyncio.create_task(lead(other, frameworks, BRISK, "default", post(other))))
         await api.relabel("a", "hdd")
 
         async def only_b() -> bool:
@@ -156,7 +162,7 @@ SPACED = Settings(
 async def leading(client: Client) -> AsyncIterator[None]:
     """An evictor that leads while the block runs."""
     frameworks = build(default_configuration(), registry())
-    task = asyncio.create_task(lead(client, frameworks, SPACED, "default", Post("evictor")))
+    task = asyncio.create_task(lead(client, frameworks, SPACED, "default", post(client)))
     try:
         yield
     finally:

@@ -251,37 +251,41 @@ async def test_a_malformed_object_is_reported(server: ScriptedServer, until: Unt
         assert told.malformed == [("ns", "bad"), ("ns", "bad2")]
 
 
-async def test_a_long_list_never_holds_the_event_loop(server: ScriptedServer) -> None:
-    """By a clock on which every slice is overdue, other tasks get a turn at least every 32 objects."""
+async def longest_slice(server: ScriptedServer, page: bytes) -> tuple[int, int]:
+    """(objects decoded between two turns of another task, objects told) of a list, every slice of which is overdue."""
     cluster = Cluster()
-    cluster.pages = [listing(9, *(thing(f"p{i}", i + 1) for i in range(500)))]
-    turns: list[int] = []
+    cluster.pages = [page]
+    server.answer = cluster.answer
+    told = Told()
     decoded = 0
+    turns: list[int] = []
 
-    class Slow:
-        def __call__(self, raw: Any) -> Thing:
-            nonlocal decoded
-            decoded += 1
-            return decode(raw)
+    def counting(raw: Any) -> Thing:
+        nonlocal decoded
+        decoded += 1
+        return decode(raw)
 
     async def bystander() -> None:
         while True:
             turns.append(decoded)
             await asyncio.sleep(0)
 
-    server.answer = cluster.answer
-    told = Told()
     ticks = iter(range(10**9))
     async with server.client() as client:
-        reflector = Reflector(client, PODS, Slow(), told.deliver, clock=lambda: next(ticks) * 0.01)
+        reflector = Reflector(client, PODS, counting, told.deliver, clock=lambda: next(ticks) * 0.01)
         tasks = [asyncio.create_task(reflector.run()), asyncio.create_task(bystander())]
         await reflector.wait_synced()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    steps = sorted(set(turns))
-    assert max(b - a for a, b in pairwise(steps)) <= 32
-    assert len(told.things) == 500
+    return max(b - a for a, b in pairwise(sorted(set(turns)))), len(told.things)
+
+
+async def test_a_long_list_never_holds_the_event_loop(server: ScriptedServer) -> None:
+    """Other tasks get a turn at least every 32 objects."""
+    longest, told = await longest_slice(server, listing(9, *(thing(f"p{i}", i + 1) for i in range(500))))
+    assert longest <= 32
+    assert told == 500
 
 
 async def test_an_error_in_deliver_is_not_swallowed(server: ScriptedServer) -> None:
@@ -452,31 +456,8 @@ async def test_redelivery_asked_for_while_a_large_object_is_decoded(
 
 
 async def test_slices_end_after_many_bytes(server: ScriptedServer) -> None:
-    """By a clock on which every slice is overdue: a few objects just below the bound end one, not 32 of them."""
-    cluster = Cluster()
-    cluster.pages = [listing(9, *({**thing(f"p{i}", i + 1), "data": "x" * 12_000} for i in range(20)))]
-    server.answer = cluster.answer
-    told = Told()
-    decoded = 0
-    turns: list[int] = []
-
-    def counting(raw: Any) -> Thing:
-        nonlocal decoded
-        decoded += 1
-        return decode(raw)
-
-    async def bystander() -> None:
-        while True:
-            turns.append(decoded)
-            await asyncio.sleep(0)
-
-    ticks = iter(range(10**9))
-    async with server.client() as client:
-        reflector = Reflector(client, PODS, counting, told.deliver, clock=lambda: next(ticks) * 0.01)
-        tasks = [asyncio.create_task(reflector.run()), asyncio.create_task(bystander())]
-        await reflector.wait_synced()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    assert max(b - a for a, b in pairwise(sorted(set(turns)))) <= 2
-    assert len(told.things) == 20
+    """A few objects just below the bound end one, not 32 of them."""
+    large = ({**thing(f"p{i}", i + 1), "data": "x" * 12_000} for i in range(20))
+    longest, told = await longest_slice(server, listing(9, *large))
+    assert longest <= 2
+    assert told == 20

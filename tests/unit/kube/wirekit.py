@@ -7,39 +7,17 @@ from typing import Any
 
 import msgspec
 
-
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str
-    uid: str
-    resource_version: str
-    namespace: str = ""
+from scheduler.kube.wire import Partial
 
 
 class _Spec(msgspec.Struct):
     size: int = 0
 
 
-class Thing(msgspec.Struct):
+class Thing(Partial, gc=False):
     """What the tests decode into; a `size` that is no number makes it malformed."""
 
-    metadata: _Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def resource_version(self) -> str:
-        return self.metadata.resource_version
 
 
 decode = msgspec.json.Decoder(Thing).decode

@@ -17,7 +17,7 @@ from scheduler.apiserver import ApiServer
 from scheduler.kube.connection import Connection
 from scheduler.kube.credentials import Credential, Credentials
 from scheduler.policy.operator import watch as module
-from scheduler.policy.operator.launch import Operator
+from scheduler.policy.operator.replica import Operator
 from scheduler.policy.operator.settings import Settings
 from scheduler.policy.operator.watch import Watch
 from tests.unit.admission.conftest import CRD as PLAIN_CRD
@@ -162,7 +162,8 @@ async def test_whole_operator(api: Api) -> None:
         async with api.session.get(f"http://127.0.0.1:{operator.probe.port}/livez") as answer:
             assert answer.status == 200
             assert "leads" in await answer.text()
-        operator.end()
-        await running
+        running.cancel()
+        await asyncio.wait((running,))
+        assert running.cancelled()
     lease = await api.get("/apis/coordination.k8s.io/v1/namespaces/berth/leases/berth-operator")
     assert lease["spec"]["holderIdentity"] == ""

@@ -12,11 +12,10 @@ import json
 import random
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.controlplane import build, golang
+from tests.controlplane.build import QOS
 
 Object = dict[str, Any]
 RECORDED = Path(__file__).parent / "qos.jsonl"
@@ -63,17 +62,8 @@ def spec(rng: random.Random) -> Object:
 
 def ask(specs: list[Object]) -> list[Object]:
     """The answers of the real functions."""
-    go = golang.find(build.GO_WANTED, build.cache())
-    with tempfile.TemporaryDirectory() as directory:
-        oracle = Path(directory) / "qos"
-        subprocess.run(
-            [go, "build", *build.FLAGS, "-o", oracle, "./qos"],
-            cwd=build.HERE,
-            env=golang.environment(),
-            check=True,
-        )
-        lines = "".join(json.dumps(one) + "\n" for one in specs)
-        done = subprocess.run([oracle], input=lines, stdout=subprocess.PIPE, text=True, check=True)
+    lines = "".join(json.dumps(one) + "\n" for one in specs)
+    done = subprocess.run([QOS.command()], input=lines, stdout=subprocess.PIPE, text=True, check=True)
     return [{**(answer := json.loads(line)), "seen": narrowed(answer["seen"])} for line in done.stdout.splitlines()]
 
 

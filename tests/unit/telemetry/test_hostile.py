@@ -10,7 +10,7 @@ import socket
 import pytest
 from structlog.testing import capture_logs
 
-from scheduler.telemetry.serving import Endpoints
+from scheduler.telemetry.serving import Gate
 from tests.unit.telemetry import hostile
 from tests.unit.telemetry.test_serving import Asking, everybody, serving
 
@@ -54,7 +54,7 @@ async def test_a_thousand_idle_connections() -> None:
                 client.close()
         assert refused(ask)["crowded"] >= THOUSAND - MOST
 
-    async with serving(Endpoints(everybody)) as ask:
+    async with serving(Gate(everybody)) as ask:
         await asyncio.to_thread(attack)
 
 
@@ -89,7 +89,7 @@ async def test_what_is_no_request(caplog: pytest.LogCaptureFixture, capfd: pytes
         return refused(ask)
 
     with capture_logs() as lines:
-        async with serving(Endpoints(everybody)) as ask:
+        async with serving(Gate(everybody)) as ask:
             found = await asyncio.to_thread(attack)
     wanted = {"tls": 3.0 * len(GARBAGE)}
     for _, reason in NO_HTTP.values():
@@ -120,7 +120,7 @@ async def test_half_closed_and_half_asked() -> None:
             for client in clients:
                 client.close()
 
-    async with serving(Endpoints(everybody)) as ask:
+    async with serving(Gate(everybody)) as ask:
         await asyncio.to_thread(attack)
 
 
@@ -145,7 +145,7 @@ async def test_askers_of_one_address_who_never_end() -> None:
             return [client.recv(4096).partition(b"\r\n")[0] for client in clients]
 
     loop = asyncio.get_running_loop()
-    async with serving(Endpoints(slowly)) as ask:
+    async with serving(Gate(slowly)) as ask:
         said = await asyncio.to_thread(attack)
     assert asked == said.count(b"HTTP/1.1 401 Unauthorized")
     assert said.count(b"HTTP/1.1 429 Too Many Requests") == len(said) - asked

@@ -16,7 +16,7 @@ from scheduler.telemetry import heartbeat
 from scheduler.telemetry.certificate import Certificate, CertificateError, self_signed
 from scheduler.telemetry.health import Checks, answer
 from scheduler.telemetry.listening import ServingError
-from scheduler.telemetry.serving import Address, Endpoints, Serving
+from scheduler.telemetry.serving import Address, Endpoints, Gate, Serving
 from tests.certificates import Authority, showing
 
 
@@ -44,9 +44,9 @@ class Asking:
 
 
 @asynccontextmanager
-async def serving(endpoints: Endpoints) -> AsyncIterator[Asking]:
+async def serving(gate: Gate, endpoints: Endpoints | None = None) -> AsyncIterator[Asking]:
     """Serve it on some port."""
-    served = Serving(Address("127.0.0.1", 0, Certificate()), endpoints)
+    served = Serving(Address("127.0.0.1", 0, Certificate()), gate, endpoints or Endpoints())
     served.listen()
     running = asyncio.create_task(served.run())
     try:
@@ -60,7 +60,7 @@ async def test_a_held_loop_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the main loop is held up, /readyz says so, and /livez in a note; one that is dead is not alive any more."""
     monkeypatch.setattr(heartbeat, "HELD_SECONDS", 0.5)
     monkeypatch.setattr(heartbeat, "DEAD_SECONDS", 1e6)
-    async with serving(Endpoints(everybody)) as ask:
+    async with serving(Gate(everybody)) as ask:
         assert (await asyncio.to_thread(ask, "/readyz"))[0] == 200
         # From here on nothing else runs on this loop, until the serving thread has noticed.
         for _ in range(10_000):
@@ -93,7 +93,7 @@ async def test_what_is_asked_where() -> None:
     def check() -> None:
         note("check")
 
-    async with serving(Endpoints(everybody, ready={"it": check}, configuration=configuration)) as ask:
+    async with serving(Gate(everybody), Endpoints(ready={"it": check}, configuration=configuration)) as ask:
         assert await asyncio.to_thread(ask, "/configz") == (200, '{"componentconfig":{"a":1}}')
         assert (await asyncio.to_thread(ask, "/readyz"))[0] == 200
         status, text = await asyncio.to_thread(ask, "/metrics")
@@ -105,7 +105,7 @@ async def test_what_is_asked_where() -> None:
 
 async def test_an_address_that_is_taken() -> None:
     """One line with the address and why."""
-    one, other = (Serving(Address("127.0.0.1", 0, Certificate()), Endpoints(everybody)) for _ in range(2))
+    one, other = (Serving(Address("127.0.0.1", 0, Certificate()), Gate(everybody), Endpoints()) for _ in range(2))
     one.listen()
     other.port = one.port
     with pytest.raises(ServingError, match=rf"127\.0\.0\.1:{one.port}: can't listen there: address already in use"):
@@ -175,7 +175,7 @@ async def test_client_certificates(tmp_path: Path) -> None:
 
     shown = {"blue": blue.user("ann"), "green": green.user("ben"), "nobody": None}
 
-    async with serving(Endpoints(by_certificate, authorities)) as ask:
+    async with serving(Gate(by_certificate, authorities)) as ask:
 
         async def answers() -> dict[str, int]:
             found = {}

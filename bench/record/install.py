@@ -1,25 +1,19 @@
-"""Writes docs/recorded-install.md: the chart on a real API server, its components with its accounts, a leader killed.
+"""docs/recorded-install.md: the chart on a real API server, its components with its accounts, a leader killed.
 
-`python -m bench.record_install` (or with `--print`, to standard output). Commands are run as shown; components are
-started as their Deployments say, since no kubelet is here to do it.
+Components are started as their Deployments say, since no kubelet is here to do it.
 """
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-import yaml
-
-from bench.transcript import ROOT, Transcript, recorded, write
+from bench.record.transcript import Recording, Transcript
 from tests.chart import build
 from tests.chart.rendering import CHART, Chart
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration.installed import Installed, Replica
 from tests.integration.objects import NODES, nodes, pod
 
-PAGE = ROOT / "docs" / "recorded-install.md"
 PATIENCE = 60.0
 POLICY = """\
 apiVersion: podberth.dev/v1alpha1
@@ -36,12 +30,11 @@ PLACED = "custom-columns=NAME:.metadata.name,SCHEDULER:.spec.schedulerName,NODE:
 HOLDER = "kubectl -n berth get lease berth -o jsonpath='{.spec.holderIdentity}{\"\\n\"}'"
 
 
-def files(home: Path) -> None:
+def files(page: Transcript) -> None:
     """What the run applies."""
-    (home / "policy.yaml").write_text(POLICY)
+    (page.home / "policy.yaml").write_text(POLICY)
     for name in ("first", "next"):
-        body = {"apiVersion": "v1", "kind": "Pod", **pod(name, "default-scheduler")}
-        (home / f"{name}.yaml").write_text(yaml.safe_dump(body))
+        page.write(name, {"apiVersion": "v1", "kind": "Pod", **pod(name, "default-scheduler")})
 
 
 def started(page: Transcript, there: Installed, component: str) -> Replica:
@@ -52,11 +45,11 @@ def started(page: Transcript, there: Installed, component: str) -> Replica:
     return replica
 
 
-def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
+def record(page: Transcript) -> None:
     """The run."""
-    files(home)
-    (home / "chart").symlink_to(CHART)
-    there = Installed(cluster, Chart(build.HELM.built(), home), home)
+    files(page)
+    (page.home / "chart").symlink_to(CHART)
+    there = Installed(page.cluster, Chart(build.HELM.command(), page.home), page.home)
     try:
         install(page, there)
     finally:
@@ -68,7 +61,7 @@ def install(page: Transcript, there: Installed) -> None:
     page.say(
         "# A recorded installation",
         "",
-        f"{recorded('record_install')}: etcd, kube-apiserver, kubectl and Helm as `make controlplane` builds them. No "
+        f"{page.recorded()}: etcd, kube-apiserver, kubectl and Helm as `make controlplane` builds them. No "
         "kubelet is here, so the recorder starts each component as its Deployment says, with a token of its service "
         "account; ports are moved, and the webhook is registered by address. Commands and output are as they were.",
     )
@@ -117,5 +110,4 @@ def install(page: Transcript, there: Installed) -> None:
     page.say("Which rights are for what else, and which test uses them, is in `tests/integration/test_chart.py`.")
 
 
-if __name__ == "__main__":
-    write(PAGE, record, audit=True, tools={"helm": build.HELM.built()})
+RECORDING = Recording("recorded-install.md", record, audit=True, tools={"helm": build.HELM.command})

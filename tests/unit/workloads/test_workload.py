@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler.bench.workload import CreatePods, Mode, WorkloadError, read
+from scheduler.workloads.workload import CreatePods, Mode, WorkloadError, read
 
 SHIPPED = sorted((Path(__file__).parents[3] / "bench" / "workloads").glob("*.yaml"))
 NODES = {"createNodes": {"count": 10}}

@@ -1,22 +1,17 @@
-"""Writes docs/recorded-policies.md: the policies of examples/ on a real API server, commands and output as they were.
+"""docs/recorded-policies.md: the policies of examples/ on a real API server, commands and output as they were.
 
-`python -m bench.record_policies` (or with `--print`, to standard output). Admission server, operator and scheduler are
-processes of their own with the rights of their manifests; `transcript` has the rules.
+Admission server, operator and scheduler are processes of their own with the rights of their manifests.
 """
 
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
-import yaml
-
-from bench.transcript import ROOT, Transcript, recorded, write
+from bench.record.transcript import ROOT, Recording, Transcript
 from tests.controlplane.api import Object
-from tests.controlplane.cluster import ControlPlane, free_port
+from tests.controlplane.cluster import free_port
 from tests.integration.objects import node
 
-PAGE = ROOT / "docs" / "recorded-policies.md"
 MANIFESTS = ("crd-metadatapolicies.yaml", "admission-rbac.yaml", "operator-rbac.yaml", "scheduler-rbac.yaml")
 QOS, NAME = "scheduler\\.alpha\\.kubernetes\\.io/qos", "scheduler\\.alpha\\.kubernetes\\.io/name"
 COLUMNS = (
@@ -84,7 +79,7 @@ def deployment(**labels: str) -> Object:
     }
 
 
-def files(home: Path) -> None:
+def files(page: Transcript) -> None:
     """What the run applies."""
     amounts = {"cpu": "500m", "memory": "256Mi"}
     documents: dict[str, list[Object]] = {
@@ -103,19 +98,18 @@ def files(home: Path) -> None:
         "widget": [{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "size": 3}],
     }
     for name, found in documents.items():
-        (home / f"{name}.yaml").write_text(yaml.safe_dump_all(found, sort_keys=False))
-    for name in MANIFESTS:
-        shutil.copy(ROOT / "manifests" / name, home)
-    shutil.copytree(ROOT / "examples" / "policies", home / "policies")
+        page.write(name, *found)
+    page.copy(*MANIFESTS)
+    shutil.copytree(ROOT / "examples" / "policies", page.home / "policies")
 
 
-def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
+def record(page: Transcript) -> None:
     """The run."""
-    files(home)
+    files(page)
     page.say(
         "# A recorded run with policies",
         "",
-        f"{recorded('record_policies')}: etcd, kube-apiserver and kubectl as `make controlplane` builds them; "
+        f"{page.recorded()}: etcd, kube-apiserver and kubectl as `make controlplane` builds them; "
         "`berth admission`, `berth operator` and `berth run` as processes of their own with the rights of their "
         "manifests. No kubelet and no controller runs, so bound pods stay Pending and Deployments roll nothing out. "
         "Commands and output are as they were; addresses and paths of the machine are replaced.",
@@ -128,7 +122,7 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     page.run("until kubectl get mdp -A 2> /dev/null; do sleep 0.2; done")
     page.run("kubectl explain mdp.spec.rules.policyAction | sed -n '/FIELDS/,$p'")
     for name in ("admission", "operator", "scheduler"):
-        cluster.kubeconfig(home / f"{name}.kubeconfig", cluster.service_account_token("berth", f"berth-{name}"))
+        page.account(name)
     page.run("kubectl create -f nodes.yaml")
     port, probes = free_port(), free_port()
     own = f"--host=127.0.0.1 --port={port} --url=https://127.0.0.1:{port} --count-interval=2"
@@ -198,5 +192,4 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     page.run("grep -h '\"denied\"' admission.log | cut -c -330 | head -3; tail -1 admission.log")
 
 
-if __name__ == "__main__":
-    write(PAGE, record)
+RECORDING = Recording("recorded-policies.md", record)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.bench.driver import Timing
-from scheduler.bench.figures import Figures, figures, quantile
+from scheduler.workloads.driver import Timing
+from scheduler.workloads.figures import Figures, figures, quantile
 
 HUNDRED = [float(i) for i in range(1, 101)]
 

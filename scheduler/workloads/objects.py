@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.bench.template import merged
 from scheduler.kube.resources import BY_KIND, Resource
+from scheduler.workloads.template import merged
 
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")
 KINDS: dict[str, Resource] = {**BY_KIND, "PriorityClass": PRIORITY_CLASSES}

@@ -1,34 +1,28 @@
-"""Writes docs/recorded-preemption-and-volumes.md: one preemption and one WaitForFirstConsumer binding, as they were.
+"""docs/recorded-preemption-and-volumes.md: one preemption and one WaitForFirstConsumer binding, as they were.
 
-`python -m bench.record_claims` (or with `--print`, to standard output), in the manner of `record_run`. The PV
-controller and the provisioner, which no control plane for tests has, are those of the integration tests.
+The PV controller and the provisioner, which no control plane for tests has, are those of the integration tests.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-import yaml
-
-from bench.record_run import COLUMNS, CONFIG, SCHEDULER
-from bench.transcript import ROOT, Plain, Transcript, recorded, write
+from bench.record.run import COLUMNS, CONFIG, SCHEDULER
+from bench.record.transcript import Recording, Transcript
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane
 from tests.integration.objects import node, pod
 from tests.integration.volumes import Disks
 
-PAGE = ROOT / "docs" / "recorded-preemption-and-volumes.md"
 LOOK = 0.3
 """Seconds between two looks of the PV controller."""
 
 
-def files(home: Path) -> None:
+def files(page: Transcript) -> None:
     """The manifests that the run applies."""
     everything: dict[str, list[Object]] = {
         "nodes": [{"kind": "Node", **node(f"node-{zone}", zone, cpu="2")} for zone in ("a", "b")],
@@ -55,19 +49,16 @@ def files(home: Path) -> None:
     }
     everything["low"][1]["metadata"]["finalizers"] = ["example.com/last-words"]
     for name, bodies in everything.items():
-        documents = [{"apiVersion": "v1", **body} for body in bodies]
-        (home / f"{name}.yaml").write_text(yaml.dump_all(documents, Dumper=Plain, sort_keys=False))
+        page.write(name, *({"apiVersion": "v1", **body} for body in bodies))
     guard: Object = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"}}
     guard["spec"] = {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}
     important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "important"}}
-    (home / "important.yaml").write_text(
-        yaml.dump_all([guard, important | {"value": 1000}], Dumper=Plain, sort_keys=False)
-    )
+    page.write("important", guard, important | {"value": 1000})
     fast = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}}
     fast |= {"provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"}
-    (home / "class.yaml").write_text(yaml.dump(fast, sort_keys=False))
-    (home / "berth.yaml").write_text(yaml.dump(CONFIG, sort_keys=False))
-    shutil.copy(ROOT / "manifests" / "scheduler-rbac.yaml", home)
+    page.write("class", fast)
+    page.write("berth", CONFIG)
+    page.copy("scheduler-rbac.yaml")
 
 
 @contextlib.contextmanager
@@ -89,20 +80,20 @@ def pv_controller(cluster: ControlPlane) -> Iterator[None]:
         worker.result()
 
 
-def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
+def record(page: Transcript) -> None:
     """The run."""
-    files(home)
+    files(page)
     page.say(
         "# Recorded: a preemption, and a volume that waits for its pod",
         "",
-        f"{recorded('record_claims')}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, and "
+        f"{page.recorded()}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, and "
         "`berth run` as a process of its own with the rights of `manifests/scheduler-rbac.yaml`. No kubelet and no "
         "controller manager runs; the PV controller's part is played by that of the integration tests, from where the "
         "page says so. Commands and output are as they were; addresses and paths of the machine are replaced.",
     )
     page.run("kubectl create -f nodes.yaml")
     page.run("kubectl create namespace berth && kubectl apply -f scheduler-rbac.yaml | wc -l")
-    cluster.kubeconfig(home / "berth.kubeconfig", cluster.service_account_token("berth", "berth-scheduler"))
+    page.account("scheduler", "berth")
     pid = page.background("berth run --config berth.yaml 2> berth.log")
     page.say("## A preemption", "", "Two pods of low priority fill the two nodes; a budget guards one of them.")
     page.run("kubectl create -f important.yaml && cat important.yaml")
@@ -131,7 +122,7 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     page.run(f"kubectl get pvc data -o jsonpath='{selected}'")
     page.run("kubectl get pvc,pod")
     page.say("Now the PV controller and the provisioner begin to work:")
-    with pv_controller(cluster):
+    with pv_controller(page.cluster):
         page.run("kubectl wait pvc data --for=jsonpath='{.status.phase}'=Bound --timeout=60s")
         page.run("kubectl wait pod db --for=condition=PodScheduled --timeout=60s")
     page.run("kubectl get pvc,pv && kubectl get pod db -o wide")
@@ -143,5 +134,4 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     page.run("tail -1 berth.log | cut -c -300")
 
 
-if __name__ == "__main__":
-    write(PAGE, record)
+RECORDING = Recording("recorded-preemption-and-volumes.md", record)

@@ -1,22 +1,13 @@
-"""Writes docs/recorded-run.md: `berth run` on a real control plane, commands and output as they were.
-
-`python -m bench.record_run` (or with `--print`, to standard output). `transcript` has the rules.
-"""
+"""docs/recorded-run.md: `berth run` on a real control plane, commands and output as they were."""
 
 from __future__ import annotations
 
 import os
-import shutil
-from pathlib import Path
 
-import yaml
-
-from bench.transcript import ROOT, Plain, Transcript, recorded, write
+from bench.record.transcript import Recording, Transcript
 from tests.controlplane.api import Object
-from tests.controlplane.cluster import ControlPlane
 from tests.integration.objects import SHAPES, nodes, pod
 
-PAGE = ROOT / "docs" / "recorded-run.md"
 SCHEDULER = "berth"
 NODES, PODS = 300, 200
 
@@ -37,7 +28,7 @@ SHAPE_WORDS = {
 COLUMNS = "POD:.regarding.name,BY:.reportingController,ACTION:.action,NOTE:.note"
 
 
-def files(home: Path) -> None:
+def files(page: Transcript) -> None:
     """The manifests that the run applies."""
     everything: dict[str, list[Object]] = {"nodes": nodes(NODES, "node")}
     for shape, make in SHAPES.items():
@@ -47,19 +38,18 @@ def files(home: Path) -> None:
     everything["giant"] = [pod("giant", SCHEDULER, cpu="64", labels={"shape": "giant"})]
     for name, bodies in everything.items():
         kind = "Node" if name == "nodes" else "Pod"
-        documents = [{"apiVersion": "v1", "kind": kind, **body} for body in bodies]
-        (home / f"{name}.yaml").write_text(yaml.dump_all(documents, Dumper=Plain, sort_keys=False))
-    (home / "berth.yaml").write_text(yaml.dump(CONFIG, sort_keys=False))
-    shutil.copy(ROOT / "manifests" / "scheduler-rbac.yaml", home)
+        page.write(name, *({"apiVersion": "v1", "kind": kind, **body} for body in bodies))
+    page.write("berth", CONFIG)
+    page.copy("scheduler-rbac.yaml")
 
 
-def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
+def record(page: Transcript) -> None:
     """The run."""
-    files(home)
+    files(page)
     page.say(
         "# A recorded run",
         "",
-        f"{recorded('record_run')}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, and "
+        f"{page.recorded()}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, and "
         "`berth run` as a process of its own with the rights of `manifests/scheduler-rbac.yaml`. No kubelet and no "
         "controller runs, so bound pods stay Pending; nothing else is left out. Commands and output are as they were; "
         "addresses and paths of the machine are replaced. Nodes without a kubelet have the status Unknown.",
@@ -81,7 +71,7 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     page.run("kubectl get pods -o wide | head -3")
     page.say("## Berth")
     page.run("kubectl create namespace berth && kubectl apply -f scheduler-rbac.yaml")
-    cluster.kubeconfig(home / "berth.kubeconfig", cluster.service_account_token("berth", "berth-scheduler"))
+    page.account("scheduler", "berth")
     page.run("cat berth.yaml")
     pid = page.background("berth run --config berth.yaml 2> berth.log")
     page.say("Until all but the giant are bound:")
@@ -123,5 +113,4 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     page.run("tail -1 berth.log")
 
 
-if __name__ == "__main__":
-    write(PAGE, record)
+RECORDING = Recording("recorded-run.md", record)

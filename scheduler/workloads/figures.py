@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scheduler.bench.driver import Timing
+from scheduler.workloads.driver import Timing
 
 
 class Figures(msgspec.Struct, rename="camel", frozen=True):

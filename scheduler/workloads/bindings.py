@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlencode
 
-from scheduler.bench.objects import LABEL
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable, read_status
 from scheduler.kube.lines import LineSplitter
 from scheduler.kube.resources import PODS
 from scheduler.kube.wire import list_page, partial, watch_event
+from scheduler.workloads.objects import LABEL
 
 Key = tuple[str, str]
 _SILENCE = 600.0

@@ -1,49 +1,34 @@
-"""Writes docs/recorded-eviction.md: one eviction, from the changed label to the new Binding, on a real control plane.
-
-`python -m bench.record_eviction` (or with `--print`, to standard output). Commands are run as shown; see `transcript`.
-"""
+"""docs/recorded-eviction.md: one eviction, from the changed label to the new Binding, on a real control plane."""
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
-import yaml
-
-from bench.record_run import CONFIG
-from bench.transcript import ROOT, Transcript, recorded, write
-from tests.controlplane.cluster import ControlPlane
+from bench.record.run import CONFIG
+from bench.record.transcript import Recording, Transcript
 from tests.integration import evictor
 
-PAGE = ROOT / "docs" / "recorded-eviction.md"
 COLUMNS = "TYPE:.type,REASON:.reason,ABOUT:.regarding.kind,NAME:.regarding.name,BY:.reportingController,NOTE:.note"
 EVENTS = f"kubectl get events.events.k8s.io -n default --sort-by=.eventTime -o custom-columns={COLUMNS}"
 GONE = "kubectl wait pod web-1 --for=delete --timeout=120s"
 BACK = "until [ \"$(kubectl get pods -o jsonpath='{.items[*].spec.nodeName}')\" = node-b ]; do sleep 0.2; done"
 
 
-def files(home: Path) -> None:
+def files(page: Transcript) -> None:
     """The manifests that the run applies."""
     nodes = [evictor.node("node-a"), evictor.node("node-b"), evictor.node("node-c", "hdd")]
     pod = evictor.pod("web-1", None, "berth")
-    (home / "nodes.yaml").write_text(
-        yaml.safe_dump_all([{"apiVersion": "v1", "kind": "Node", **node} for node in nodes], sort_keys=False)
-    )
-    (home / "web.yaml").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **pod}, sort_keys=False))
-    (home / "berth.yaml").write_text(
-        yaml.safe_dump({**CONFIG, "clientConnection": {"kubeconfig": "scheduler.kubeconfig"}}, sort_keys=False)
-    )
-    for name in ("scheduler-rbac.yaml", "evictor-rbac.yaml"):
-        shutil.copy(ROOT / "manifests" / name, home)
+    page.write("nodes", *({"apiVersion": "v1", "kind": "Node", **node} for node in nodes))
+    page.write("web", {"apiVersion": "v1", "kind": "Pod", **pod})
+    page.write("berth", {**CONFIG, "clientConnection": {"kubeconfig": "scheduler.kubeconfig"}})
+    page.copy("scheduler-rbac.yaml", "evictor-rbac.yaml")
 
 
-def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
+def record(page: Transcript) -> None:
     """The run."""
-    files(home)
+    files(page)
     page.say(
         "# One eviction, recorded",
         "",
-        f"{recorded('record_eviction')}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, `berth "
+        f"{page.recorded()}: etcd, kube-apiserver and kubectl as `make controlplane` builds them, `berth "
         "run` and `berth evictor` as processes of their own with the rights of `manifests/scheduler-rbac.yaml` and "
         "`manifests/evictor-rbac.yaml`. No kubelet and no controller manager runs: the recording itself makes a new "
         "pod where one is gone, as a ReplicaSet would. The grace is shortened to 20 s.",
@@ -52,8 +37,7 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     page.run("kubectl create namespace berth")
     page.run("kubectl apply -f scheduler-rbac.yaml -f evictor-rbac.yaml | wc -l")
     for name in ("scheduler", "evictor"):
-        token = cluster.service_account_token("berth", f"berth-{name}")
-        cluster.kubeconfig(home / f"{name}.kubeconfig", token)
+        page.account(name)
     page.background("berth run --config berth.yaml 2> scheduler.log")
     page.say("A pod that asks for an SSD for as long as it runs; node-c has none. (node-b is cordoned for a moment.)")
     page.run("sed -n '/annotations/,/ownerReferences/p' web.yaml")
@@ -66,7 +50,7 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     )
     page.run("until grep -q synced evictor.log; do sleep 0.2; done")
     page.say("## The label changes")
-    with evictor.replicas(cluster.api, "default"):
+    with evictor.replicas(page.cluster.api, "default"):
         page.run("date -u +%T && kubectl label node node-a disk=hdd --overwrite")
         page.run("berth evictor --dry-run; echo exit code $?")
         page.run("berth explain web-1 | sed -n '4,5p'")
@@ -81,5 +65,4 @@ def record(page: Transcript, home: Path, cluster: ControlPlane) -> None:
     page.run("berth evictor --dry-run")
 
 
-if __name__ == "__main__":
-    write(PAGE, record)
+RECORDING = Recording("recorded-eviction.md", record)

@@ -7,11 +7,14 @@ import time
 from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
 from dataclasses import dataclass
 
-from scheduler.bench import objects
-from scheduler.bench.bindings import Bindings, Key
-from scheduler.bench.objects import KINDS, LABEL
-from scheduler.bench.template import Template, merged
-from scheduler.bench.workload import (
+from scheduler.kube.client import Client
+from scheduler.kube.resources import NAMESPACES, NODES, PODS, Resource
+from scheduler.kube.wire import partial
+from scheduler.workloads import objects
+from scheduler.workloads.bindings import Bindings, Key
+from scheduler.workloads.objects import KINDS, LABEL
+from scheduler.workloads.template import Template, merged
+from scheduler.workloads.workload import (
     Barrier,
     Churn,
     CreateNamespaces,
@@ -21,10 +24,7 @@ from scheduler.bench.workload import (
     Mode,
     Workload,
 )
-from scheduler.bench.writes import create_all, delete_labelled, delete_one, names
-from scheduler.kube.client import Client
-from scheduler.kube.resources import NAMESPACES, NODES, PODS, Resource
-from scheduler.kube.wire import partial
+from scheduler.workloads.writes import create_all, delete_labelled, delete_one, names
 
 _CHURNED = f"{LABEL}-churn"
 """On what churn makes, nodes among it: these go with the run's pods, the workload's own nodes stay."""

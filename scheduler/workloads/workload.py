@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.bench import template
-from scheduler.bench.objects import KINDS
 from scheduler.whatif.documents import ObjectError, parse
 from scheduler.whatif.places import complaint
+from scheduler.workloads import template
+from scheduler.workloads.objects import KINDS
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
 Document = dict[str, Any]

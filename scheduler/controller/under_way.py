@@ -1,0 +1,32 @@
+"""Work that was started and not waited for: writes, and questions to extenders."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+
+class UnderWay:
+    """Tasks that go on until they are done, or until somebody ends them."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do this from now on."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self, seconds: float) -> int:
+        """Wait for all of it, and for what it starts; how many tasks did not end in time and were cancelled."""
+        until = time.monotonic() + seconds
+        while self._tasks and (left := until - time.monotonic()) > 0:
+            await asyncio.wait(self._tasks, timeout=left)
+        late = [task for task in self._tasks if not task.done()]
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        return len(late)

@@ -1,0 +1,225 @@
+"""The admission server's parts, put together; it goes without failing a call.
+
+Every replica serves; one of them, by a Lease, keeps the webhook configurations and rotates the certificates, and only
+once it is ready itself: webhooks are never registered before somebody can answer them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from datetime import timedelta
+
+import structlog
+
+from scheduler.kube.client import Client
+from scheduler.kube.schedulers import LiveSchedulers, Schedulers
+from scheduler.policy.admission.aside import Aside
+from scheduler.policy.admission.cache import PolicyCache
+from scheduler.policy.admission.counting import Counting
+from scheduler.policy.admission.judging import Terms
+from scheduler.policy.admission.metrics import Metrics
+from scheduler.policy.admission.mounted import MountedFiles
+from scheduler.policy.admission.owners import Owners
+from scheduler.policy.admission.registration import Registration
+from scheduler.policy.admission.reviewer import Reviewer
+from scheduler.policy.admission.secret import SharedSecret
+from scheduler.policy.admission.server import AdmissionServer
+from scheduler.policy.admission.settings import Settings
+from scheduler.policy.admission.tally import Key
+from scheduler.policy.admission.tls import ServingTls
+from scheduler.service.election import candidate, lead
+from scheduler.telemetry.blocks import Blocks
+
+log = structlog.get_logger("admission")
+
+
+class Replica:
+    """One admission server; `run` it once. `end` lets it drain, a second `end` makes it hurry."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self._client = client
+        self._settings = settings
+        self._ending = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._blocks = Blocks()
+        tls = ServingTls()
+        overlap = timedelta(seconds=settings.overlap_seconds)
+        self.certificates: SharedSecret | MountedFiles
+        if settings.cert_file is not None and settings.key_file is not None:
+            self.certificates = MountedFiles(
+                settings.cert_file, settings.key_file, settings.ca_file, tls, overlap=overlap, on_change=self._look
+            )
+        else:
+            self.certificates = SharedSecret(
+                client, settings.namespace, settings.secret, settings.names, tls, overlap=overlap, on_change=self._look
+            )
+        terms = Terms(
+            settings.namespace,
+            frozenset(settings.exempt),
+            settings.allowed_prefixes,
+            settings.reserved_prefixes,
+            settings.reserve_known,
+        )
+        self._aside = Aside(terms, settings.workers)
+        self.cache = PolicyCache(client, self._aside, on_change=self._policies_changed)
+        self._owners = Owners(client)
+        self._reviewer = Reviewer(self.cache, self._owners, self._aside)
+        self.schedulers = Schedulers(
+            client,
+            settings.namespace,
+            LiveSchedulers(settings.scheduler_lease, settings.profiles),
+            self._schedulers_changed,
+        )
+        self.elector = candidate(client, settings.namespace, settings.lease)
+        identity = self.elector.term.identity
+        self.counting = Counting(client, self._reviewer.tallies, identity, settings.count_seconds, self._exists)
+        self.registration = Registration(client, settings, self.certificates, lambda: self.elector.leading)
+        self.metrics = self._metrics()
+        self.server = AdmissionServer(self._reviewer, self.metrics, tls, lambda: self.cache.unready)
+
+    def end(self) -> None:
+        """Drain and come to an end; may be called from a signal handler of the loop."""
+        if self._ending.is_set():
+            self._hurry.set()
+        self._ending.set()
+
+    async def run(self) -> None:
+        """Serve until `end`. What breaks one of the parts comes out here."""
+        settings = self._settings
+        await self._aside.start()
+        self._blocks.start()
+        try:
+            await self._run(settings)
+        finally:
+            self._blocks.stop()
+            await self._aside.stop()
+
+    async def _run(self, settings: Settings) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(part) for part in (self.cache.run(), self.schedulers.run())]
+            leading: asyncio.Task[None] | None = None
+            counting: asyncio.Task[None] | None = None
+            try:
+                if not await self._or_end(self.certificates.ready()):
+                    return
+                running.append(tasks.create_task(self.certificates.follow()))
+                await self.server.start(settings.host, settings.port)
+                log.info("listening", port=self.server.port)
+                if await self._or_end(self.cache.wait_known()):
+                    if settings.count_seconds:
+                        counting = tasks.create_task(self.counting.run())
+                    log.info("ready", policies=self.cache.counts()[0])
+                    if settings.register:
+                        leading = tasks.create_task(lead(self.elector, self._led))
+                    await self._ending.wait()
+                self.server.draining = True
+                if leading is not None:
+                    leading.cancel()
+                    await asyncio.wait((leading,))  # the Lease is given back: another replica leads while we drain
+                log.info("draining", seconds=settings.drain_seconds)
+                if not await self._unless_hurried(self.server.drain(settings.drain_seconds)):
+                    await self.server.stop()
+                if counting is not None:
+                    counting.cancel()
+                    await asyncio.wait((counting,))
+                    await self.counting.end()
+                log.info("stopped")
+            finally:
+                for task in (*running, leading, counting):
+                    if task is not None and not task.cancelling():
+                        task.cancel()
+                await self.server.stop()
+
+    async def _led(self) -> None:
+        log.info("leads: keeps webhook configurations and certificates", identity=self.elector.term.identity)
+        await self.registration.lead()
+
+    async def _or_end(self, work: object) -> bool:
+        """Wait for this, or for `end`: True when it got done."""
+        return await _first(work, self._ending)
+
+    async def _unless_hurried(self, work: object) -> bool:
+        return await _first(work, self._hurry)
+
+    def _look(self) -> None:
+        self.registration.wake()
+
+    def _exists(self, policy: Key) -> bool:
+        namespace, name, uid = policy
+        return self.cache.uid(namespace, name) == uid
+
+    def _schedulers_changed(self) -> None:
+        self._reviewer.live_schedulers = self.schedulers.live
+
+    def _policies_changed(self) -> None:
+        accepted, refused = self.cache.counts()
+        log.info("policies changed", accepted=accepted, refused=refused)
+
+    def _metrics(self) -> Metrics:
+        started = time.monotonic()
+        return Metrics(
+            {
+                "berth_admission_uptime_seconds": ("Since the start", lambda: time.monotonic() - started),
+                "berth_admission_policies": ("Policies that apply", lambda: self.cache.counts()[0]),
+                "berth_admission_policies_refused": ("Policies not accepted", lambda: self.cache.counts()[1]),
+                "berth_admission_policies_left_out": (
+                    "Policies that are accepted and not applied, as those of their namespace cost too much",
+                    lambda: self.cache.left_out,
+                ),
+                "berth_admission_namespaces_closed": (
+                    "Namespaces that nothing is let into, as a policy that rejects is left out there",
+                    lambda: self.cache.closed,
+                ),
+                "berth_admission_longest_turn_seconds": (
+                    "The longest that the event loop was held at one go since the start, in CPU time",
+                    lambda: self._blocks.longest,
+                ),
+                "berth_admission_aside_waiting": (
+                    "Reviews that are dear to judge and wait for a worker",
+                    lambda: self._aside.lanes.waiting,
+                ),
+                "berth_admission_workers_replaced": (
+                    "Workers that another took the place of: they did not answer, or held much memory",
+                    lambda: self._aside.replaced,
+                ),
+                "berth_admission_policies_staleness_seconds": (
+                    "Since the API server last said anything about policies; a minute is normal",
+                    lambda: self.cache.reflector.staleness() or 0.0,
+                ),
+                "berth_admission_leading": ("1 for the replica that registers", lambda: float(self.elector.leading)),
+                "berth_admission_registration_repairs": (
+                    "Webhook configurations written after the first time",
+                    lambda: self.registration.repairs,
+                ),
+                "berth_admission_count_writes": ("Policies' counts written to a status", lambda: self.counting.writes),
+                "berth_admission_count_failures": (
+                    "Writes of counts that failed; they are tried again",
+                    lambda: self.counting.failures,
+                ),
+                "berth_admission_owner_lookups": ("Owners read for the owner guard", lambda: self._owners.lookups),
+                "berth_admission_owner_failures": (
+                    "Owners that could not be read",
+                    lambda: self._reviewer.guard_failures,
+                ),
+            }
+        )
+
+
+async def _first(work: object, or_else: asyncio.Event) -> bool:
+    """Wait for the work or the event; the work is cancelled when the event comes first."""
+    doing = asyncio.ensure_future(work)  # type: ignore[call-overload]
+    waiting = asyncio.ensure_future(or_else.wait())
+    try:
+        await asyncio.wait((doing, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            return False
+        doing.result()
+        return True
+    finally:
+        for task in (doing, waiting):
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task

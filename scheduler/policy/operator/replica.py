@@ -1,0 +1,67 @@
+"""The operator's parts, put together.
+
+Every replica watches, so that one can take over at once; only the one that holds the Lease looks further and writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from scheduler.kube.client import Client
+from scheduler.kube.schedulers import LiveSchedulers, Schedulers
+from scheduler.policy.operator.audit import Audit
+from scheduler.policy.operator.kinds import resource
+from scheduler.policy.operator.probe import Probe
+from scheduler.policy.operator.reconciler import Reconciler
+from scheduler.policy.operator.settings import Settings
+from scheduler.policy.operator.watch import Watch
+from scheduler.service.election import candidate, lead
+
+log = structlog.get_logger("operator")
+
+
+class Operator:
+    """One replica; `run` it once."""
+
+    def __init__(self, client: Client, slow: Client, settings: Settings) -> None:
+        self._settings = settings
+        self.elector = candidate(client, settings.namespace, settings.lease)
+        kinds = map(resource, settings.audit_kinds)
+        self.audit = Audit(slow, kinds, settings.namespace, settings.exempt, settings.reserved)
+        self.schedulers = Schedulers(
+            client,
+            settings.namespace,
+            LiveSchedulers(settings.scheduler_lease, settings.profiles),
+            lambda: self.reconciler.mark(None),
+        )
+        self.reconciler = Reconciler(
+            client,
+            self.audit,
+            settings,
+            lambda: self.schedulers.live,
+            lambda: self.elector.leading,
+            identity=self.elector.term.identity,
+        )
+        self.watch = Watch(client, client.connection, settings.watched, self.reconciler.mark)
+        self.probe = Probe(self.watch.pulse, lambda: self.elector.leading)
+
+    async def run(self) -> None:
+        """Work until cancelled. What breaks one of the parts comes out here.
+
+        Raises ServingError.
+        """
+        await self.probe.start(self._settings.host, self._settings.port)
+        log.info("listening", port=self.probe.port)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for part in (self.watch.run(), self.schedulers.run(), lead(self.elector, self._led)):
+                    tasks.create_task(part)
+        finally:
+            await self.probe.stop()
+
+    async def _led(self) -> None:
+        log.info("leads", identity=self.elector.term.identity)
+        await self.schedulers.synced()
+        await self.reconciler.lead()
