@@ -52,7 +52,6 @@ class Places:
         self._counts = dict.fromkeys(Place, 0)
         self.incoming: dict[tuple[Place, str], int] = {}
         """Pods that entered each place, by what sent them there, in the words of the queue_incoming_pods metric."""
-        self._cause = ""
 
     def entries(self) -> int:
         """How much is kept here, for tests of what a tenant can make grow."""
@@ -88,14 +87,15 @@ class Places:
         count = queued.errors or queued.rejections
         return float(min(self.initial_backoff * 2 ** min(max(count - 1, 0), 32), self.max_backoff))
 
-    def _wake(self, queued: QueuedPod, now: float) -> None:
+    def _wake(self, queued: QueuedPod, now: float, cause: str) -> None:
         self._leave(queued)
-        self._enter(queued, now)
+        self._enter(queued, now, cause)
 
-    def _enter(self, queued: QueuedPod, now: float) -> None:
+    def _enter(self, queued: QueuedPod, now: float, cause: str) -> None:
         """To the active queue, if PreEnqueue plugins let the pod and its backoff is over.
 
-        The pod is where it was no longer. It leaves the queue if its profile has gone.
+        The pod is where it was no longer. It leaves the queue if its profile has gone. `cause`: the event that sends
+        it, in the words of `incoming`.
         """
         framework = self.frameworks.get(queued.pod.scheduler_name)
         if framework is None:
@@ -104,31 +104,31 @@ class Places:
         try:
             held = framework.pre_enqueue(queued.pod)
         except PluginError as error:
-            self._break(queued, error, now)
+            self._break(queued, error, now, cause)
             return
         if held is not None:
             queued.plugins = frozenset((held[0],))
             queued.flushed = False
-            self._shelve(queued, Place.GATED, now)
+            self._shelve(queued, Place.GATED, now, cause)
         elif queued.attempts and queued.returned_at + self.backoff(queued) > now:
-            self._to_backoff(queued, now)
+            self._to_backoff(queued, now, cause)
         else:
             queued.early = True
-            self._to_active(queued, now, now)
+            self._to_active(queued, now, now, cause)
 
-    def _to_active(self, queued: QueuedPod, queued_at: float, now: float) -> None:
+    def _to_active(self, queued: QueuedPod, queued_at: float, now: float, cause: str) -> None:
         framework = self.frameworks[queued.pod.scheduler_name]
         try:
             key = framework.sort_key(queued.pod, queued_at)
             self._check_key(framework, key)
         except PluginError as error:
-            self._break(queued, error, now)
+            self._break(queued, error, now, cause)
             return
         queued.queued_at = queued_at
         if queued.first_active is None:
             queued.first_active = now
         queued.key = key
-        self._place(queued, Place.ACTIVE)
+        self._place(queued, Place.ACTIVE, cause)
         self._active.push(key, queued)
 
     def _check_key(self, framework: Framework, key: tuple[Any, ...]) -> None:
@@ -143,33 +143,33 @@ class Places:
             plugin = framework.profile.plugins("queue_sort")[0].name
             raise PluginError(plugin, f"the sort key {key!r} can't be compared with those before it", "QueueSort")
 
-    def _break(self, queued: QueuedPod, error: PluginError, now: float) -> None:
+    def _break(self, queued: QueuedPod, error: PluginError, now: float, cause: str) -> None:
         """A plugin failed before the pod was even tried: that counts as an attempt, so that its backoff grows."""
         queued.attempts += 1
         queued.errors += 1
         queued.returned_at = now
         self.broken.append((queued, error))
-        self._to_backoff(queued, now)
+        self._to_backoff(queued, now, cause)
 
-    def _to_backoff(self, queued: QueuedPod, now: float) -> None:
-        self._place(queued, Place.BACKOFF)
+    def _to_backoff(self, queued: QueuedPod, now: float, cause: str) -> None:
+        self._place(queued, Place.BACKOFF, cause)
         until = max(queued.returned_at + self.backoff(queued), now)
         queued.patient = queued.early and not queued.errors
         self._patient += queued.patient
         (self._backoff if queued.patient else self._strict_backoff).push(until, queued)
 
-    def _shelve(self, queued: QueuedPod, place: Place, now: float) -> None:
+    def _shelve(self, queued: QueuedPod, place: Place, now: float, cause: str) -> None:
         """Keep a pod until an event wakes it, or for five minutes."""
-        self._place(queued, place)
+        self._place(queued, place, cause)
         self.shelves.put(queued)
         self._flush.push(now + FLUSH_AFTER, queued)
 
-    def _place(self, queued: QueuedPod, place: Place) -> None:
+    def _place(self, queued: QueuedPod, place: Place, cause: str) -> None:
         self._ticket += 1
         queued.ticket = self._ticket
         queued.place = place
         self._counts[place] += 1
-        entered = (place, self._cause)
+        entered = (place, cause)
         self.incoming[entered] = self.incoming.get(entered, 0) + 1
 
     def _leave(self, queued: QueuedPod) -> None:

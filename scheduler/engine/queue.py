@@ -24,6 +24,8 @@ from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
 ATTEMPT_FAILED = "ScheduleAttemptFailure"
+_UPDATED = "UnscheduledPodUpdate"
+_FORCED = "ForceActivate"
 AT_ONCE = 256
 """Pods that are moved from place to place in one turn; the others follow in the next ones."""
 _PUT_OFF_AT_ONCE = 256
@@ -88,8 +90,7 @@ class Queue(Places):
             # What the API already says of the pod need not be written again.
             queued.written = (pod.condition[1], pod.condition[2], pod.nominated_node_name)
         self._pods[pod.uid] = queued
-        self._cause = "UnscheduledPodAdd"
-        self._enter(queued, now)
+        self._enter(queued, now, "UnscheduledPodAdd")
         return queued
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
@@ -99,9 +100,8 @@ class Queue(Places):
         queued.errors += 1
         queued.returned_at = now
         queued.flushed = False
-        self._cause = ATTEMPT_FAILED
         self._pods[queued.pod.uid] = queued
-        self._to_backoff(queued, now)
+        self._to_backoff(queued, now, ATTEMPT_FAILED)
 
     def park(self, queued: QueuedPod, plugins: frozenset[str], now: float, *, missed: bool = False) -> None:
         """A pod that no node takes: wait for an event that can help. `missed`: there was one already."""
@@ -110,12 +110,11 @@ class Queue(Places):
         queued.errors = 0
         queued.returned_at = now
         queued.flushed = False
-        self._cause = ATTEMPT_FAILED
         self._pods[queued.pod.uid] = queued
         if missed:
-            self._enter(queued, now)
+            self._enter(queued, now, ATTEMPT_FAILED)
         else:
-            self._shelve(queued, Place.UNSCHEDULABLE, now)
+            self._shelve(queued, Place.UNSCHEDULABLE, now, ATTEMPT_FAILED)
 
     def missed(self, queued: QueuedPod, plugins: frozenset[str]) -> bool:
         """Whether something has happened since the pod's attempt began that may make these plugins think again.
@@ -147,16 +146,15 @@ class Queue(Places):
 
     def _enter_anew(self, now: float) -> None:
         """Give some of the pods that were there when the profiles changed their new places."""
-        self._cause = "ForceActivate"
         for _ in range(min(AT_ONCE, len(self._entering))):
             queued = self._pods.get(self._entering.popleft())
             if queued is None:
                 continue
             if queued.place is Place.BACKOFF and queued.pod.scheduler_name in self.frameworks:
                 self._leave(queued)
-                self._to_backoff(queued, now)
+                self._to_backoff(queued, now, _FORCED)
             else:
-                self._wake(queued, now)
+                self._wake(queued, now, _FORCED)
 
     def remove(self, uid: str) -> QueuedPod | None:
         """A pod that is gone, or placed."""
@@ -168,24 +166,23 @@ class Queue(Places):
     def update(self, pod: Pod, event: ClusterEvent, now: float) -> None:
         """A waiting pod changed; `event` says how, as far as it may matter."""
         queued = self._pods[pod.uid]
-        self._cause = "UnscheduledPodUpdate"
         if queued.place is Place.UNSCHEDULABLE:
             woken = queued.group.shelf is None or (event and self._helps(queued, event))
             self.shelves.take(queued)
             queued.pod = pod
             self.shelves.put(queued)
             if woken:
-                self._wake(queued, now)
+                self._wake(queued, now, _UPDATED)
         elif queued.place is Place.GATED:
             self._leave(queued)
             queued.pod = pod
-            self._enter(queued, now)
+            self._enter(queued, now, _UPDATED)
         else:
             resort = queued.pod.priority != pod.priority and queued.place is Place.ACTIVE
             queued.pod = pod
             if resort:
                 self._leave(queued)
-                self._to_active(queued, queued.queued_at, now)
+                self._to_active(queued, queued.queued_at, now, _UPDATED)
 
     def retry(self, uids: list[str], now: float) -> None:
         """Pods that wait for an event need not: what they waited for was taken from them."""
@@ -193,7 +190,7 @@ class Queue(Places):
         if pods:
             priority = max(queued.pod.priority for queued in pods)
             self._wave += 1
-            heapq.heappush(self._waves, (-priority, self._wave, _Wave(iter(pods), None, "ForceActivate", real=False)))
+            heapq.heappush(self._waves, (-priority, self._wave, _Wave(iter(pods), None, _FORCED, real=False)))
             self._wake_some(now)
 
     def wake(self, event: ClusterEvent, hint: Hint, now: float, room: Room | None = None, *, real: bool = True) -> None:
@@ -212,12 +209,10 @@ class Queue(Places):
         if found:
             self._begin_to_wake(found)
             self._wake_some(now)
-        if kept_for:
-            self._cause = cause_of(event)
-            for queued in kept_for:
-                if queued.place is Place.UNSCHEDULABLE:
-                    queued.early |= real
-                    self._wake(queued, now)
+        for queued in kept_for:
+            if queued.place is Place.UNSCHEDULABLE:
+                queued.early |= real
+                self._wake(queued, now, cause_of(event))
 
     def _begin_to_wake(self, found: list[Woken]) -> None:
         """These groups are woken, some pods at a time; those of higher priority before others."""
@@ -234,9 +229,8 @@ class Queue(Places):
             for queued in wave.pods:
                 if not wave.has(queued):
                     continue  # it has gone, or was woken, meanwhile
-                self._cause = wave.cause
                 queued.early |= wave.real
-                self._wake(queued, now)
+                self._wake(queued, now, wave.cause)
                 left -= 1
                 if not left:
                     return
@@ -374,15 +368,13 @@ class Queue(Places):
         self.shelves.left = shelves.AT_ONCE
         self.do_chores(now)
         left = AT_ONCE
-        self._cause = "BackoffComplete"
         for heap in (self._backoff, self._strict_backoff):
             while left and (queued := heap.pop_due(now)) is not None:
-                self._wake(queued, now)
+                self._wake(queued, now, "BackoffComplete")
                 left -= 1
-        self._cause = "UnschedulableTimeout"
         while left and (queued := self._flush.pop_due(now)) is not None:
             queued.flushed = True
-            self._wake(queued, now)
+            self._wake(queued, now, "UnschedulableTimeout")
             left -= 1
 
     def next_tick(self) -> float | None:
