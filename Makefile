@@ -61,8 +61,9 @@ hostile: $(STAMP) controlplane ## What legal objects at their largest cost, each
 vectors: $(STAMP) ## Compare decisions with the real plugins' answers: make vectors VECTORS=path
 	@$(BIN)/pytest -q tests/conformance
 
-reference: $(STAMP) ## Write docs/metrics.md anew from the code
+reference: $(STAMP) ## Write docs/metrics.md and docs/binding-cycle.md from the code
 	@$(BIN)/python docs/reference/make.py
+	@$(BIN)/python docs/reference/binding_cycle.py
 
 differential: $(STAMP) ## Berth against kube-scheduler's own plugins on generated cases: make differential SEEDS=0-199
 	@$(BIN)/python -m tests.differential.fuzz --seeds $(or $(SEEDS),0-199)

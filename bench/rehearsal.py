@@ -15,8 +15,8 @@ import msgspec
 
 from bench.crowd import crowd, rendered
 from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind, Instruction, Preempt, Prepare
-from scheduler.engine.stimuli import Bound, Cycle, Gone, Prepared, Put, Stimulus, Tick
+from scheduler.engine.instructions import Bind, Instruction, PreBindWrite, Preempt
+from scheduler.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
 from scheduler.framework.config import ProfileConfig, SchedulerConfiguration
 from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder, Modelled
@@ -111,8 +111,8 @@ class Rehearsal:
                 case Bind():
                     self._late.append(one)
                     self._unbound.discard(one.pod.uid)
-                case Prepare():
-                    self._handle(Prepared(one.pod.uid, {}))
+                case PreBindWrite():
+                    self._handle(PreBindWritten(one.pod.uid, {}))
                 case Preempt():
                     for victim in one.victims:
                         self._handle(Gone("Pod", victim.namespace, victim.name, victim.uid))

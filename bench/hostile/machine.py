@@ -17,8 +17,8 @@ import msgspec
 from bench.hostile.meters import Meter
 from bench.hostile.scenario import Write
 from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind, Instruction, PatchCondition, Preempt, Prepare
-from scheduler.engine.stimuli import Bound, Cycle, Gone, Prepared, Put, Stimulus, Tick
+from scheduler.engine.instructions import Bind, Instruction, PatchCondition, PreBindWrite, Preempt
+from scheduler.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
 from scheduler.kube.beside import LARGE_BYTES
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
@@ -184,8 +184,8 @@ class Machine:
                 if arrived is not None:
                     self.waits.append(self.now - arrived)
                 self._at(self.now + ANSWER, lambda: self._confirm(pod, node))
-            case Prepare(pod):
-                self._at(self.now + ANSWER, lambda: self._handle("Prepared", Prepared(pod.uid, {})))
+            case PreBindWrite(pod):
+                self._at(self.now + ANSWER, lambda: self._handle("PreBindWritten", PreBindWritten(pod.uid, {})))
             case Preempt(_, _, victims):
                 for victim in victims:
                     going = Gone("Pod", victim.namespace, victim.name, victim.uid)

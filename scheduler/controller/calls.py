@@ -8,9 +8,11 @@ from typing import Any
 import structlog
 
 from scheduler.controller.ration import Ration
-from scheduler.engine.stimuli import Answered, NotAnswered, Stimulus
+from scheduler.engine.instructions import CancelCall, Carries, RunCall
+from scheduler.engine.stimuli import CallEnded, CallFailed, Stimulus
+from scheduler.framework.binding import Call
 from scheduler.framework.durations import text
-from scheduler.framework.reservation import Call
+from scheduler.framework.guard import described
 from scheduler.framework.status import PluginError
 
 log = structlog.get_logger("plugins")
@@ -23,18 +25,20 @@ class Calls:
         self._answer = answer
         self._tasks: dict[Call, asyncio.Task[None]] = {}
         self._failures = Ration()
+        self.carries: Carries = {RunCall: self.start, CancelCall: self.cancel}
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def start(self, call: Call) -> None:
-        """Run a coroutine; `answer` gets Answered or NotAnswered unless it is cancelled."""
+    def start(self, instruction: RunCall) -> None:
+        """Run a coroutine; `answer` gets CallEnded or CallFailed unless it is cancelled."""
+        call = instruction.call
         task = self._tasks[call] = asyncio.create_task(self._run(call))
         task.add_done_callback(lambda _: self._tasks.pop(call, None))
 
-    def cancel(self, call: Call) -> None:
+    def cancel(self, instruction: CancelCall) -> None:
         """Nobody waits for it any more."""
-        task = self._tasks.get(call)
+        task = self._tasks.get(instruction.call)
         if task is not None:
             task.cancel()
 
@@ -57,18 +61,18 @@ class Calls:
             if task is None or task.cancelling():
                 raise  # nobody waits for it any more
             # The plugin's own: it waited for something that was cancelled, and its pod still waits for an answer.
-            self._failed(call, f"{type(error).__name__}: {error}".removesuffix(": "))
+            self._failed(call, described(error).removesuffix(": "))
         except TimeoutError:
             self._failed(call, f"no answer within {text(call.seconds)}")
         else:
-            self._answer(Answered(call, answer))
+            self._answer(CallEnded(call.pod.uid, call, answer))
 
     def _failed(self, call: Call, message: str) -> None:
         left_out = self._failures.left_out((call.name, call.point))
         if left_out is not None:
             where = {"plugin": call.name, "point": call.point, "pod": call.pod.key}
             log.warning("plugin failed", **where, error=message, left_out=left_out)
-        self._answer(NotAnswered(call, message))
+        self._answer(CallFailed(call.pod.uid, call, message))
 
 
 class _Guarded:

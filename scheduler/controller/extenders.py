@@ -19,11 +19,12 @@ from msgspec import Struct
 
 from scheduler.controller.originals import Originals
 from scheduler.controller.under_way import UnderWay
+from scheduler.engine.instructions import AskExtenders, Carries
 from scheduler.engine.stimuli import Consulted, NotConsulted, Stimulus
+from scheduler.framework.binding import AssumedPod, BindResult
 from scheduler.framework.config import ConfigError, Extender, TLSConfig
 from scheduler.framework.durations import seconds
-from scheduler.framework.extenders import NodesQuestion, Question, Scores, Verdict, VictimsQuestion, VictimsVerdict
-from scheduler.framework.reservation import Binding, Held
+from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Question, Scores, VictimsAnswer, VictimsQuestion
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 
@@ -92,10 +93,11 @@ class Extenders:
         self._tls = {_key(extender): _tls_context(extender, i) for i, extender in enumerate(extenders)}
         self._session: aiohttp.ClientSession | None = None
         self._under_way = UnderWay()
+        self.carries: Carries = {AskExtenders: self.ask}
 
-    def ask(self, question: Question) -> None:
+    def ask(self, instruction: AskExtenders) -> None:
         """Put a question; `answer` gets Consulted or NotConsulted."""
-        self._under_way.start(self._ask(question))
+        self._under_way.start(self._ask(instruction.question))
 
     async def close(self) -> None:
         """Leave open questions open: their pods are still pending."""
@@ -124,7 +126,7 @@ class Extenders:
             log.warning("extender failed", pod=question.pod.key, error=str(error))
             self._answer(NotConsulted(question, str(error)))
 
-    async def _about_nodes(self, question: NodesQuestion) -> Verdict:
+    async def _about_nodes(self, question: NodesQuestion) -> NodesAnswer:
         kept = list(question.nodes)
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
@@ -148,7 +150,7 @@ class Extenders:
             kept = left
         prioritizing = [extender for extender in question.extenders if extender.prioritize_verb]
         scores = await asyncio.gather(*(self._scores(e, question, kept) for e in prioritizing)) if len(kept) > 1 else []
-        return Verdict(frozenset(kept), failed, unresolvable, [found for found in scores if found is not None])
+        return NodesAnswer(frozenset(kept), failed, unresolvable, [found for found in scores if found is not None])
 
     async def _scores(self, extender: Extender, question: NodesQuestion, kept: list[str]) -> Scores | None:
         """An extender's scores; one that gives none leaves the choice to the others."""
@@ -161,8 +163,8 @@ class Extenders:
             return None
         return Scores(extender.url_prefix, extender.weight, {host.host: host.score for host in found})
 
-    async def _about_victims(self, question: VictimsQuestion) -> VictimsVerdict:
-        victims: VictimsVerdict = {
+    async def _about_victims(self, question: VictimsQuestion) -> VictimsAnswer:
+        victims: VictimsAnswer = {
             node: (tuple(pod.uid for pod in pods), violations) for node, (pods, violations) in question.victims.items()
         }
         there = {pod.uid: pod for pods, _ in question.victims.values() for pod in pods}
@@ -255,19 +257,19 @@ class ExtenderBinder:
         self.time_limit = seconds(extender.http_timeout) or _DEFAULT_TIMEOUT
         self._extenders = extenders
 
-    async def bind(self, held: Held) -> Binding:
+    async def bind(self, assumed: AssumedPod) -> BindResult:
         """The extender has bound the pod. One that may fail leaves it to the next.
 
         Raises PluginError.
         """
         try:
-            await self._extenders.bind(self.extender, held.pod, held.node)
+            await self._extenders.bind(self.extender, assumed.pod, assumed.node)
         except ExtenderError as error:
             if not self.extender.ignorable:
                 raise PluginError(self.name, str(error), "Bind") from error
-            log.info("extender ignored", pod=held.pod.key, extender=self.name, error=str(error))
-            return Binding.SKIP
-        return Binding.DONE
+            log.info("extender ignored", pod=assumed.pod.key, extender=self.name, error=str(error))
+            return BindResult.SKIP
+        return BindResult.DONE
 
 
 def _unless_ignorable(extender: Extender, pod: Pod, error: ExtenderError) -> None:
@@ -292,7 +294,7 @@ def _kept(extender: Extender, answer: _Filtered, asked: list[str]) -> list[str]:
     return [name for name in asked if name in left]
 
 
-def _left(extender: Extender, answer: _Preempted) -> VictimsVerdict:
+def _left(extender: Extender, answer: _Preempted) -> VictimsAnswer:
     """The nodes that preemption may use, with at least one victim each."""
     found: dict[str, tuple[tuple[str, ...], int]] = {}
     for node, given in (answer.nodenametometavictims or {}).items():

@@ -139,7 +139,11 @@ COSTLY_NAMESPACES = Family(
     "Steps that a namespace's attempts lately took beyond the free ones, of the 20 namespaces that took most.",
     ("namespace",),
 )
-IN_FLIGHT = Family("berth_writes_in_flight", "gauge", "Writes for pods on their way to a node without an answer yet.")
+IN_FLIGHT = Family(
+    "berth_writes_in_flight",
+    "gauge",
+    "Writes for pods in their binding cycle, and calls of extenders, without answer.",
+)
 INBOX = Family("berth_inbox", "gauge", "Changes of the cluster that wait to be applied.")
 EVENTS_DROPPED = Family("berth_events_dropped_total", "counter", "Events of pods that could not be written.")
 STALENESS = Family(

@@ -18,16 +18,14 @@ from scheduler.engine.changes import key_of
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import (
     UNSCHEDULABLE,
-    Announce,
-    AskExtenders,
     Bind,
     BoundByPlugin,
-    CancelCall,
     Failed,
     Instruction,
+    Nominate,
+    PermitWaited,
+    PreBindWrite,
     Preempt,
-    Prepare,
-    RunCall,
     Verified,
 )
 from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus
@@ -148,8 +146,9 @@ class Meter:
                 self._events.setdefault(event, []).append(self._clock() - began)
                 self._count()
         elif isinstance(stimulus, Bound):
+            began = now
             self._bound(stimulus.uid)
-            return self._sampled(stimulus, now) if self._tells else self._engine.handle(stimulus, now)
+            done = self._sampled(stimulus, now) if self._tells else self._engine.handle(stimulus, now)
         else:
             began = now
             if isinstance(stimulus, BindFailed):
@@ -175,9 +174,6 @@ class Meter:
             for (point, status), seconds in spans.kept.items():
                 self._point_seconds.extend(seconds, point, status, profile)
             spans.kept.clear()
-        for result, waited in self._engine.permit_waits:
-            self._permit_waits.observe(waited, result)
-        self._engine.permit_waits.clear()
         for (profile, marks), times in self._cycles.items():
             columns = list(zip(*times, strict=True))
             for (point, status), begins, ends in zip(marks, columns, columns[1:], strict=False):
@@ -218,8 +214,9 @@ class Meter:
         finally:
             if sampled:
                 self._listen(None)
-        if done:
-            profile = _pod_of(done[0]).scheduler_name
+        tried = self._engine.tried
+        if tried is not None and done:
+            profile = tried.pod.scheduler_name
             computed = self._frameworks[profile].computed
             self._cold = computed != self._computed.get(profile, 0)
             self._computed[profile] = computed
@@ -272,7 +269,7 @@ class Meter:
             elif isinstance(instruction, BoundByPlugin):
                 self._bind(instruction, began)
                 self._bound(instruction.pod.uid)
-            elif isinstance(instruction, (Prepare, Announce)):
+            elif isinstance(instruction, (PreBindWrite, Nominate)):
                 self._begun.setdefault(instruction.pod.uid, began)
             elif isinstance(instruction, Failed):
                 pod = instruction.pod
@@ -286,6 +283,8 @@ class Meter:
                 result = "equal" if instruction.difference is None else "differs"
                 result = "given_up" if instruction.given_up else result
                 self._verifications.add(1, result, instruction.pod.scheduler_name)
+            elif isinstance(instruction, PermitWaited):
+                self._permit_waits.observe(instruction.seconds, instruction.result)
             elif isinstance(instruction, Preempt):
                 self._victims.observe(len(instruction.victims))
 
@@ -347,16 +346,6 @@ class Meter:
 
     def _preemptions(self) -> dict[Labels, float]:
         return {(): float(sum(count for (_, point), count in self._points.items() if point == "PostFilter"))}
-
-
-def _pod_of(instruction: Instruction) -> Pod:
-    match instruction:
-        case AskExtenders(question):
-            return question.pod
-        case RunCall(call) | CancelCall(call):
-            return call.pod
-        case _:
-            return instruction.pod
 
 
 class _Spans:

@@ -18,28 +18,11 @@ from scheduler.controller.calls import Calls
 from scheduler.controller.extenders import ExtenderBinder, Extenders
 from scheduler.controller.meter import Meter
 from scheduler.controller.originals import Originals
-from scheduler.controller.ration import Ration
-from scheduler.controller.verdict import tell
+from scheduler.controller.reports import Reports
 from scheduler.controller.watchdog import Watchdog
-from scheduler.controller.writer import Writer, about
+from scheduler.controller.writer import Writer
 from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import (
-    Announce,
-    AskExtenders,
-    Bind,
-    BoundByPlugin,
-    CancelCall,
-    ClearNomination,
-    Failed,
-    Instruction,
-    Misbehaved,
-    PatchCondition,
-    Preempt,
-    Prepare,
-    RecordFailure,
-    RunCall,
-    Verified,
-)
+from scheduler.engine.instructions import Instruction
 from scheduler.engine.stimuli import Broke, Cycle, Gone, Put, Stimulus, Tick
 from scheduler.framework.config import Extender, SchedulerConfiguration
 from scheduler.framework.extenders import in_order
@@ -127,11 +110,16 @@ class Scheduler:
         self._elector = elector
         self._led = elector is None
         self._told: dict[str, tuple[str, ...]] = {}
-        self._failures = Ration()
         self._decoder = Decoder(annotated(frameworks))
         self._decoder_beside = self._decoder.beside()
         self.writer = Writer(client, self._receive, instance=f"berth-{socket.gethostname()}-{os.getpid()}")
         self.calls = Calls(self._receive)
+        self.carries = {
+            **self.writer.carries,
+            **self.calls.carries,
+            **self.extenders.carries,
+            **Reports().carries,
+        }
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         _hear_signals(frameworks)
         self.reflectors = [self._reflector(client, resource) for resource in SCHEDULING]
@@ -388,48 +376,7 @@ class Scheduler:
         for instruction in instructions:
             if self._observe is not None:
                 self._observe(instruction)
-            match instruction:
-                case Bind():
-                    self.writer.bind(instruction)
-                    log.debug("binding", **about(instruction.pod), node=instruction.node, attempt=instruction.attempts)
-                case Prepare():
-                    self.writer.prepare(instruction)
-                    log.debug("preparing", **about(instruction.pod), node=instruction.node, plugin=instruction.plugin)
-                case Announce():
-                    self.writer.announce(instruction)
-                case PatchCondition():
-                    self.writer.patch_condition(instruction)
-                case RecordFailure():
-                    self.writer.record_failure(instruction)
-                case Preempt():
-                    self.writer.preempt(instruction)
-                    victims = [victim.key for victim in instruction.victims]
-                    log.info("preempting", **about(instruction.pod), node=instruction.node, victims=victims)
-                case ClearNomination():
-                    self.writer.clear_nomination(instruction)
-                case AskExtenders(question):
-                    self.extenders.ask(question)
-                case RunCall(call):
-                    self.calls.start(call)
-                case CancelCall(call):
-                    self.calls.cancel(call)
-                case BoundByPlugin():
-                    self.writer.bound_by_plugin(instruction)
-                case Misbehaved(pod, error):
-                    left_out = self._failures.left_out((error.plugin, error.point))
-                    if left_out is not None:
-                        where = {"plugin": error.plugin, "point": error.point, "pod": pod.key}
-                        log.error("plugin failed", **where, error=error.text, left_out=left_out)
-                case Verified(pod, difference):
-                    tell(pod, difference)
-                case Failed():
-                    (log.debug if instruction.repeated else log.info)(
-                        "not scheduled",
-                        **about(instruction.pod),
-                        reason=instruction.reason,
-                        attempt=instruction.attempts,
-                        message=instruction.message[:1024],
-                    )
+            self.carries[type(instruction)](instruction)
 
     def _totals(self) -> dict[str, int | float]:
         quantiles = {

@@ -10,17 +10,27 @@ import structlog
 
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import (
-    Announce,
     Bind,
     BoundByPlugin,
+    Carries,
     ClearNomination,
+    Nominate,
     PatchCondition,
+    PreBindWrite,
     Preempt,
-    Prepare,
     RecordFailure,
 )
-from scheduler.engine.stimuli import BindFailed, Bound, NotPrepared, Prepared, Stimulus, Unwritten, VictimStays
-from scheduler.framework.reservation import ObjectKey
+from scheduler.engine.stimuli import (
+    BindFailed,
+    Bound,
+    PreBindWriteFailed,
+    PreBindWritten,
+    Stimulus,
+    Unwritten,
+    VictimStays,
+)
+from scheduler.framework.binding import ObjectKey, Patch
+from scheduler.framework.status import shown
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.resources import BY_KIND
@@ -90,20 +100,33 @@ class Writer:
         self._instance = instance
         self._under_way = UnderWay()
         self._waiting_events = 0
+        self.carries: Carries = {
+            Bind: self.bind,
+            BoundByPlugin: self.bound_by_plugin,
+            PreBindWrite: self.pre_bind_write,
+            Nominate: self.nominate,
+            ClearNomination: self.clear_nomination,
+            RecordFailure: self.record_failure,
+            PatchCondition: self.patch_condition,
+            Preempt: self.preempt,
+        }
 
     def bind(self, instruction: Bind) -> None:
         """Post a Binding; `answer` gets Bound or BindFailed. The Scheduled event follows a success."""
+        log.debug("binding", **about(instruction.pod), node=instruction.node, attempt=instruction.attempts)
         self._under_way.start(self._bind(instruction))
 
     def bound_by_plugin(self, instruction: BoundByPlugin) -> None:
         """Post the Scheduled event of a pod that a plugin has bound."""
         self._under_way.start(self._scheduled(instruction))
 
-    def prepare(self, instruction: Prepare) -> None:
-        """Write what a pod needs before it can be bound; `answer` gets Prepared or NotPrepared."""
-        self._under_way.start(self._prepare(instruction))
+    def pre_bind_write(self, instruction: PreBindWrite) -> None:
+        """Write for a PreBind plugin; `answer` gets PreBindWritten or PreBindWriteFailed."""
+        about_it = {**about(instruction.pod), "node": instruction.node, "plugin": instruction.plugin}
+        log.debug("writing before the binding", **about_it)
+        self._under_way.start(self._pre_bind_write(instruction))
 
-    def announce(self, instruction: Announce) -> None:
+    def nominate(self, instruction: Nominate) -> None:
         """Set nominatedNodeName."""
         self._under_way.start(self._nominate(instruction.pod, instruction.node))
 
@@ -119,9 +142,11 @@ class Writer:
 
     def preempt(self, instruction: Preempt) -> None:
         """Remove each victim: DisruptionTarget condition, deletion by UID, Preempted event."""
+        victims = [victim.key for victim in instruction.victims]
+        log.info("preempting", **about(instruction.pod), node=instruction.node, victims=victims)
         for victim in instruction.victims:
             self._under_way.start(self._preempt(instruction, victim))
-        for pod in instruction.turned_back:
+        for pod in instruction.reverted:
             self._preempted(instruction, pod)
 
     def clear_nomination(self, instruction: ClearNomination) -> None:
@@ -267,27 +292,38 @@ class Writer:
                 return  # gone, or bound before it could be said where it would be
             log.warning("nomination not written", **about(pod), node=node, error=str(error))
 
-    async def _prepare(self, instruction: Prepare) -> None:
+    async def _pre_bind_write(self, instruction: PreBindWrite) -> None:
         pod, written = instruction.pod, dict[ObjectKey, str]()
         for write in instruction.writes:
-            kind, namespace, name = write.key
-            path, body = object_patch(
-                BY_KIND[kind],
-                namespace,
-                name,
-                uid=write.uid,
-                resource_version=write.resource_version,
-                change=write.change,
-            )
             try:
-                written[write.key] = await patch_object(self._client, path, body)
-            except (ApiError, Unreachable) as error:
+                written[write.key] = await self._patch(write)
+            except (ApiError, Unreachable, TypeError) as error:
                 # Whether it happened after all, the watch will tell: the next attempt sees it and goes on from there.
                 status, message = (error.status, error.message) if isinstance(error, ApiError) else (0, str(error))
-                log.warning("not prepared", **about(pod), kind=kind, object=name, status=status, error=message)
-                self._answer(NotPrepared(pod.uid, status, message, written))
+                kind, _, name = write.key
+                told = {**about(pod), "plugin": instruction.plugin, "kind": kind, "object": name}
+                log.warning("not written before the binding", **told, status=status, error=message)
+                self._answer(PreBindWriteFailed(pod.uid, status, message, written))
                 return
-        self._answer(Prepared(pod.uid, written))
+        self._answer(PreBindWritten(pod.uid, written))
+
+    async def _patch(self, write: Patch) -> str:
+        """The new resourceVersion.
+
+        Raises TypeError for what a plugin can't have written.
+        """
+        kind, namespace, name = write.key
+        if kind not in BY_KIND:
+            raise TypeError(f"want a Patch of one of the kinds {', '.join(sorted(BY_KIND))}, got {shown(kind)}")
+        path, body = object_patch(
+            BY_KIND[kind],
+            namespace,
+            name,
+            uid=write.uid,
+            resource_version=write.resource_version,
+            change=write.change,
+        )
+        return await patch_object(self._client, path, body)
 
     def _record(self, pod: Pod, *, controller: str = "", **what: str) -> None:
         self._under_way.start(self._post(pod, controller=controller, **what))

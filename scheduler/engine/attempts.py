@@ -8,12 +8,13 @@ from collections.abc import Mapping
 
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.consultations import Consultation, Consultations
-from scheduler.engine.instructions import AskExtenders, Instruction, Misbehaved, Verified
+from scheduler.engine.instructions import AskExtenders, Misbehaved, Verified
+from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import Cost, QueuedPod
 from scheduler.engine.turns import FREE, VAIN, VAIN_ROWS
 from scheduler.framework.decision import Decision
-from scheduler.framework.extenders import Verdict, VictimsVerdict
+from scheduler.framework.extenders import NodesAnswer, VictimsAnswer
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
@@ -22,7 +23,7 @@ from scheduler.framework.verify import Verifier
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
 
-Answer = tuple[Consultation, Verdict | VictimsVerdict]
+ExtendersAnswer = tuple[Consultation, NodesAnswer | VictimsAnswer]
 """What extenders said, and to whom."""
 Outcome = AskExtenders | Decision | tuple[Decision, PostFilterResult]
 """A question, a decision for a node, or one for none and what PostFilter plugins make of that."""
@@ -38,18 +39,17 @@ class Attempts:
         frameworks: Mapping[str, Framework],
         consultations: Consultations,
         rotation: Rotation,
-        aside: list[Instruction],
+        outbox: Outbox,
         *,
         budget: Budget,
         in_full: bool,
         verifier: Verifier | None,
     ) -> None:
-        """`aside`: where to put what is to be done about a verification."""
         self._cluster = cluster
         self._queue = queue
         self._consultations = consultations
         self._rotation = rotation
-        self._aside = aside
+        self._outbox = outbox
         self._budget = budget
         self._in_full = in_full
         self._verifier = verifier
@@ -70,7 +70,7 @@ class Attempts:
         for framework in frameworks.values():
             framework.guard.effort = self._cluster.effort
 
-    def think(self, queued: QueuedPod, now: float, answer: Answer | None = None) -> Outcome | None:
+    def think(self, queued: QueuedPod, now: float, answer: ExtendersAnswer | None = None) -> Outcome | None:
         """What becomes of a pod; None: its slice is used up, and it was given back to the queue to go on later.
 
         `answer`: what extenders said, for one that waited for them. Raises PluginError, TooCostlyError.
@@ -115,7 +115,7 @@ class Attempts:
         self._queue.account(queued, spent, now)
         queued.cost = None
 
-    def _pause(self, queued: QueuedPod, spent: int, answer: Answer | None, now: float) -> None:
+    def _pause(self, queued: QueuedPod, spent: int, answer: ExtendersAnswer | None, now: float) -> None:
         """The slice is used up.
 
         Raises TooCostlyError when the whole budget is.
@@ -150,13 +150,13 @@ class Attempts:
             decision = self._verified(self._verifier, decision, Rotation(start))
         return decision if len(decision.feasible) else self._look_further(queued, decision)
 
-    def _heed(self, queued: QueuedPod, answer: Answer) -> Outcome:
+    def _heed(self, queued: QueuedPod, answer: ExtendersAnswer) -> Outcome:
         """Go on with a pod that waited for extenders, on the cluster as it is now.
 
         Raises PluginError, SliceOver.
         """
-        consultation, verdict = answer
-        step = self._consultations.heed(consultation, verdict)
+        consultation, said = answer
+        step = self._consultations.heed(consultation, said)
         if isinstance(step, PostFilterResult):
             return consultation.decision, step
         return self._look_further(queued, step)
@@ -189,11 +189,11 @@ class Attempts:
         try:
             decision, difference = verifier.verify(decision, self._cluster, before)
         except PluginError as error:
-            self._aside.append(Misbehaved(decision.pod, error))
+            self._outbox.say(Misbehaved(decision.pod, error))
         except SliceOver:
-            self._aside.append(Verified(decision.pod, None, given_up=True))
+            self._outbox.say(Verified(decision.pod, None, given_up=True))
         else:
-            self._aside.append(Verified(decision.pod, difference))
+            self._outbox.say(Verified(decision.pod, difference))
         finally:
             effort.end()
             effort.spent, effort.causes = spent, causes

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from scheduler.framework.binding import ObjectKey
 from scheduler.framework.events import ANY, ClusterEvent
-from scheduler.framework.reservation import ObjectKey
 from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Selecting
 from scheduler.model.node import Node

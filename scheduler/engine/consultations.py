@@ -14,11 +14,11 @@ from scheduler.framework.config import Extender
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import (
     EXTENDER,
+    NodesAnswer,
     NodesQuestion,
     Question,
-    Verdict,
+    VictimsAnswer,
     VictimsQuestion,
-    VictimsVerdict,
     add_scores,
     heed,
     interested,
@@ -101,30 +101,30 @@ class Consultations:
         )
 
     def heed(
-        self, consultation: Consultation, verdict: Verdict | VictimsVerdict
+        self, consultation: Consultation, answer: NodesAnswer | VictimsAnswer
     ) -> Decision | AskExtenders | PostFilterResult:
         """What follows from an answer: a decision, another question, or whom to preempt.
 
         Raises PluginError.
         """
-        if not isinstance(verdict, Verdict):
-            return preempting(verdict, self._cluster)
+        if not isinstance(answer, NodesAnswer):
+            return preempting(answer, self._cluster)
         queued, question = consultation.queued, consultation.question
-        if consultation.nominated and not verdict.kept:
+        if consultation.nominated and not answer.kept:
             return self.ask_about_nodes(queued, question.extenders, nominated=False)
         framework = self._frameworks[queued.pod.scheduler_name]
         decision = framework.find(queued.pod, self._cluster, nominated=False)
         asked = question.nodes if isinstance(question, NodesQuestion) else ()
-        if not heed(decision, verdict, asked, self._cluster):
+        if not heed(decision, answer, asked, self._cluster):
             return self.ask_about_nodes(queued, question.extenders, nominated=False)
         if len(decision.feasible) > 1:
             framework.rank(decision, self._cluster)
-            add_scores(decision, verdict, self._cluster)
+            add_scores(decision, answer, self._cluster)
         return decision
 
     def _ask(self, consultation: Consultation) -> AskExtenders:
         self._pods[consultation.queued.pod.uid] = consultation
-        return AskExtenders(consultation.question)
+        return AskExtenders(consultation.queued.pod, consultation.question)
 
     def take(self, question: Question) -> Consultation | None:
         """The pod that waits for the answer to this very question; it waits no longer."""
@@ -147,13 +147,13 @@ class Consultations:
         return found.queued if found is not None else None
 
 
-def preempting(verdict: VictimsVerdict, cluster: Cluster) -> PostFilterResult:
+def preempting(answer: VictimsAnswer, cluster: Cluster) -> PostFilterResult:
     """The node to preempt on, of those that the extenders left.
 
     Pods that went away meanwhile need no removing; a node without victims is no candidate any more.
     """
     candidates = []
-    for name, (uids, violations) in verdict.items():
+    for name, (uids, violations) in answer.items():
         row = cluster.nodes.live_row(name)
         there = [cluster.placement(uid) for uid in uids]
         victims = [placement.pod for placement in there if placement is not None and placement.row == row]

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from scheduler.engine import wakes
 from scheduler.engine.arrears import Arrears
-from scheduler.engine.attempts import Answer, Attempts
+from scheduler.engine.attempts import Attempts, ExtendersAnswer
+from scheduler.engine.binding_cycle import BindingCycles
+from scheduler.engine.binding_table import Event
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.changes import (
     key_of,
@@ -23,32 +25,19 @@ from scheduler.engine.changes import (
     waiting_pod_changes,
 )
 from scheduler.engine.consultations import Consultations
-from scheduler.engine.departures import Departures
-from scheduler.engine.failures import failed
-from scheduler.engine.instructions import (
-    SCHEDULER_ERROR,
-    UNSCHEDULABLE,
-    AskExtenders,
-    Instruction,
-    Misbehaved,
-    Preempt,
-)
+from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders, Instruction, Preempt
 from scheduler.engine.nominator import Nominator
+from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import (
-    Answered,
-    BindFailed,
-    Bound,
     Broke,
     Consulted,
     Cycle,
     Gone,
-    NotAnswered,
     NotConsulted,
-    NotPrepared,
-    Prepared,
+    OfBindingCycle,
     Put,
     Stimulus,
     Tick,
@@ -98,12 +87,12 @@ class Engine:
         self.cluster = cluster if cluster is not None else Cluster()
         budget = Budget() if budget is None else budget
         self._budget = budget
-        self.queue = Queue(frameworks, initial_backoff, max_backoff, budget, Arrears(self.cluster))
+        self._outbox = Outbox()
+        self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, budget, Arrears(self.cluster))
         self._frameworks = frameworks
         self._seed = seed
         self._at_hand: QueuedPod | None = None
         self._binders = tuple(binders)
-        self._aside: list[Instruction] = []
         rotation = Rotation()
         self._consultations = Consultations(self.cluster, frameworks, rotation, in_order(extenders))
         self._attempts = Attempts(
@@ -112,23 +101,23 @@ class Engine:
             frameworks,
             self._consultations,
             rotation,
-            self._aside,
+            self._outbox,
             budget=budget,
             in_full=in_full,
             verifier=Verifier(frameworks, verify) if verify else None,
         )
-        self._nominator = Nominator(self.cluster, self.queue)
-        self._departures = Departures(self.cluster, self.queue, self._aside)
+        self._nominator = Nominator(self.cluster, self.queue, self._outbox)
+        self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
 
     @property
     def in_flight(self) -> int:
-        """Writes for pods on their way to a node, and questions to extenders, that have no answer yet."""
-        return self._departures.writing + len(self._consultations)
+        """Writes for pods in their binding cycle, and questions to extenders, that have no answer yet."""
+        return self.binding.writing + len(self._consultations)
 
     @property
-    def permit_waits(self) -> list[tuple[str, float]]:
-        """(status, seconds) of pods that waited for a Permit, for who counts them and empties this."""
-        return self._departures.waits
+    def tried(self) -> QueuedPod | None:
+        """The pod that the last Cycle took off the queue."""
+        return self._at_hand
 
     @property
     def attempts(self) -> Attempts:
@@ -142,39 +131,33 @@ class Engine:
 
     def next_tick(self) -> float | None:
         """Engine time at which a Tick has something to do."""
-        times = (self.queue.next_tick(), self._departures.next_due())
+        times = (self.queue.next_tick(), self.binding.next_tick())
         return min((time for time in times if time is not None), default=None)
 
     def reconfigure(
         self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
     ) -> None:
-        """Decide by other profiles from the next cycle on. Pods on their way go on as they were decided."""
+        """Decide by other profiles from the next cycle on. Pods in their binding cycle go on as they were decided."""
         self._frameworks = frameworks
         self._attempts.follow(frameworks)
         self.queue.reconfigure(frameworks, initial_backoff, max_backoff, now)
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
-        """Apply one stimulus at engine time `now` (seconds, monotonic) and return what to do about it."""
-        done = self._apply(stimulus, now)
-        if self._departures.holding:
-            done += self._departures.settle(now)
-        if self.queue.broken or self.queue.shelves.misled:
-            done += self._troubles()
-        if self._aside:
-            done += self._aside
-            self._aside.clear()
-        return done
+        """Apply one stimulus at engine time `now` (seconds, monotonic).
 
-    def _apply(self, stimulus: Stimulus, now: float) -> list[Instruction]:
+        Returns everything that is to be done about it, in the order in which it was decided.
+        """
         match stimulus:
             case Cycle():
-                return self._cycle(now)
+                self._cycle(now)
+            case OfBindingCycle():
+                self.binding.handle(stimulus, now)
             case Put(thing):
                 self._put(thing, now)
-                return self._departures.changed(key_of(thing), now)
+                self.binding.changed(key_of(thing), now)
             case Gone(kind, namespace, name):
-                cleared = self._gone(stimulus, now)
-                return cleared + self._departures.changed((kind, namespace, name), now)
+                self._gone(stimulus, now)
+                self.binding.changed((kind, namespace, name), now)
             case VictimStays(victim):
                 # Room that was promised does not come: whoever waits for it has to look again.
                 placement = self.cluster.placement(victim.uid)
@@ -182,32 +165,22 @@ class Engine:
                     was = replace(placement.pod, terminating=victim.terminating, preempted=victim.preempted)
                     self.cluster.replace(was)
                     wakes.for_room(self.queue, self.cluster, was, placement.row, now)
-            case Bound(uid):
-                return self._departures.bound(uid)
-            case BindFailed():
-                return self._departures.bind_failed(stimulus, now)
-            case Prepared():
-                return self._departures.prepared(stimulus, now)
-            case NotPrepared():
-                return self._departures.not_prepared(stimulus, now)
-            case Answered():
-                return self._departures.answered(stimulus, now)
-            case NotAnswered():
-                return self._departures.not_answered(stimulus, now)
             case Consulted():
-                return self._consulted(stimulus, now)
+                self._consulted(stimulus, now)
             case NotConsulted():
-                return self._not_consulted(stimulus, now)
+                self._not_consulted(stimulus, now)
             case Unwritten(uid):
                 queued = self.queue.get(uid)
                 if queued is not None:
                     queued.written = None
             case Broke(message):
-                return self._broke(message, now)
+                self._broke(message, now)
             case Tick():
                 self.queue.tick(now)
-                return self._departures.give_up(now)
-        return []
+                self.binding.tick(now)
+        if self.binding.spoken_for:
+            self.binding.settle(now)
+        return self._outbox.take()
 
     def _put(self, thing: Modelled, now: float) -> None:
         match thing:
@@ -227,11 +200,11 @@ class Engine:
                 before = self.cluster.storage.put(thing)
                 wakes.for_storage(self.queue, storage_changes(before, thing), before, thing, now)
 
-    def _gone(self, gone: Gone, now: float) -> list[Instruction]:
+    def _gone(self, gone: Gone, now: float) -> None:
         match gone.kind:
             case "Pod":
                 waiting = self._consultations.drop(gone.uid) or self.queue.remove(gone.uid)
-                self._departures.drop(gone.uid, now)
+                self.binding.happens(gone.uid, Event.GONE, None, now)
                 placement = self.cluster.drop_pod(gone.uid)
                 if placement is not None:
                     wakes.for_room(self.queue, self.cluster, placement.pod, placement.row, now)
@@ -240,10 +213,9 @@ class Engine:
                 else:
                     self.cluster.nominations.drop(gone.uid)
             case "Node":
-                cleared = self._nominator.end_all(self.cluster.nominations.on(gone.name), None, now)
+                self._nominator.end_all(self.cluster.nominations.on(gone.name), None, now)
                 if self.cluster.drop_node(gone.name) is not None:
                     wakes.everyone(self.queue, ClusterEvent.NODE_GONE, now)
-                return cleared
             case "Namespace":
                 self.cluster.drop_namespace(gone.name)
             case kind if kind in STORAGE_KINDS:
@@ -253,7 +225,6 @@ class Engine:
             case kind:
                 self.cluster.drop_selecting(kind, gone.namespace, gone.name)
                 wakes.everyone(self.queue, ClusterEvent.SELECTING, now)
-        return []
 
     def _put_pod(self, pod: Pod, now: float) -> None:
         if pod.finished:
@@ -266,7 +237,7 @@ class Engine:
     def _put_placed(self, pod: Pod, now: float) -> None:
         self.queue.remove(pod.uid)
         self._consultations.drop(pod.uid)
-        self._departures.bound_by_others(pod.uid, now)
+        self.binding.happens(pod.uid, Event.PLACED, None, now)
         before = self.cluster.put_pod(pod)
         self._nominator.end(pod, now)
         if before is None or before.assumed:
@@ -280,7 +251,8 @@ class Engine:
 
     def _put_waiting(self, pod: Pod, now: float) -> None:
         queued = self.queue.get(pod.uid)
-        if self._departures.update(pod, now) or (self._consultations.update(pod) and not pod.terminating):
+        event = Event.TERMINATING if pod.terminating else Event.UPDATED
+        if self.binding.happens(pod.uid, event, pod, now) or (self._consultations.update(pod) and not pod.terminating):
             return
         if pod.terminating:
             self.queue.remove(pod.uid)
@@ -294,59 +266,57 @@ class Engine:
                 self.cluster.nominations.put(pod, pod.nominated_node_name)
             self.queue.add(pod, now)
 
-    def _cycle(self, now: float) -> list[Instruction]:
+    def _cycle(self, now: float) -> None:
         self._at_hand = None
         if not self.queue.arrears.begin(self._budget.slice):
-            return []
+            return
         queued = self._at_hand = self.queue.pop(now)
-        return [] if queued is None else self._attempt(queued, now)
+        if queued is not None:
+            self._attempt(queued, now)
 
-    def _attempt(self, queued: QueuedPod, now: float, answer: Answer | None = None) -> list[Instruction]:
+    def _attempt(self, queued: QueuedPod, now: float, answer: ExtendersAnswer | None = None) -> None:
         """Think about a pod, for a slice at most, and do what follows. `answer`: as in `Attempts.think`."""
         try:
             outcome = self._attempts.think(queued, now, answer)
-            match outcome:
-                case Decision():
-                    return self._go(queued, outcome, now)
-                case None:
-                    return []
-                case AskExtenders():
-                    return [outcome]
-                case decision, result:
-                    return self._no_fit(queued, decision, result, now)
         except PluginError as error:
-            return self._broken(queued, str(error), frozenset((error.plugin,)), now)
+            self._broken(queued, str(error), frozenset((error.plugin,)), now)
+            return
         except TooCostlyError as error:
             # No error of Berth's, but not "Unschedulable" either: no node that an autoscaler adds would help.
-            return self._broken(queued, str(error), frozenset(), now)
+            self._broken(queued, str(error), frozenset(), now)
+            return
+        match outcome:
+            case Decision():
+                self._assume(queued, outcome, now)
+            case AskExtenders():
+                self._outbox.say(outcome)
+            case decision, result:
+                self._no_fit(queued, decision, result, now)
 
-    def _go(self, queued: QueuedPod, decision: Decision, now: float) -> list[Instruction]:
-        """Send the pod to its node.
-
-        Raises PluginError.
-        """
+    def _assume(self, queued: QueuedPod, decision: Decision, now: float) -> None:
+        """Begin to bind the pod to its node."""
         framework = self._frameworks[queued.pod.scheduler_name]
         binders = self._binders
         if binders:
             binders = tuple(binder for binder in binders if interested(binder.extender, queued.pod))
-        return self._departures.set_out(queued, framework, decision, self._choose(decision), now, binders)
+        self.binding.assume(queued, framework, decision, self._choose(decision), now, binders)
 
-    def _consulted(self, answer: Consulted, now: float) -> list[Instruction]:
+    def _consulted(self, answer: Consulted, now: float) -> None:
         """Go on with a pod that waited for extenders."""
         consultation = self._consultations.take(answer.question)
-        if consultation is None:
-            return []
-        return self._attempt(consultation.queued, now, (consultation, answer.verdict))
+        if consultation is not None:
+            self._attempt(consultation.queued, now, (consultation, answer.answer))
 
-    def _not_consulted(self, failure: NotConsulted, now: float) -> list[Instruction]:
+    def _not_consulted(self, failure: NotConsulted, now: float) -> None:
         """An extender that must not fail did: the pod is tried again; with preemption, it stays unschedulable."""
         consultation = self._consultations.take(failure.question)
         if consultation is None:
-            return []
+            return
         if isinstance(consultation.question, NodesQuestion):
-            return self._broken(consultation.queued, failure.message, frozenset((EXTENDER,)), now)
+            self._broken(consultation.queued, failure.message, frozenset((EXTENDER,)), now)
+            return
         result = PostFilterResult(f"preemption: {failure.message}", in_the_way=frozenset((EXTENDER,)))
-        return self._no_fit(consultation.queued, consultation.decision, result, now)
+        self._no_fit(consultation.queued, consultation.decision, result, now)
 
     def _choose(self, decision: Decision) -> int:
         """One of the best rows; which one depends on the seed and the pod only, so a run can be repeated."""
@@ -355,7 +325,7 @@ class Engine:
             return int(best[0])
         return int(best[zlib.crc32(f"{self._seed}/{decision.pod.uid}".encode()) % len(best)])
 
-    def _no_fit(self, queued: QueuedPod, decision: Decision, result: PostFilterResult, now: float) -> list[Instruction]:
+    def _no_fit(self, queued: QueuedPod, decision: Decision, result: PostFilterResult, now: float) -> None:
         pod, plugins = queued.pod, decision.unschedulable_plugins()
         message = fit_error(decision, result.text)
         waits_for = plugins | result.in_the_way
@@ -364,45 +334,36 @@ class Engine:
             # Before the pod waits itself: that a node is not kept for it any more is no news to it.
             self._nominator.end(pod, now, real=False)
         self.queue.park(queued, waits_for, now, missed=missed)
-        done = failed(queued, UNSCHEDULABLE, message, plugins, decision, result.node)
+        self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, decision, result.node)
         if result.node:
-            done += self._preempt(pod, result.node, result.victims, now)
-        return done
+            self._preempt(pod, result.node, result.victims, now)
 
-    def _preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> list[Instruction]:
+    def _preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> None:
         """Keep the node for the pod and have its victims removed; from now on they count as leaving."""
         nominations = self.cluster.nominations
         nominations.put(pod, node)
         there = [victim for victim in victims if not victim.terminating]
         # Who is not bound yet need not be deleted.
-        turned = tuple(victim for victim in there if self._departures.preempt(victim.uid, now))
-        going = tuple(victim for victim in there if victim not in turned)
+        reverted = tuple(victim for victim in there if self.binding.preempt(victim.uid, now))
+        going = tuple(victim for victim in there if victim not in reverted)
         for victim in going:
             self.cluster.replace(replace(victim, terminating=True, preempted=True))
+        if there:
+            self._outbox.say(Preempt(pod, node, going, reverted))
         lower = [other for other in nominations.on(node) if other.priority < pod.priority]
-        ended = self._nominator.end_all(lower, self.cluster.nodes.live_row(node), now)
-        return [Preempt(pod, node, going, turned), *ended] if there else ended
+        self._nominator.end_all(lower, self.cluster.nodes.live_row(node), now)
 
-    def _troubles(self) -> list[Instruction]:
-        """What is to be said of plugins that failed while the queue asked them."""
-        done: list[Instruction] = []
-        for queued, error in self.queue.broken:
-            done += failed(queued, SCHEDULER_ERROR, str(error), frozenset((error.plugin,)))
-        done += (Misbehaved(pod, error) for pod, error in self.queue.shelves.misled.values())
-        self.queue.broken.clear()
-        self.queue.shelves.misled.clear()
-        return done
-
-    def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> list[Instruction]:
+    def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> None:
         self.queue.put_back(queued, now)
-        return failed(queued, SCHEDULER_ERROR, message, plugins)
+        self._outbox.failed(queued, SCHEDULER_ERROR, message, plugins)
 
-    def _broke(self, message: str, now: float) -> list[Instruction]:
-        """Take back what the cycle that raised may have begun."""
+    def _broke(self, message: str, now: float) -> None:
+        """Take back what the cycle that raised may have begun. What it said of other pods is still to be done."""
         queued, self._at_hand = self._at_hand, None
-        if queued is None or queued.pod.uid in self.queue:
-            return []
-        self._departures.drop(queued.pod.uid, now)
-        self._consultations.drop(queued.pod.uid)
-        self.cluster.forget(queued.pod.uid)
-        return self._broken(queued, message, frozenset(), now)
+        if queued is None:
+            return
+        uid = queued.pod.uid
+        self.binding.broke(uid, message, now)
+        if uid not in self.queue and self.cluster.placement(uid) is None:
+            self._consultations.drop(uid)
+            self._broken(queued, message, frozenset(), now)

@@ -1,10 +1,13 @@
-"""What the engine wants done."""
+"""What the engine wants done. Each kind is defined here, and carried out by whoever has it among its `carries`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec import Struct
 
+from scheduler.framework.binding import Call, Patch
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import Question
-from scheduler.framework.reservation import Call, Patch
 from scheduler.framework.status import PluginError
 from scheduler.framework.verify import Difference
 from scheduler.model.pod import Pod
@@ -13,10 +16,18 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 
 
-class Bind(Struct, frozen=True):
-    """Post the Binding of an assumed pod, then its Scheduled event. Answer with Bound or BindFailed."""
+class Instruction(Struct, frozen=True):
+    """One thing to be done."""
 
     pod: Pod
+    """Whom it is about."""
+
+
+Carries = Mapping[type[Instruction], Callable[[Any], None]]
+"""What somebody carries out, and how."""
+
+
+class _ToBind(Instruction, frozen=True):
     node: str
     attempts: int
     first_seen: float
@@ -26,26 +37,35 @@ class Bind(Struct, frozen=True):
     """Nothing that happened had woken the pod: its time among the unschedulable was over."""
 
 
-class Prepare(Struct, frozen=True):
-    """Write what has to be there before an assumed pod can be bound, in order. Answer with Prepared or NotPrepared."""
+class Bind(_ToBind, frozen=True):
+    """Post the Binding of an assumed pod, then its Scheduled event. Answer with Bound or BindFailed."""
 
-    pod: Pod
+
+class BoundByPlugin(_ToBind, frozen=True):
+    """A Bind plugin has bound the pod itself: post the Scheduled event, as for a Bind."""
+
+
+class PreBindWrite(Instruction, frozen=True):
+    """Write for a PreBind plugin, in this order. Answer with PreBindWritten or PreBindWriteFailed."""
+
     node: str
     plugin: str
     writes: tuple[Patch, ...]
 
 
-class Announce(Struct, frozen=True):
-    """Say in status.nominatedNodeName where a pod will be bound once it is prepared: autoscalers look there."""
+class Nominate(Instruction, frozen=True):
+    """Set status.nominatedNodeName to the node on which an assumed pod waits to be bound: autoscalers look there."""
 
-    pod: Pod
     node: str
 
 
-class Failed(Struct, frozen=True):
+class ClearNomination(Instruction, frozen=True):
+    """Clear status.nominatedNodeName of a pod that has to look for another node."""
+
+
+class Failed(Instruction, frozen=True):
     """A pod found no node (reason Unschedulable) or an attempt broke (SchedulerError): log and count it."""
 
-    pod: Pod
     reason: str
     message: str
     plugins: frozenset[str]
@@ -55,100 +75,66 @@ class Failed(Struct, frozen=True):
     """The same has been said of the pod before, so there is nothing more to write about it."""
 
 
-class PatchCondition(Struct, frozen=True):
+class PatchCondition(Instruction, frozen=True):
     """Set PodScheduled=False on a pod, and its nominatedNodeName (None: leave it, empty: clear it)."""
 
-    pod: Pod
     reason: str
     message: str
     nominated: str | None = None
 
 
-class RecordFailure(Struct, frozen=True):
+class RecordFailure(Instruction, frozen=True):
     """Post a FailedScheduling event for a pod."""
 
-    pod: Pod
     message: str
 
 
-class Preempt(Struct, frozen=True):
+class Preempt(Instruction, frozen=True):
     """Remove victims from a node for a pod: condition, deletion by UID, event. Answer failures with VictimStays."""
 
-    pod: Pod
     node: str
     victims: tuple[Pod, ...]
-    turned_back: tuple[Pod, ...] = ()
-    """Those that were not bound yet and wait in the queue again: the event says why."""
+    reverted: tuple[Pod, ...] = ()
+    """Those that were not bound yet and are in the queue again: the event says why."""
 
 
-class ClearNomination(Struct, frozen=True):
-    """Clear status.nominatedNodeName of a pod that has to look for another node."""
-
-    pod: Pod
-
-
-class RunCall(Struct, frozen=True):
-    """Run a plugin's coroutine, within its time. Answer with Answered or NotAnswered."""
+class RunCall(Instruction, frozen=True):
+    """Run a plugin's coroutine, within its time. Answer with CallEnded or CallFailed."""
 
     call: Call
 
 
-class AskExtenders(Struct, frozen=True):
+class CancelCall(Instruction, frozen=True):
+    """Nobody waits for this coroutine any more."""
+
+    call: Call
+
+
+class AskExtenders(Instruction, frozen=True):
     """Put a question to HTTP extenders. Answer with Consulted or NotConsulted."""
 
     question: Question
 
 
-class CancelCall(Struct, frozen=True):
-    """Nobody waits for this coroutine any more: the pod is gone or has turned back."""
+class PermitWaited(Instruction, frozen=True):
+    """A pod that waited for Permit plugins waits no longer: count how long it did. `result`: a status."""
 
-    call: Call
-
-
-class BoundByPlugin(Struct, frozen=True):
-    """A Bind plugin has bound the pod itself: post the Scheduled event, as for a Bind."""
-
-    pod: Pod
-    node: str
-    plugin: str
-    attempts: int
-    first_seen: float
-    decision: Decision
-    flushed: bool = False
+    result: str
+    seconds: float
 
 
-class Misbehaved(Struct, frozen=True):
+class Misbehaved(Instruction, frozen=True):
     """A plugin failed where no pod fails with it (PostBind, Unreserve, a queueing hint): log and count it."""
 
-    pod: Pod
     error: PluginError
 
 
-class Verified(Struct, frozen=True):
+class Verified(Instruction, frozen=True):
     """A decision was taken again on a cluster made anew; None: with the same outcome. Else log and count it.
 
     The second decision was followed, and what was kept is made anew.
     """
 
-    pod: Pod
     difference: Difference | None
     given_up: bool = False
     """The second decision would have cost too much, with nothing kept: there is none."""
-
-
-Instruction = (
-    Bind
-    | Prepare
-    | Announce
-    | Failed
-    | PatchCondition
-    | RecordFailure
-    | Preempt
-    | ClearNomination
-    | RunCall
-    | CancelCall
-    | BoundByPlugin
-    | AskExtenders
-    | Misbehaved
-    | Verified
-)

@@ -4,7 +4,8 @@ Mirrors kube-scheduler `backend/queue/nominator.go` and, in part, `framework/pre
 """
 
 from scheduler.engine import wakes
-from scheduler.engine.instructions import ClearNomination, Instruction
+from scheduler.engine.instructions import ClearNomination
+from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.model.pod import Pod
@@ -17,9 +18,10 @@ _EACH = 8
 class Nominator:
     """Ends nominations and follows those that the API shows."""
 
-    def __init__(self, cluster: Cluster, queue: Queue) -> None:
+    def __init__(self, cluster: Cluster, queue: Queue, outbox: Outbox) -> None:
         self._cluster = cluster
         self._queue = queue
+        self._outbox = outbox
 
     def end(self, pod: Pod, now: float, *, real: bool = True) -> None:
         """No node is kept for a pod any more: if it did not come there, somebody else may. `real`: as in `wake`."""
@@ -28,7 +30,7 @@ class Nominator:
         if row is not None:
             wakes.for_room(self._queue, self._cluster, pod, row, now, real=real)
 
-    def end_all(self, pods: list[Pod], row: int | None, now: float) -> list[Instruction]:
+    def end_all(self, pods: list[Pod], row: int | None, now: float) -> None:
         """These pods have to look for another node than this one, and may do so at once (prepareCandidate).
 
         `row`: the node's, where others may come instead; None when the node is going.
@@ -41,7 +43,8 @@ class Nominator:
             for pod in pods:
                 wakes.for_room(self._queue, self._cluster, pod, row, now, real=False)
         self._queue.retry([pod.uid for pod in pods], now)
-        return [ClearNomination(pod) for pod in pods]
+        for pod in pods:
+            self._outbox.say(ClearNomination(pod))
 
     def follow(self, queued: QueuedPod, before: Pod, now: float) -> None:
         """Follow nominatedNodeName; what we decided and the API does not show yet holds until it shows a change."""

@@ -9,6 +9,8 @@ from typing import Any
 
 from scheduler.engine.budget import Budget
 from scheduler.engine.heaps import Heap
+from scheduler.engine.instructions import SCHEDULER_ERROR
+from scheduler.engine.outbox import Outbox
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.shelves import Shelves
 from scheduler.engine.turns import Turns
@@ -27,10 +29,12 @@ class Places:
         frameworks: Mapping[str, Framework],
         initial_backoff: float,
         max_backoff: float,
-        budget: Budget | None = None,
+        outbox: Outbox,
+        budget: Budget,
     ) -> None:
         """`budget`: what an attempt may cost."""
-        self._budget = Budget() if budget is None else budget
+        self._outbox = outbox
+        self._budget = budget
         self.initial_backoff = initial_backoff
         self.max_backoff = max_backoff
         self._pods: dict[str, QueuedPod] = {}
@@ -43,10 +47,8 @@ class Places:
         self._patient = 0
         """Pods in `_backoff`, which are taken early when nothing else is active."""
         self._flush = Heap(self._pods)
-        self.shelves = Shelves(frameworks)
+        self.shelves = Shelves(frameworks, outbox)
         """Unschedulable and gated pods."""
-        self.broken: list[tuple[QueuedPod, PluginError]] = []
-        """Pods that a PreEnqueue or QueueSort plugin failed for since the list was last emptied; they back off."""
         self._key_form: list[bool] | None = None
         self._ticket = 0
         self._counts = dict.fromkeys(Place, 0)
@@ -148,8 +150,8 @@ class Places:
         queued.attempts += 1
         queued.errors += 1
         queued.returned_at = now
-        self.broken.append((queued, error))
         self._to_backoff(queued, now, cause)
+        self._outbox.failed(queued, SCHEDULER_ERROR, str(error), frozenset((error.plugin,)))
 
     def _to_backoff(self, queued: QueuedPod, now: float, cause: str) -> None:
         self._place(queued, Place.BACKOFF, cause)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from scheduler.engine import shelves
 from scheduler.engine.arrears import Arrears
 from scheduler.engine.budget import Budget
+from scheduler.engine.outbox import Outbox
 from scheduler.engine.places import Places
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.room import Room
@@ -21,7 +22,6 @@ from scheduler.framework.events import LABELS, ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
-from scheduler.state.cluster import Cluster
 
 ATTEMPT_FAILED = "ScheduleAttemptFailure"
 _UPDATED = "UnscheduledPodUpdate"
@@ -59,12 +59,13 @@ class Queue(Places):
         frameworks: Mapping[str, Framework],
         initial_backoff: float,
         max_backoff: float,
-        budget: Budget | None = None,
-        arrears: Arrears | None = None,
+        outbox: Outbox,
+        budget: Budget,
+        arrears: Arrears,
     ) -> None:
         """`budget`: what an attempt may cost. `arrears`: what is to be done about terms between attempts."""
-        super().__init__(frameworks, initial_backoff, max_backoff, budget)
-        self.arrears = Arrears(Cluster()) if arrears is None else arrears
+        super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget)
+        self.arrears = arrears
         self._waves: list[tuple[int, int, _Wave]] = []
         """Pods that are being woken, highest priority first: a heap of (-priority, number, wave)."""
         self._wave = 0
@@ -397,7 +398,7 @@ class Queue(Places):
             try:
                 waits = i < _KEPT_FOR_ASKED and room.waits_on(framework, queued.plugins, pod)
             except PluginError as error:
-                self.shelves.misled.setdefault(error.plugin, (pod, error))
+                self._outbox.hint_failed(pod, error)
                 waits = False
             if not waits:
                 yield queued

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler.engine.outbox import Outbox
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.room import Room
 from scheduler.framework.events import ClusterEvent
@@ -91,13 +92,9 @@ class Shelf:
 class Shelves:
     """All of them."""
 
-    def __init__(self, frameworks: Mapping[str, Framework]) -> None:
+    def __init__(self, frameworks: Mapping[str, Framework], outbox: Outbox) -> None:
         self.frameworks = frameworks
-        self.misled: dict[str, tuple[Pod, PluginError]] = {}
-        """Plugin → the first of its hints that failed since this was last emptied, and the pod that it was asked about.
-
-        Such pods were woken to be on the safe side.
-        """
+        self._outbox = outbox
         self._shelves: dict[str, Shelf] = {}
         self._behind: dict[str, Shelf] = {}
         """Those with questions, in the order of their turns."""
@@ -236,7 +233,7 @@ class Shelves:
         try:
             return hint(framework, plugin, pod)
         except PluginError as error:
-            self.misled.setdefault(error.plugin, (pod, error))
+            self._outbox.hint_failed(pod, error)
             return True
 
     def _worth_it(

@@ -1,11 +1,12 @@
 """What can happen to the engine."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from scheduler.framework.extenders import Question, Verdict, VictimsVerdict
-from scheduler.framework.reservation import Call, Versions
+from scheduler.engine.binding_table import Event
+from scheduler.framework.binding import Call, Versions
+from scheduler.framework.extenders import NodesAnswer, Question, VictimsAnswer
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 
@@ -27,46 +28,56 @@ class Gone(Struct, frozen=True):
     uid: str
 
 
-class Bound(Struct, frozen=True):
+class OfBindingCycle(Struct, frozen=True):
+    """The answer to an instruction of a pod's binding cycle."""
+
+    event: ClassVar[Event]
+    """What it is in the table of the binding cycle."""
+    uid: str
+
+
+class Bound(OfBindingCycle, frozen=True):
     """The API accepted our Binding."""
 
-    uid: str
+    event = Event.BOUND
 
 
-class BindFailed(Struct, frozen=True):
+class BindFailed(OfBindingCycle, frozen=True):
     """The API refused our Binding, or never answered. `status`: HTTP status, 0 without an answer."""
 
-    uid: str
+    event = Event.BIND_FAILED
     status: int
     message: str
 
 
-class Prepared(Struct, frozen=True):
+class PreBindWritten(OfBindingCycle, frozen=True):
     """The API accepted what a PreBind plugin had written."""
 
-    uid: str
+    event = Event.WRITTEN
     written: Versions
 
 
-class NotPrepared(Struct, frozen=True):
+class PreBindWriteFailed(OfBindingCycle, frozen=True):
     """The API refused one of these writes; `written` are those that came before it. `status`: as in BindFailed."""
 
-    uid: str
+    event = Event.WRITE_FAILED
     status: int
     message: str
     written: Versions
 
 
-class Answered(Struct, frozen=True):
-    """A plugin's coroutine has ended."""
+class CallEnded(OfBindingCycle, frozen=True):
+    """A plugin's coroutine has returned."""
 
+    event = Event.CALL_ENDED
     call: Call
     answer: Any
 
 
-class NotAnswered(Struct, frozen=True):
+class CallFailed(OfBindingCycle, frozen=True):
     """A plugin's coroutine raised, or did not end in time."""
 
+    event = Event.CALL_FAILED
     call: Call
     message: str
 
@@ -75,7 +86,7 @@ class Consulted(Struct, frozen=True):
     """What extenders said."""
 
     question: Question
-    verdict: Verdict | VictimsVerdict
+    answer: NodesAnswer | VictimsAnswer
 
 
 class NotConsulted(Struct, frozen=True):
@@ -111,20 +122,4 @@ class Tick(Struct, frozen=True):
     """Time has passed: end backoffs, flush pods that waited too long."""
 
 
-Stimulus = (
-    Put
-    | Gone
-    | Bound
-    | BindFailed
-    | Prepared
-    | NotPrepared
-    | Answered
-    | NotAnswered
-    | Consulted
-    | NotConsulted
-    | Unwritten
-    | VictimStays
-    | Cycle
-    | Broke
-    | Tick
-)
+Stimulus = Put | Gone | OfBindingCycle | Consulted | NotConsulted | Unwritten | VictimStays | Cycle | Broke | Tick

@@ -9,10 +9,10 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from scheduler.framework.binding_plugins import ASYNC_POINTS, LONGEST_LIMIT, is_async
 from scheduler.framework.events import NODE_EVENTS, OTHER_EVENTS, POD_EVENTS, ClusterEvent
 from scheduler.framework.normalize import Normalizer
 from scheduler.framework.plugin import NODE, OWN_STATE, PODS_ELSEWHERE, PODS_HERE, POINTS, DependsOn, Plugin
-from scheduler.framework.reservation import ASYNC_POINTS, LONGEST_LIMIT, is_async
 
 _NEAR = 0.85
 """Names so much alike are taken for slips."""
@@ -21,10 +21,10 @@ HINTS = {"node_hint": NODE_EVENTS, "pod_hint": POD_EVENTS, "object_hint": OTHER_
 _COUNTING = ("needs", "free", "takes")
 _ONE = {"filter_one": "filter", "score_one": "score"}
 _ARGUMENTS = {
-    "permit": ("held", "cluster"),
-    "pre_bind": ("held", "cluster"),
-    "bind": ("held", "cluster"),
-    "post_bind": ("held", "cluster"),
+    "permit": ("assumed", "cluster"),
+    "pre_bind": ("assumed", "cluster"),
+    "bind": ("assumed", "cluster"),
+    "post_bind": ("assumed", "cluster"),
     "normalize": ("scores", "pod", "cluster", "feasible"),
 }
 """Methods whose arguments can't be read from the base class. Coroutines take the first one alone."""

@@ -34,7 +34,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class NodesAnswer:
     """What the extenders make of the nodes that they were asked about."""
 
     kept: frozenset[str]
@@ -65,7 +65,7 @@ class VictimsQuestion:
 
 
 Question = NodesQuestion | VictimsQuestion
-VictimsVerdict = Mapping[str, tuple[tuple[str, ...], int]]
+VictimsAnswer = Mapping[str, tuple[tuple[str, ...], int]]
 """Node → (UIDs of the pods to remove, how many of them overdraw a disruption budget)."""
 
 
@@ -93,20 +93,20 @@ def without_ignored(config: SchedulerConfiguration) -> SchedulerConfiguration:
     return replace(config, profiles=[_ignoring(profile, ignored) for profile in config.profiles])
 
 
-def heed(decision: Decision, verdict: Verdict, asked: Iterable[str], cluster: Cluster) -> bool:
+def heed(decision: Decision, answer: NodesAnswer, asked: Iterable[str], cluster: Cluster) -> bool:
     """Leave out the nodes that extenders rejected. False: none is left, but there are some that nobody asked about."""
     nodes = cluster.nodes
     feasible = np.zeros(nodes.rows, dtype=np.bool_)
     feasible[decision.feasible] = True
     asked_about = _rows(asked, cluster)
-    kept = feasible & asked_about & _rows(verdict.kept, cluster)
+    kept = feasible & asked_about & _rows(answer.kept, cluster)
     lost = feasible & asked_about & ~kept
     reasons: dict[Reason, Bools] = {}
     for row in map(int, np.flatnonzero(lost)):
         name = nodes.names[row] or ""
-        reason = Reason(verdict.failed.get(name, ""), unresolvable=name not in verdict.failed)
-        if name in verdict.unresolvable:
-            reason = Reason(verdict.unresolvable[name], unresolvable=True)
+        reason = Reason(answer.failed.get(name, ""), unresolvable=name not in answer.failed)
+        if name in answer.unresolvable:
+            reason = Reason(answer.unresolvable[name], unresolvable=True)
         reasons.setdefault(reason, np.zeros(nodes.rows, dtype=np.bool_))[row] = True
     if reasons:
         decision.rejected.append(Rejected(EXTENDER, list(reasons.items())))
@@ -114,12 +114,12 @@ def heed(decision: Decision, verdict: Verdict, asked: Iterable[str], cluster: Cl
     return bool(len(decision.feasible)) or not (feasible & ~asked_about).any()
 
 
-def add_scores(decision: Decision, verdict: Verdict, cluster: Cluster) -> None:
+def add_scores(decision: Decision, answer: NodesAnswer, cluster: Cluster) -> None:
     """Add the extenders' scores to the totals; a node without one gets none."""
     if decision.totals is None:
         return
     names = [cluster.nodes.names[row] or "" for row in decision.feasible]
-    for scores in verdict.scores:
+    for scores in answer.scores:
         raw = np.array([scores.by_node.get(name, 0) for name in names], dtype=np.int64)
         weighted = raw * scores.weight * (MAX_SCORE // MAX_EXTENDER_PRIORITY)
         decision.totals = decision.totals + weighted

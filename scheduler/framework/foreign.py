@@ -160,4 +160,4 @@ _CHECKS: dict[str, Check] = {
     "signature": _hashable,
     "looks_elsewhere": _one_of(bool, np.bool_),
 }
-"""What the points after the decision answer is checked where it is used (`Reservation`)."""
+"""What is answered from Reserve on is checked where plugins are asked (`BindingPlugins`)."""

@@ -72,9 +72,17 @@ class Guard:
                 raise
             if isinstance(error, Overdue):
                 raise PluginError(plugin.name, str(error), point_name(asked)) from None
-            raise PluginError(plugin.name, f"{type(error).__name__}: {error}", point_name(asked)) from error
+            raise PluginError(plugin.name, described(error), point_name(asked)) from error
         finally:
             self.running = before
+
+
+def described(error: BaseException) -> str:
+    """What a plugin raised: its class and its text, which the plugin has made as well."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException as again:  # noqa: BLE001 (SystemExit too: a plugin does not end the process)
+        return f"{type(error).__name__}, the text of which can't be had: {type(again).__name__}"
 
 
 def spelled(point: str) -> str:

@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
+from scheduler.framework.binding import AssumedPod
+from scheduler.framework.binding_plugins import TIME_LIMIT
 from scheduler.framework.decision import Decision, Rejected, Rows
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.normalize import MAX_SCORE, Normalizer
-from scheduler.framework.reservation import TIME_LIMIT, Held
 from scheduler.framework.spare import Spare
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections
 from scheduler.model.node import Node
@@ -220,21 +221,21 @@ class Plugin:
 
     def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Any:
         """Claim what the pod needs on its node, before the next pod is looked at: anything to remember of it until it
-        is bound (`held.memory`), or a Reject, and then nothing is held."""
+        is bound (`assumed.reserved`), or a Reject, and then nothing is held."""
         raise NotImplementedError
 
-    def unreserve(self, held: Held, cluster: Cluster) -> None:
+    def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> None:
         """The pod does not get there: let go of what `reserve` claimed."""
 
     permit: Callable[..., Any]
-    """`(self, held, cluster)`: None lets the pod go on, a Reject keeps it from the node, a Hold makes it wait."""
+    """`(self, assumed, cluster)`: None lets the pod go on, a Reject keeps it from the node, a Hold makes it wait."""
     pre_bind: Callable[..., Any]
-    """`(self, held, cluster)`: None when the pod may be bound, a Reject, or a Wait: what to write and wait for."""
+    """`(self, assumed, cluster)`: None when the pod may be bound, a Reject, or a Wait: what to write and wait for."""
     bind: Callable[..., Any]
-    """`(self, held, cluster)`: Binding.SKIP, POST (Berth posts the Binding), or DONE of a coroutine that did so."""
+    """`(self, assumed, cluster)`: BindResult.SKIP, POST (Berth posts it) or DONE of a coroutine that did so."""
     post_bind: Callable[..., Any]
-    """`(self, held, cluster)`: the pod is bound; nothing that happens here changes that."""
-    # These four may be coroutine functions, which do their own I/O. They get `held` alone: the cluster moves on.
+    """`(self, assumed, cluster)`: the pod is bound; nothing that happens here changes that."""
+    # These four may be coroutine functions, which do their own I/O. They get `assumed` alone: the cluster moves on.
 
     # -- queueing hints: a closer look at a change of `events` ---------------------------------------------------------
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from scheduler.framework.binding_plugins import BindingPlugins, by_point
 from scheduler.framework.decision import Decision, PluginScores, Rows
 from scheduler.framework.equivalence import EquivalenceClasses
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.filters import FilterPlugins
 from scheduler.framework.foreign import Foreign, declared
 from scheduler.framework.guard import Asked, Guard, Reached, Spans
-from scheduler.framework.permit import WaitingPods
 from scheduler.framework.plugin import Plugin, PostFilterResult
-from scheduler.framework.reservation import Reservation, way
 from scheduler.framework.sampling import ALL_NODES, Rotation, nodes_to_find, sample
 from scheduler.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Reason, Reject
+from scheduler.framework.waiting_pods import WaitingPods
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
@@ -71,7 +71,7 @@ class Framework:
         ]
         self.filters = FilterPlugins(profile.plugins("filter"), self.guard)
         self._classes = EquivalenceClasses(self._pre_filters, self.filters.plugins, self._scorers, self.guard)
-        self._way = way(profile.points)
+        self._from_reserve = by_point(profile.points)
         self._by_name: dict[str, Any] = {
             plugin.name: plugin for plugins in profile.points.values() for plugin in plugins
         }
@@ -278,21 +278,17 @@ class Framework:
         """The end of the FailedScheduling message."""
         return self.post_filter_result(pod, cluster, decision).text
 
-    def reservation(
-        self, pod: Pod, row: int, node: str, waiting: WaitingPods, binders: tuple[Any, ...] = ()
-    ) -> Reservation:
-        """The plugins' part from Reserve on, for a pod that was decided to go to a node.
+    def binding_plugins(
+        self, pod: Pod, row: int, node: str, waiting_pods: WaitingPods, binders: tuple[Any, ...] = ()
+    ) -> BindingPlugins:
+        """The plugins from Reserve on, for a pod that is assumed on a node.
 
         `binders`: who is asked to bind it before the Bind plugins are.
         """
-        ahead = self._way
+        plugins = self._from_reserve
         if binders:
-            ahead = way({**self.profile.points, "bind": (*binders, *self.profile.plugins("bind"))})
-        return Reservation(ahead, self.guard, pod, (row, node), waiting)
-
-    def reserved(self, status: str) -> None:
-        """The Reserve plugins are done with a pod."""
-        self._reached("Reserve", status)
+            plugins = by_point({**self.profile.points, "bind": (*binders, *self.profile.plugins("bind"))})
+        return BindingPlugins(plugins, self.guard, self._reached, pod, row, node, waiting_pods)
 
     def _nominated_row(self, pod: Pod, cluster: Cluster) -> int | None:
         name = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name

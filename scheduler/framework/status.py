@@ -8,6 +8,9 @@ from scheduler.state.column import Bools
 SUCCESS = "Success"
 UNSCHEDULABLE = "Unschedulable"
 UNRESOLVABLE = "UnschedulableAndUnresolvable"
+LONGEST_TEXT = 1000
+"""Characters that are kept of what a plugin raises."""
+_LONGEST_VALUE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,13 @@ it is unresolvable when any of them is. An empty sequence rejects nothing."""
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """PreFilter's verdict on the pod as a whole."""
+    """A plugin keeps the pod from all nodes (PreFilter), or from the one that was chosen (Reserve and later)."""
 
     reason: Reason
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, Reason):
+            raise TypeError(f"want a Reason in the Reject, got {shown(self.reason)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,25 @@ class PluginError(Exception):
     """A plugin could not answer; the pod fails with this plugin's name and is tried again later."""
 
     def __init__(self, plugin: str, text: str, point: str = "") -> None:
+        """`text` comes from the plugin: it may be of any length, and hold anything."""
+        text = printable(text)
         super().__init__(f'running {point}{" " if point else ""}plugin "{plugin}": {text}')
         self.plugin = plugin
         self.text = text
         self.point = point
+
+
+def printable(text: str, most: int = LONGEST_TEXT) -> str:
+    """The text with control characters escaped, and no longer than `most`: it goes into conditions, events and logs."""
+    if len(text) <= most and text.isprintable():
+        return text
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:most])
+    return escaped if len(text) <= most and len(escaped) <= most else f"{escaped[: most - 1]}…"
+
+
+def shown(value: object) -> str:
+    """A value as an error message shows it, however long or broken its own text is."""
+    try:
+        return printable(repr(value), _LONGEST_VALUE)
+    except Exception:  # noqa: BLE001 (a plugin's object may raise anything)
+        return f"a {type(value).__name__}"

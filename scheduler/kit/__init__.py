@@ -3,10 +3,10 @@
 `scheduler.kit.testing` proves a plugin in a few lines.
 """
 
+from scheduler.framework.binding import AssumedPod, BindResult, Hold, Patch, Wait
 from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.normalize import MAX_SCORE, MAXIMUM, MAXIMUM_REVERSED, MIN_MAX
-from scheduler.framework.permit import Hold, WaitingPod
 from scheduler.framework.plugin import (
     ANYTHING,
     NO_POINTS,
@@ -23,8 +23,8 @@ from scheduler.framework.plugin import (
     Plugin,
     PostFilterResult,
 )
-from scheduler.framework.reservation import Binding, Held, Patch, Wait
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections, Unresolvable, Unschedulable
+from scheduler.framework.waiting_pods import WaitingPod, WaitingPods
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -46,13 +46,13 @@ __all__ = [
     "PODS_HERE",
     "SKIPPABLE",
     "VOLUMES",
-    "Binding",
+    "AssumedPod",
+    "BindResult",
     "Cluster",
     "ClusterEvent",
     "Decision",
     "DependsOn",
     "Filters",
-    "Held",
     "Hold",
     "Narrow",
     "NoArgs",
@@ -71,4 +71,5 @@ __all__ = [
     "Unschedulable",
     "Wait",
     "WaitingPod",
+    "WaitingPods",
 ]

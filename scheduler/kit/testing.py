@@ -30,15 +30,16 @@ from scheduler.engine.instructions import (
     Failed,
     Instruction,
     Misbehaved,
-    Prepare,
+    PreBindWrite,
     RunCall,
     Verified,
 )
-from scheduler.engine.stimuli import Answered, Bound, Cycle, Gone, NotAnswered, Prepared, Put, Stimulus, Tick
+from scheduler.engine.stimuli import Bound, CallEnded, CallFailed, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
 from scheduler.framework.config import decode
 from scheduler.framework.consistency import contradictions
 from scheduler.framework.declaration import problems_of
 from scheduler.framework.foreign import declared
+from scheduler.framework.guard import described
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
@@ -184,15 +185,15 @@ class _Trial:
                 if isinstance(instruction, Bind):
                     self.handle(Bound(bound.uid))
                 self.put({**document, "spec": {**document["spec"], "nodeName": where}})
-            case Prepare(pod=waiting, writes=writes):
-                self.handle(Prepared(waiting.uid, {write.key: f"{write.resource_version}0" for write in writes}))
+            case PreBindWrite(pod=waiting, writes=writes):
+                self.handle(PreBindWritten(waiting.uid, {write.key: f"{write.resource_version}0" for write in writes}))
             case RunCall(call=call):
                 try:
                     answer = asyncio.run(asyncio.wait_for(call.start(), call.seconds))
                 except Exception as error:  # noqa: BLE001 (whatever the plugin raises, as the scheduler does)
-                    self.handle(NotAnswered(call, f"{type(error).__name__}: {error}"))
+                    self.handle(CallFailed(call.pod.uid, call, described(error)))
                 else:
-                    self.handle(Answered(call, answer))
+                    self.handle(CallEnded(call.pod.uid, call, answer))
 
     def second_opinion(self, seed: int) -> None:
         """Hold what the plugin says of some rows against what it says of all, and look for pods that sleep."""

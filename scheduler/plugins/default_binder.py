@@ -1,7 +1,7 @@
 """Upstream: plugins/defaultbinder."""
 
+from scheduler.framework.binding import AssumedPod, BindResult
 from scheduler.framework.plugin import Plugin
-from scheduler.framework.reservation import Binding, Held
 from scheduler.state.cluster import Cluster
 
 
@@ -10,6 +10,6 @@ class DefaultBinder(Plugin):
 
     name = "DefaultBinder"
 
-    def bind(self, held: Held, cluster: Cluster) -> Binding:
+    def bind(self, assumed: AssumedPod, cluster: Cluster) -> BindResult:
         """Any pod."""
-        return Binding.POST
+        return BindResult.POST

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Announce, Bind, Failed, Instruction, Preempt, Prepare
-from scheduler.engine.stimuli import Bound, Cycle, Gone, Prepared, Put, Stimulus, Tick
+from scheduler.engine.instructions import Bind, Failed, Instruction, Nominate, PreBindWrite, Preempt
+from scheduler.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
@@ -93,9 +93,9 @@ class Simulation:
                 self.bound[pod.uid] = (placed, node)
                 self._newly.append(pod.uid)
                 return [Bound(pod.uid), Put(placed)]
-            case Prepare(pod=pod, writes=writes):
-                return [Prepared(pod.uid, {write.key: write.resource_version for write in writes})]
-            case Announce(pod=pod, node=node):
+            case PreBindWrite(pod=pod, writes=writes):
+                return [PreBindWritten(pod.uid, {write.key: write.resource_version for write in writes})]
+            case Nominate(pod=pod, node=node):
                 self.preparing[pod.uid] = (pod, node)
             case Failed(pod=pod, message=message):
                 self.failed[pod.uid] = (pod, message)

@@ -136,7 +136,7 @@ def test_an_ephemeral_volume(disks: Disks, two: tuple[str, str], harbour: Harbou
 
 
 def test_nobody_binds(disks: Disks, two: tuple[str, str], harbour: Harbour) -> None:
-    """After bindTimeoutSeconds the pod turns back and says so; when the controller is there, it gets its volume."""
+    """After bindTimeoutSeconds the pod is reverted and says so; when the controller is there, it gets its volume."""
     disks.make_class()
     disks.make_claim("data")
     disks.make_volume("v", two[0])

@@ -3,7 +3,7 @@
 import aiohttp
 from msgspec import Struct
 
-from scheduler.kit import Held, Plugin, Reject, Unschedulable
+from scheduler.kit import AssumedPod, Plugin, Reject, Unschedulable
 
 
 class AskFirstArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -22,9 +22,9 @@ class AskFirst(Plugin):
     def __init__(self, args: AskFirstArgs) -> None:
         self._url = args.url
 
-    async def pre_bind(self, held: Held) -> Reject | None:
+    async def pre_bind(self, assumed: AssumedPod) -> Reject | None:
         """None: the pod may go. A Reject, or whatever is raised here, fails this attempt under the plugin's name."""
-        question = {"pod": held.pod.key, "node": held.node}
+        question = {"pod": assumed.pod.key, "node": assumed.node}
         async with aiohttp.ClientSession() as session, session.get(self._url, params=question) as answer:
             if answer.status == 200:
                 return None

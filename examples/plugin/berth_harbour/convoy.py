@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from scheduler.kit import Cluster, ClusterEvent, Held, Hold, Plugin, Pod, Reject, Unresolvable
+from scheduler.kit import AssumedPod, Cluster, ClusterEvent, Hold, Plugin, Pod, Reject, Unresolvable
 
 
 class ConvoyArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -30,15 +30,15 @@ class Convoy(Plugin):
             return []
         return [f"{path}.patienceSeconds: Invalid value: {args.patience_seconds}: must be greater than zero"]
 
-    def permit(self, held: Held, cluster: Cluster) -> Hold | Reject | None:
+    def permit(self, assumed: AssumedPod, cluster: Cluster) -> Hold | Reject | None:
         """Wait for the others; the last one gives the word for all."""
-        convoy = self._convoy(held.pod)
+        convoy = self._convoy(assumed.pod)
         if convoy is None:
             return None
-        size = held.pod.labels.get(self._args.size_label, "")
+        size = assumed.pod.labels.get(self._args.size_label, "")
         if not size.isdecimal():
             return Reject(Unresolvable(f"convoy without a number in the label {self._args.size_label}"))
-        waiting = [other for other in held.waiting if self._convoy(other.pod) == convoy]
+        waiting = [other for other in assumed.waiting_pods if self._convoy(other.pod) == convoy]
         sailing = sum(self._convoy(placed.pod) == convoy for placed in cluster.placements())
         # The pod itself is among those that have a node, and so are those that wait.
         if sailing < int(size):
@@ -47,12 +47,12 @@ class Convoy(Plugin):
             other.allow(self.name)
         return None
 
-    def unreserve(self, held: Held, cluster: Cluster) -> None:
+    def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> None:
         """One that does not make it takes the others along: their room is of use to somebody else."""
-        convoy = self._convoy(held.pod)
-        for other in held.waiting:
+        convoy = self._convoy(assumed.pod)
+        for other in assumed.waiting_pods:
             if convoy is not None and self._convoy(other.pod) == convoy:
-                other.reject(self.name, f"convoy {held.pod.labels[self._args.label]} lost {held.pod.name}")
+                other.reject(self.name, f"convoy {assumed.pod.labels[self._args.label]} lost {assumed.pod.name}")
 
     def reserve(self, pod: Pod, cluster: Cluster, row: int) -> None:
         """Nothing to hold; but only who reserves is asked to unreserve."""

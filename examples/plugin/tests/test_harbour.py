@@ -7,7 +7,7 @@ from aiohttp import web
 
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Failed, RunCall
-from scheduler.engine.stimuli import Answered, Cycle, Put, Tick
+from scheduler.engine.stimuli import CallEnded, Cycle, Put, Tick
 from scheduler.framework.config import ConfigError, decode
 from scheduler.framework.profiles import build
 from scheduler.framework.status import Reject
@@ -120,6 +120,6 @@ async def test_asking_first(status: int, text: str, goes: bool) -> None:
     await runner.cleanup()
     assert asked == [{"pod": "sea/a", "node": "n"}]
     assert isinstance(answer, Reject) is not goes
-    done = there.handle(Answered(run.call, answer), 0.0)
+    done = there.handle(CallEnded(run.call.pod.uid, run.call, answer), 0.0)
     assert bound(done) == (["a"] if goes else [])
     assert goes or "says no: the port is closed" in done[0].message

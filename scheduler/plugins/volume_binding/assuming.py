@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from scheduler.framework.reservation import Held, ObjectKey, Patch
+from scheduler.framework.binding import AssumedPod, ObjectKey, Patch
 from scheduler.model.storage import ClaimRef, PersistentVolume, PersistentVolumeClaim
 from scheduler.plugins.volume_binding.matching import Found, MatchingError, reached_by
 from scheduler.state.assumed import OutOfSyncError
@@ -94,27 +94,27 @@ def restore(promised: Promised, written: Mapping[ObjectKey, str], storage: Stora
             storage.restore_claim(claim)
 
 
-def still_unbound(held: Held, cluster: Cluster) -> frozenset[ObjectKey]:
+def still_unbound(assumed: AssumedPod, cluster: Cluster) -> frozenset[ObjectKey]:
     """The objects that are still waited for; none when every claim is bound.
 
     Raises MatchingError when it can't come about any more.
     """
-    promised: Promised = held.memory
-    if cluster.nodes.live_row(held.node) is None:
-        raise MatchingError(f'failed to get node "{held.node}": node "{held.node}" not found')
-    checks = [_check_volume(volume, claim, held, cluster) for volume, claim in promised.volumes]
-    checks += [_check_claim(claim, held, cluster) for claim in promised.claims]
+    promised: Promised = assumed.reserved
+    if cluster.nodes.live_row(assumed.node) is None:
+        raise MatchingError(f'failed to get node "{assumed.node}": node "{assumed.node}" not found')
+    checks = [_check_volume(volume, claim, assumed, cluster) for volume, claim in promised.volumes]
+    checks += [_check_claim(claim, assumed, cluster) for claim in promised.claims]
     wanted: set[ObjectKey] = set()
     for check in checks:
         # Upstream looks no further than the first that has to be waited for.
         wanted.update(check)
         if wanted:
-            return frozenset((*wanted, *promised.objects(), ("Node", "", held.node)))
+            return frozenset((*wanted, *promised.objects(), ("Node", "", assumed.node)))
     return frozenset()
 
 
 def _check_volume(
-    promised: PersistentVolume, claim: PersistentVolumeClaim, held: Held, cluster: Cluster
+    promised: PersistentVolume, claim: PersistentVolumeClaim, assumed: AssumedPod, cluster: Cluster
 ) -> Iterator[ObjectKey]:
     storage = cluster.storage
     volume, found = storage.volumes.stored(promised.name), storage.claims.stored(claim.key)
@@ -122,27 +122,27 @@ def _check_volume(
         raise MatchingError(f'failed to check binding: persistentvolumes "{promised.name}" not found')
     if found is None:
         raise MatchingError(f'failed to check binding: persistentvolumeclaims "{claim}" not found')
-    if _older(volume.resource_version, held.written.get(volume_key(volume.name))):
+    if _older(volume.resource_version, assumed.written.get(volume_key(volume.name))):
         yield volume_key(volume.name)
         return
-    _check_reached(volume, held, cluster)
+    _check_reached(volume, assumed, cluster)
     if volume.claim is None or not volume.claim.uid:
         raise MatchingError(f'ClaimRef got reset for pv "{volume.name}"')
     if not found.bound:
         yield claim_key(found)
 
 
-def _check_claim(promised: PersistentVolumeClaim, held: Held, cluster: Cluster) -> Iterator[ObjectKey]:
+def _check_claim(promised: PersistentVolumeClaim, assumed: AssumedPod, cluster: Cluster) -> Iterator[ObjectKey]:
     storage = cluster.storage
     claim = storage.claims.stored(promised.key)
     if claim is None:
         raise MatchingError(f'failed to check provisioning pvc: persistentvolumeclaims "{promised}" not found')
-    if _older(claim.resource_version, held.written.get(claim_key(claim))):
+    if _older(claim.resource_version, assumed.written.get(claim_key(claim))):
         yield claim_key(claim)
         return
     if not claim.annotated:
         raise MatchingError(f'selectedNode annotation reset for PVC "{claim.name}"')
-    if claim.selected_node != held.node:
+    if claim.selected_node != assumed.node:
         # This is how a provisioner says that it can't make the volume for this node.
         raise MatchingError(f'provisioning failed for PVC "{claim.name}"')
     if claim.volume_name:
@@ -150,15 +150,15 @@ def _check_claim(promised: PersistentVolumeClaim, held: Held, cluster: Cluster) 
         if volume is None:
             yield volume_key(claim.volume_name)
             return
-        _check_reached(volume, held, cluster)
+        _check_reached(volume, assumed, cluster)
     if not claim.bound:
         yield claim_key(claim)
 
 
-def _check_reached(volume: PersistentVolume, held: Held, cluster: Cluster) -> None:
+def _check_reached(volume: PersistentVolume, assumed: AssumedPod, cluster: Cluster) -> None:
     reached = reached_by(volume, cluster)
-    if reached is not None and not reached[held.row]:
-        text = f'pv "{volume.name}" node affinity doesn\'t match node "{held.node}": no matching NodeSelectorTerms'
+    if reached is not None and not reached[assumed.row]:
+        text = f'pv "{volume.name}" node affinity doesn\'t match node "{assumed.node}": no matching NodeSelectorTerms'
         raise MatchingError(text)
 
 

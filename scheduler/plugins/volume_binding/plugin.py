@@ -7,9 +7,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from scheduler.framework.binding import AssumedPod, Wait
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import MAX_SCORE, NO_POINTS, NODE, SKIPPABLE, VOLUMES, Plugin
-from scheduler.framework.reservation import Held, Wait
 from scheduler.framework.status import PluginError, Reject, Rejections, Unresolvable
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -165,23 +165,23 @@ class VolumeBinding(Plugin):
         except OutOfSyncError as error:
             raise PluginError(self.name, str(error), "Reserve") from None
 
-    def unreserve(self, held: Held, cluster: Cluster) -> None:
+    def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> None:
         """Give back what was not written."""
-        if held.memory is not None:
-            restore(held.memory, held.written, cluster.storage)
+        if assumed.reserved is not None:
+            restore(assumed.reserved, assumed.written, cluster.storage)
 
-    def pre_bind(self, held: Held, cluster: Cluster) -> Wait | Reject | None:
+    def pre_bind(self, assumed: AssumedPod, cluster: Cluster) -> Wait | None:
         """Write claimRefs and selected nodes, then wait until the claims are bound."""
-        promised: Promised | None = held.memory
+        promised: Promised | None = assumed.reserved
         if promised is None:
             return None
         if promised.writes and not promised.asked:
             promised.asked = True
             return Wait(self._timeout, promised.writes)
         try:
-            wanted = still_unbound(held, cluster)
+            wanted = still_unbound(assumed, cluster)
         except MatchingError as error:
-            return Reject(Unresolvable(f"binding volumes: {error}"))
+            raise PluginError(self.name, f"binding volumes: {error}", "PreBind") from None
         expired = "binding volumes: context deadline exceeded"
         return Wait(self._timeout, on=wanted, expired=expired) if wanted else None
 

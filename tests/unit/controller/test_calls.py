@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from scheduler.controller.calls import Calls
-from scheduler.engine.stimuli import Answered, NotAnswered, Stimulus
+from scheduler.engine.instructions import CancelCall, RunCall
+from scheduler.engine.stimuli import CallEnded, CallFailed, Stimulus
+from scheduler.framework.binding import Call
 from scheduler.framework.guard import Guard, point_name
-from scheduler.framework.reservation import Call
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from tests.builders import pod
@@ -30,7 +31,7 @@ def call(work: Callable[[], Any], seconds: float = 30.0) -> Call:
 async def answer_of(asked: Call) -> Stimulus:
     """Run a call to its end."""
     answers: asyncio.Queue[Stimulus] = asyncio.Queue()
-    Calls(answers.put_nowait).start(asked)
+    Calls(answers.put_nowait).start(RunCall(POD, asked))
     async with asyncio.timeout(30):
         return await answers.get()
 
@@ -90,13 +91,13 @@ async def gives_up() -> None:
 async def test_failures(work: Any, seconds: float, message: str) -> None:
     """What a coroutine raises, or that it did not end, is the answer."""
     asked = call(work, seconds)
-    assert await answer_of(asked) == NotAnswered(asked, message)
+    assert await answer_of(asked) == CallFailed(asked.pod.uid, asked, message)
 
 
 async def test_an_answer() -> None:
     """The result of the coroutine; it may wait for anything on the way."""
     asked = call(fine)
-    assert await answer_of(asked) == Answered(asked, "done")
+    assert await answer_of(asked) == CallEnded(asked.pod.uid, asked, "done")
 
 
 async def test_cancelled() -> None:
@@ -112,9 +113,9 @@ async def test_cancelled() -> None:
             ended.set()
 
     asked = call(work)
-    calls.start(asked)
+    calls.start(RunCall(POD, asked))
     await asyncio.sleep(0)
-    calls.cancel(asked)
+    calls.cancel(CancelCall(POD, asked))
     await ended.wait()
     await calls.close()
     assert (answers, len(calls)) == ([], 0)
@@ -132,6 +133,6 @@ async def test_each_step_is_guarded() -> None:
         seen.append((asked.guard.running[0].name, point_name(asked.guard.running)))
 
     asked = call(work)
-    assert await answer_of(asked) == Answered(asked, None)
+    assert await answer_of(asked) == CallEnded(asked.pod.uid, asked, None)
     assert seen == [("Own", "PreBind")] * 2
     assert asked.guard.running is None

@@ -13,10 +13,11 @@ import pytest
 
 from scheduler.controller.extenders import ExtenderBinder, Extenders
 from scheduler.controller.originals import Originals
+from scheduler.engine.instructions import AskExtenders
 from scheduler.engine.stimuli import Consulted, NotConsulted, Stimulus
+from scheduler.framework.binding import AssumedPod, BindResult
 from scheduler.framework.config import ConfigError, decode
-from scheduler.framework.extenders import NodesQuestion, Scores, Verdict, VictimsQuestion, in_order
-from scheduler.framework.reservation import Binding, Held
+from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion, in_order
 from scheduler.framework.status import PluginError
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
@@ -43,7 +44,8 @@ async def ask(make: Callable[[Any], Any], *extenders: Object) -> Stimulus:
     answers: asyncio.Queue[Stimulus] = asyncio.Queue()
     found = in_order(configured(*extenders))
     shell = Extenders(found, ORIGINALS, answers.put_nowait)
-    shell.ask(make(found))
+    question = make(found)
+    shell.ask(AskExtenders(question.pod, question))
     async with asyncio.timeout(60):
         answer = await answers.get()
     await shell.close()
@@ -52,7 +54,7 @@ async def ask(make: Callable[[Any], Any], *extenders: Object) -> Stimulus:
 
 async def about_nodes(*extenders: Object) -> Any:
     answer = await ask(lambda found: NodesQuestion(WEB, found, ("n1", "n2", "n3")), *extenders)
-    return answer.verdict if isinstance(answer, Consulted) else answer
+    return answer.answer if isinstance(answer, Consulted) else answer
 
 
 @pytest.mark.parametrize("capable", [False, True], ids=["whole nodes", "names"])
@@ -60,7 +62,7 @@ async def test_filter_and_prioritize(capable: bool) -> None:
     """The next filter is asked about what the one before left, and scores about what all have left."""
     first = {"filter": keep("n1", "n2", failed={"n3": "too shallow"}), "rank": rate(n1=2, n2=10)}
     with ExtenderServer(first) as one, ExtenderServer({"sieve": keep("n1", "n2", "n3")}) as other:
-        verdict = await about_nodes(
+        answered = await about_nodes(
             {
                 "urlPrefix": one.url,
                 "filterVerb": "filter",
@@ -70,7 +72,7 @@ async def test_filter_and_prioritize(capable: bool) -> None:
             },
             {"urlPrefix": f"{other.url}/", "filterVerb": "sieve", "nodeCacheCapable": capable},
         )
-    assert verdict == Verdict(
+    assert answered == NodesAnswer(
         frozenset(("n1", "n2")), {"n3": "too shallow"}, {}, [Scores(one.url, 5, {"n1": 2, "n2": 10})]
     )
     assert (one.verbs(), other.verbs()) == (["filter", "rank"], ["sieve"])
@@ -84,12 +86,12 @@ async def test_nobody_scores_a_single_node() -> None:
     """There is nothing left to choose; nor is anybody asked once no node is left."""
     with ExtenderServer({"filter": keep("n2"), "rank": rate(), "none": keep()}) as server:
         last = {"urlPrefix": server.url, "prioritizeVerb": "rank", "weight": 1}
-        verdict = await about_nodes({"urlPrefix": server.url, "filterVerb": "filter"}, last)
-        assert verdict == Verdict(frozenset(["n2"]), {}, {}, [])
-        verdict = await about_nodes(
+        answered = await about_nodes({"urlPrefix": server.url, "filterVerb": "filter"}, last)
+        assert answered == NodesAnswer(frozenset(["n2"]), {}, {}, [])
+        answered = await about_nodes(
             {"urlPrefix": server.url, "filterVerb": "none"}, {"urlPrefix": server.url, "filterVerb": "filter"}
         )
-        assert verdict == Verdict(frozenset(), {}, {}, [])
+        assert answered == NodesAnswer(frozenset(), {}, {}, [])
     assert server.verbs() == ["filter", "none"]
 
 
@@ -100,8 +102,8 @@ def lowercase(asked: Object) -> Object:
 async def test_field_names_in_any_case() -> None:
     """As Go reads JSON; what is not known is passed over."""
     with ExtenderServer({"filter": lowercase}) as server:
-        verdict = await about_nodes({"urlPrefix": server.url, "filterVerb": "filter", "nodeCacheCapable": True})
-    assert verdict == Verdict(frozenset(["n1"]), {}, {"n2": "too deep"}, [])
+        answered = await about_nodes({"urlPrefix": server.url, "filterVerb": "filter", "nodeCacheCapable": True})
+    assert answered == NodesAnswer(frozenset(["n1"]), {}, {"n2": "too deep"}, [])
 
 
 BAD: dict[str, tuple[Any, str]] = {
@@ -125,7 +127,7 @@ async def test_failures(case: str, ignorable: bool) -> None:
         extender = {"urlPrefix": server.url, "filterVerb": "filter", "nodeCacheCapable": True, "ignorable": ignorable}
         answer = await about_nodes(extender)
     if ignorable:
-        assert answer == Verdict(frozenset(("n1", "n2", "n3")), {}, {}, [])
+        assert answer == NodesAnswer(frozenset(("n1", "n2", "n3")), {}, {}, [])
     else:
         assert isinstance(answer, NotConsulted)
         assert answer.message == message.format(url=server.url)
@@ -160,14 +162,14 @@ async def test_too_late() -> None:
 async def test_scores_may_fail() -> None:
     """The others decide then, whether or not the extender is ignorable."""
     with ExtenderServer({"rank": lambda asked: 500}) as server:
-        verdict = await about_nodes({"urlPrefix": server.url, "prioritizeVerb": "rank", "weight": 1})
-    assert verdict == Verdict(frozenset(("n1", "n2", "n3")), {}, {}, [])
+        answered = await about_nodes({"urlPrefix": server.url, "prioritizeVerb": "rank", "weight": 1})
+    assert answered == NodesAnswer(frozenset(("n1", "n2", "n3")), {}, {}, [])
 
 
 async def about_victims(*extenders: Object) -> Any:
     victims = {"n1": ((SMALL,), 1), "n2": ((TINY,), 0)}
     answer = await ask(lambda found: VictimsQuestion(WEB, found, victims), *extenders)
-    return answer.verdict if isinstance(answer, Consulted) else answer.message
+    return answer.answer if isinstance(answer, Consulted) else answer.message
 
 
 @pytest.mark.parametrize("capable", [False, True], ids=["whole pods", "uids"])
@@ -203,9 +205,9 @@ BindRule = Callable[[Object], Any]
 @pytest.mark.parametrize(
     ("id", "rule", "ignorable", "outcome"),
     [
-        ("bound", lambda asked: {}, False, Binding.DONE),
+        ("bound", lambda asked: {}, False, BindResult.DONE),
         ("refused", lambda asked: {"Error": "no"}, False, 'running Bind plugin "{url}": no'),
-        ("left to others", lambda asked: 500, True, Binding.SKIP),
+        ("left to others", lambda asked: 500, True, BindResult.SKIP),
     ],
     ids=lambda value: value if isinstance(value, str) and "{" not in value else "",
 )
@@ -214,12 +216,12 @@ async def test_bind(id: str, rule: BindRule, ignorable: bool, outcome: Any) -> N
     with ExtenderServer({"bind": rule}) as server:
         (extender,) = configured({"urlPrefix": server.url, "bindVerb": "bind", "ignorable": ignorable})
         shell = Extenders([extender], ORIGINALS, lambda _: None)
-        binder: Callable[[Held], Awaitable[Binding]] = ExtenderBinder(extender, shell).bind
-        if isinstance(outcome, Binding):
-            assert await binder(Held(WEB, 0, "n1")) is outcome
+        binder: Callable[[AssumedPod], Awaitable[BindResult]] = ExtenderBinder(extender, shell).bind
+        if isinstance(outcome, BindResult):
+            assert await binder(AssumedPod(WEB, 0, "n1")) is outcome
         else:
             with pytest.raises(PluginError) as failed:
-                await binder(Held(WEB, 0, "n1"))
+                await binder(AssumedPod(WEB, 0, "n1"))
             assert str(failed.value) == outcome.format(url=server.url)
         await shell.close()
     wanted = {"PodName": "web", "PodNamespace": "default", "PodUID": "default/web", "Node": "n1"}
@@ -271,4 +273,4 @@ async def test_https(id: str, fields: Object, message: str, tmp_path: Path) -> N
         assert isinstance(answer, NotConsulted)
         assert message in answer.message
     else:
-        assert answer == Verdict(frozenset(["n1"]), {}, {}, [])
+        assert answer == NodesAnswer(frozenset(["n1"]), {}, {}, [])

@@ -27,7 +27,7 @@ class Idle:
     """A client that nobody calls."""
 
 
-@pytest.mark.parametrize("where", ["decide_quickly", "reservation"])
+@pytest.mark.parametrize("where", ["decide_quickly", "binding_plugins"])
 async def test_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Its pod waits out a backoff, holds no room, and is told; the log has the traceback; the next pod is bound."""
     method: Any = getattr(Framework, where)
@@ -110,3 +110,14 @@ async def test_a_replica_that_stands_by_keeps_its_queue_current() -> None:
         pass
     assert engine.queue.counts()[Place.UNSCHEDULABLE] == 0
     assert engine.queue.counts()[Place.ACTIVE] == many
+
+
+async def test_every_instruction_is_carried_out() -> None:
+    """Each kind that the engine knows has somebody who does it."""
+    config = decode(configuration())
+    scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config)
+
+    def kinds(of: type[Instruction]) -> set[type[Instruction]]:
+        return {of} if not of.__subclasses__() else {kind for each in of.__subclasses__() for kind in kinds(each)}
+
+    assert set(scheduler.carries) == kinds(Instruction)

@@ -15,11 +15,10 @@ from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind
 from scheduler.engine.places import FLUSH_AFTER
 from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Tick
+from scheduler.framework.binding import AssumedPod, Hold
 from scheduler.framework.config import PluginRef, Plugins, PluginSet, default_configuration
-from scheduler.framework.permit import Hold
 from scheduler.framework.plugin import OWN_STATE, Plugin
 from scheduler.framework.profiles import build
-from scheduler.framework.reservation import Held
 from scheduler.framework.status import Reject, Unschedulable
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
@@ -136,18 +135,44 @@ class Gate(Plugin):
 
     name = "Gate"
 
-    def permit(self, held: Held, _cluster: Any) -> Hold | Reject | None:
+    def permit(self, assumed: AssumedPod, _cluster: Any) -> Hold | Reject | None:
         """Hold the first, and let it go with the second."""
-        if held.pod.name == "bad":
+        if assumed.pod.name == "bad":
             return Reject(Unschedulable("not through here"))
-        if held.pod.name == "one":
+        if assumed.pod.name == "one":
             return Hold(60.0)
-        for waiting in held.waiting:
+        for waiting in assumed.waiting_pods:
             waiting.allow(self.name)
         return None
 
-    def post_bind(self, _held: Held, _cluster: Any) -> None:
+    def post_bind(self, _assumed: AssumedPod, _cluster: Any) -> None:
         """Take note."""
+
+
+class LetGo(Gate):
+    """Lets go who waits when another pod is bound."""
+
+    def permit(self, assumed: AssumedPod, _cluster: Any) -> Hold | Reject | None:
+        """Hold the first."""
+        return Hold(60.0) if assumed.pod.name == "one" else None
+
+    def post_bind(self, assumed: AssumedPod, _cluster: Any) -> None:
+        """Let it go."""
+        for waiting in assumed.waiting_pods:
+            waiting.allow(self.name)
+
+
+def test_a_pod_that_goes_on_when_another_is_bound() -> None:
+    """Its Binding is counted like any other."""
+    bench = Bench(0.99, LetGo)
+    bench.put(node("a"))
+    for name in ("one", "two"):
+        bench.put(pod(name, "100m"))
+        bench.cycle()
+    (bind,) = [d for d in bench.meter.handle(Bound("default/two"), bench.clock()) if isinstance(d, Bind)]
+    bench.meter.handle(Bound(bind.pod.uid), bench.clock())
+    assert bench.series(families.ATTEMPTS) == {("scheduled", "berth"): 2.0}
+    assert bench.series(families.PERMIT_WAIT) == {("Success",): 1}
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.99], ids=["sampled", "not sampled"])
@@ -177,7 +202,6 @@ def test_permit(chance: float) -> None:
             ("PostBind", 2),
         }
         assert timed["SchedulingGates", "PreEnqueue", "Success"] == 3
-    assert bench.engine.permit_waits == []
 
 
 def test_a_pod_that_waits_for_a_permit_goes() -> None:

@@ -3,9 +3,9 @@
 from copy import deepcopy
 from typing import Any
 
-from scheduler.engine.instructions import Instruction, Prepare
-from scheduler.engine.stimuli import Prepared
-from scheduler.framework.reservation import ObjectKey
+from scheduler.engine.instructions import Instruction, PreBindWrite
+from scheduler.engine.stimuli import PreBindWritten
+from scheduler.framework.binding import ObjectKey
 from tests.builders import Object
 from tests.storage import BOUND
 
@@ -36,8 +36,8 @@ class Api:
             found += self._harness.tell(deepcopy(self._objects[key]))
         return found
 
-    def write(self, prepare: Prepare) -> Prepared:
-        """Carry a Prepare out; the watch is not as quick."""
+    def write(self, prepare: PreBindWrite) -> PreBindWritten:
+        """Carry a PreBindWrite out; the watch is not as quick."""
         written = {}
         for patch in prepare.writes:
             document = deepcopy(self._objects[patch.key])
@@ -45,7 +45,7 @@ class Api:
             assert document["metadata"]["uid"] == patch.uid
             _merge(document, patch.change)
             written[patch.key] = self._store(document)
-        return Prepared(prepare.pod.uid, written)
+        return PreBindWritten(prepare.pod.uid, written)
 
     def bind(self, claim_key: ObjectKey = DATA, volume_name: str = "v") -> list[Instruction]:
         """What the PV controller does to a claim."""

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.instructions import Bind, Failed, Instruction, Prepare, RunCall
+from scheduler.engine.instructions import Bind, Failed, Instruction, PreBindWrite, RunCall
 from scheduler.engine.queued import QueuedPod
-from scheduler.engine.stimuli import Answered, Cycle, Gone, NotAnswered, NotPrepared, Put, Stimulus
+from scheduler.engine.stimuli import CallEnded, CallFailed, Cycle, Gone, PreBindWriteFailed, Put, Stimulus
+from scheduler.framework.binding import AssumedPod, Hold
 from scheduler.framework.events import ANY
-from scheduler.framework.permit import Hold
-from scheduler.framework.reservation import Held
 from scheduler.framework.status import Reject, Unschedulable
 from scheduler.state.validate import validate
 from tests.builders import configuration, profile
@@ -95,9 +94,9 @@ def test_pods_of_a_convoy_that_has_no_size(pods: int) -> None:
 def test_pods_that_push_each_other_off() -> None:
     """Each newcomer has the pod that waits rejected, and the room that this one gives back wakes the third."""
 
-    def permit(self: Any, held: Held, cluster: Any) -> Hold:
-        for other in held.waiting:
-            other.reject("Own", f"pushed off by {held.pod.name}")
+    def permit(self: Any, assumed: AssumedPod, cluster: Any) -> Hold:
+        for other in assumed.waiting_pods:
+            other.reject("Own", f"pushed off by {assumed.pod.name}")
         return Hold(60.0)
 
     harness = watched(plugin(permit=permit, events=ANY))
@@ -125,13 +124,13 @@ def rejecting(random: Random) -> Any:
             raise SystemExit(1)
         return Reject(Unschedulable("taken")) if chance(20) else None
 
-    def unreserve(self: Any, held: Held, cluster: Any) -> None:
-        for other in held.waiting:
+    def unreserve(self: Any, assumed: AssumedPod, cluster: Any) -> None:
+        for other in assumed.waiting_pods:
             if chance(30):
                 other.reject("Own", "not without it")
 
-    def permit(self: Any, held: Held, cluster: Any) -> Any:
-        for other in held.waiting:
+    def permit(self: Any, assumed: AssumedPod, cluster: Any) -> Any:
+        for other in assumed.waiting_pods:
             if chance(30):
                 other.reject("Own", "pushed off")
             elif chance(30):
@@ -140,7 +139,7 @@ def rejecting(random: Random) -> Any:
             return Reject(Unschedulable("not today"))
         return Hold(random.choice((0.5, 3.0))) if chance(40) else None
 
-    async def pre_bind(self: Any, held: Held) -> None:
+    async def pre_bind(self: Any, assumed: AssumedPod) -> None:
         raise AssertionError("the test answers")
 
     return plugin(filter=filter_, reserve=reserve, unreserve=unreserve, permit=permit, pre_bind=pre_bind, events=ANY)
@@ -157,12 +156,12 @@ def test_whatever_plugins_reject(seed: int) -> None:
 
     def heed(instruction: Instruction) -> None:
         match instruction:
-            case RunCall(call):
+            case RunCall(call=call):
                 calls.append(call)
             case Bind(pod=bound):
                 binding.append(bound.uid)
-            case Prepare(pod=prepared):
-                harness.handle(NotPrepared(prepared.uid, 500, "boom", {}))
+            case PreBindWrite(pod=prepared):
+                harness.handle(PreBindWriteFailed(prepared.uid, 500, "boom", {}))
 
     for i in range(8):
         harness.put(pod(f"p{i}"))
@@ -176,7 +175,9 @@ def test_whatever_plugins_reject(seed: int) -> None:
             harness.put(node("n2", cpu=str(random.randint(1, 8))))
         elif happens in (3, 4) and calls:
             call = calls.pop(random.randrange(len(calls)))
-            ends = NotAnswered(call, "boom") if random.randrange(2) else Answered(call, None)
+            ends = (
+                CallFailed(call.pod.uid, call, "boom") if random.randrange(2) else CallEnded(call.pod.uid, call, None)
+            )
             for one in harness.handle(ends):
                 heed(one)
         elif happens == 5 and binding:

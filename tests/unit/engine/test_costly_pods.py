@@ -12,7 +12,7 @@ from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Broke, Consulted
 from scheduler.engine.turns import SHARE
 from scheduler.framework.config import decode
-from scheduler.framework.extenders import Verdict
+from scheduler.framework.extenders import NodesAnswer
 from scheduler.framework.plugin import OWN_STATE, Plugin
 from scheduler.framework.profiles import build
 from scheduler.plugins.registry import registry
@@ -267,7 +267,7 @@ def test_it_goes_on_after_extenders() -> None:
     (ask,) = asked
     assert isinstance(ask, AskExtenders)
     engine.queue.frameworks["berth"].plugin("Digging").left["big"] = 2 * SLICE  # type: ignore[union-attr]
-    assert harness.handle(Consulted(ask.question, Verdict(frozenset(("n2",)), {}, {}))) == []
+    assert harness.handle(Consulted(ask.question, NodesAnswer(frozenset(("n2",)), {}, {}))) == []
     assert place(harness, "big") is Place.ACTIVE
     assert harness.binds() == {"big": "n2"}
 

@@ -144,7 +144,7 @@ def test_a_recreated_pod_is_scheduled_anew_under_its_new_uid(harness: Harness) -
 
 
 def test_a_pod_terminating_while_its_binding_fails_is_not_retried(harness: Harness) -> None:
-    """A pod on its way out is not scheduled again."""
+    """A terminating pod is not scheduled again."""
     harness.put(node("n1"), pod("web"))
     harness.binds()
     harness.put(pod("web", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}))

@@ -10,7 +10,7 @@ from scheduler.engine.instructions import AskExtenders, Bind, Failed, Instructio
 from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Consulted, NotConsulted
 from scheduler.framework.config import decode
-from scheduler.framework.extenders import NodesQuestion, Scores, Verdict, VictimsQuestion
+from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion
 from scheduler.framework.profiles import build
 from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
@@ -47,8 +47,8 @@ def asked(done: list[Instruction]) -> Any:
     return ask.question
 
 
-def verdict(*kept: str, scores: Any = (), hopeless: dict[str, str] | None = None, **failed: str) -> Verdict:
-    return Verdict(frozenset(kept), failed, hopeless or {}, scores)
+def verdict(*kept: str, scores: Any = (), hopeless: dict[str, str] | None = None, **failed: str) -> NodesAnswer:
+    return NodesAnswer(frozenset(kept), failed, hopeless or {}, scores)
 
 
 def answered(harness: Harness, question: Any, given: Any) -> list[Instruction]:

@@ -7,10 +7,9 @@ import pytest
 
 from scheduler.engine.instructions import Bind, CancelCall, Failed, Preempt, RunCall
 from scheduler.engine.queued import Place
-from scheduler.engine.stimuli import Answered, NotAnswered
-from scheduler.framework.permit import Hold
+from scheduler.engine.stimuli import Broke, CallEnded, CallFailed
+from scheduler.framework.binding import AssumedPod, BindResult, Hold
 from scheduler.framework.plugin import Plugin
-from scheduler.framework.reservation import Binding, Held
 from scheduler.framework.status import Reject, Unschedulable
 
 from .conftest import Harness, node, pod
@@ -24,8 +23,8 @@ Open = Callable[..., Harness]
 def gang(size: int, seconds: float = 10.0) -> Any:
     """Pods wait until so many of them have a node."""
 
-    def permit(self: Any, held: Held, cluster: Any) -> Hold | None:
-        others = list(held.waiting)
+    def permit(self: Any, assumed: AssumedPod, cluster: Any) -> Hold | None:
+        others = list(assumed.waiting_pods)
         if len(others) + 1 < size:
             return Hold(seconds)
         for other in others:
@@ -75,7 +74,7 @@ def test_two_plugins(opened: Open) -> None:
     class Other(Plugin):
         name = "Other"
 
-        def permit(self, held: Held, cluster: Any) -> Hold:
+        def permit(self, assumed: AssumedPod, cluster: Any) -> Hold:
             return Hold(20.0)
 
     harness = opened(gang(2), Other)
@@ -100,16 +99,18 @@ def test_refusal(opened: Open) -> None:
 
 
 def test_rejected_by_another_pod(opened: Open) -> None:
-    """Whoever comes later may reject those that wait; the pods' own reservations are given back."""
+    """Whoever comes later may reject those that wait; what the pods reserved is given back."""
     released = []
 
-    def permit(self: Any, held: Held, cluster: Any) -> Hold | None:
-        for other in held.waiting:
+    def permit(self: Any, assumed: AssumedPod, cluster: Any) -> Hold | None:
+        for other in assumed.waiting_pods:
             other.reject("Own", "the convoy is off")
             other.reject("Own", "this comes too late")
-        return Hold(10.0) if held.pod.name == "a" else None
+        return Hold(10.0) if assumed.pod.name == "a" else None
 
-    own = plugin(permit=permit, reserve=lambda *_: 1, unreserve=lambda self, held, _: released.append(held.pod.name))
+    own = plugin(
+        permit=permit, reserve=lambda *_: 1, unreserve=lambda self, assumed, _: released.append(assumed.pod.name)
+    )
     harness = opened(own)
     harness.put(node("n1"), pod("a"))
     everything(harness)
@@ -140,7 +141,7 @@ def test_preempted_while_waiting(opened: Open) -> None:
     harness.put(pod("big", cpu="900m", priority=10))
     done = everything(harness)
     (preempt,) = of(done, Preempt)
-    assert (preempt.victims, [one.name for one in preempt.turned_back]) == ((), ["small"])
+    assert (preempt.victims, [one.name for one in preempt.reverted]) == ((), ["small"])
     messages = {one.pod.name: one.message for one in of(done, Failed)}
     assert messages["small"] == "waiting on permit for pod: preempted"
     assert place(harness, "small") is Place.BACKOFF
@@ -152,7 +153,7 @@ def test_preempted_while_waiting(opened: Open) -> None:
 def waits_in(point: str) -> Any:
     """A plugin whose coroutine the test ends itself."""
 
-    async def run(self: Any, held: Held) -> Any:
+    async def run(self: Any, assumed: AssumedPod) -> Any:
         raise AssertionError("the test answers")
 
     return plugin(**{point: run, "reserve": lambda *_: 1, "time_limit": 7.0})
@@ -169,8 +170,8 @@ def test_a_pod_that_goes_takes_its_call_along(opened: Open, point: str) -> None:
     assert (run.call.name, run.call.point, run.call.seconds) == ("Own", point, 7.0)
     said = harness.lose("Pod", "default", "a", "a")
     assert [one.call for one in of(said, CancelCall)] == [run.call]
-    assert harness.handle(Answered(run.call, None)) == []
-    assert harness.handle(NotAnswered(run.call, "too late")) == []
+    assert harness.handle(CallEnded(run.call.pod.uid, run.call, None)) == []
+    assert harness.handle(CallFailed(run.call.pod.uid, run.call, "too late")) == []
     assert harness.engine.cluster.assumed() == 0
 
 
@@ -179,24 +180,24 @@ def test_an_answer_for_an_attempt_that_is_over(opened: Open) -> None:
     harness = opened(waits_in("pre_bind"))
     harness.put(node("n1"), pod("a"))
     (first,) = of(harness.cycles(), RunCall)
-    (failed,) = of(harness.handle(NotAnswered(first.call, "no answer within 7s")), Failed)
+    (failed,) = of(harness.handle(CallFailed(first.call.pod.uid, first.call, "no answer within 7s")), Failed)
     assert failed.message == 'running PreBind plugin "Own": no answer within 7s'
     harness.after(1.5)
     (second,) = of(harness.cycles(), RunCall)
-    assert harness.handle(Answered(first.call, None)) == []
-    assert [type(one) for one in harness.handle(Answered(second.call, None))] == [Bind]
+    assert harness.handle(CallEnded(first.call.pod.uid, first.call, None)) == []
+    assert [type(one) for one in harness.handle(CallEnded(second.call.pod.uid, second.call, None))] == [Bind]
 
 
 def test_a_coroutine_that_binds_is_not_disturbed_by_its_own_success(opened: Open) -> None:
     """The watch may show the pod bound before the coroutine ends: nothing is unreserved."""
     released = []
     own = waits_in("bind")
-    own.unreserve = lambda self, held, cluster: released.append(held.pod.name)
+    own.unreserve = lambda self, assumed, cluster: released.append(assumed.pod.name)
     harness = opened(own, bind={"enabled": [{"name": "Own"}, {"name": "DefaultBinder"}]})
     harness.put(node("n1"), pod("a"))
     (run,) = of(harness.cycles(), RunCall)
     harness.put(pod("a", nodeName="n1"))
-    done = harness.handle(Answered(run.call, Binding.DONE))
+    done = harness.handle(CallEnded(run.call.pod.uid, run.call, BindResult.DONE))
     assert len(done) == 1
     assert released == []
     assert harness.engine.cluster.assumed() == 0
@@ -218,7 +219,7 @@ def test_many_that_are_let_go_at_once(opened: Open) -> None:
 
 
 def test_many_whose_time_is_over(opened: Open) -> None:
-    """They turn back some at a time."""
+    """They are reverted some at a time."""
     harness = opened(gang(1000, seconds=20.0))
     harness.put(*(node(f"n{i}", cpu="64") for i in range(5)), *(pod(f"p{i}", cpu="1m") for i in range(299)))
     everything(harness)
@@ -239,4 +240,43 @@ def test_deadlines_of_pods_that_went_are_forgotten(opened: Open) -> None:
         harness.put(pod(f"p{i}", cpu="1m"))
         everything(harness)
         harness.gone("Pod", f"p{i}")
-    assert len(harness.engine._departures._flights._deadlines) <= 1100
+    assert harness.engine.binding.entries() <= 1100
+
+
+def test_time_is_over_for_pods_that_were_allowed(opened: Open) -> None:
+    """More pods are allowed at once than go on in one turn: those that have to wait for the next are not given up."""
+    harness = opened(gang(200, seconds=20.0))
+    harness.put(*(node(f"n{i}", cpu="64") for i in range(5)), *(pod(f"p{i}", cpu="1m") for i in range(199)))
+    everything(harness)
+    harness.now += 20.0
+    harness.put(pod("last", cpu="1m"))
+    said = harness.cycle()
+    for _ in range(5):
+        said += harness.tick(0.0)
+    assert len(of(said, Bind)) == 200
+    assert of(said, Failed) == []
+
+
+def test_a_cycle_that_breaks_for_another_pod(opened: Open) -> None:
+    """Whoever was being asked is tried again, too, and what was said of third pods is still done."""
+
+    def pre_bind(self: Any, assumed: AssumedPod, cluster: Any) -> None:
+        if assumed.pod.name == "b":
+            raise KeyboardInterrupt  # nothing that a guard keeps from Berth
+
+    own = gang(3)
+    own.pre_bind = pre_bind
+    harness = opened(own)
+    harness.put(node("n1"), pod("a"), pod("b"))
+    everything(harness)
+    harness.put(pod("c"))
+    with pytest.raises(KeyboardInterrupt):
+        harness.cycle()
+    said = harness.handle(Broke("KeyboardInterrupt"))
+    assert [one.pod.name for one in of(said, Bind)] == ["a"]
+    assert [(one.pod.name, one.message) for one in of(said, Failed)] == [
+        ("b", "KeyboardInterrupt"),
+        ("c", "KeyboardInterrupt"),
+    ]
+    assert (place(harness, "b"), place(harness, "c")) == (Place.BACKOFF, Place.BACKOFF)
+    assert harness.engine.cluster.assumed() == 1

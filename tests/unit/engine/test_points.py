@@ -17,10 +17,10 @@ from scheduler.engine.instructions import (
     RunCall,
 )
 from scheduler.engine.queued import Place
-from scheduler.engine.stimuli import Answered, Bound, NotAnswered
+from scheduler.engine.stimuli import Bound, CallEnded, CallFailed
+from scheduler.framework.binding import AssumedPod, BindResult
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import ANYTHING, NODE, Plugin
-from scheduler.framework.reservation import Binding, Held
 from scheduler.framework.status import Reject, Unschedulable
 from scheduler.state.validate import validate
 from tests.builders import configuration, profile
@@ -66,8 +66,8 @@ def coroutine(*answer: Any) -> Callable[..., Any]:
     """As `raising`, for a coroutine function."""
     ask = raising(*answer)
 
-    async def run(self: Any, held: Held) -> Any:
-        return ask(self, held)
+    async def run(self: Any, assumed: AssumedPod) -> Any:
+        return ask(self, assumed)
 
     return run
 
@@ -87,9 +87,9 @@ def run_calls(harness: Harness, instructions: list[Instruction]) -> list[Instruc
             try:
                 call.start().send(None)
             except StopIteration as end:
-                found += run_calls(harness, harness.handle(Answered(call, end.value)))
+                found += run_calls(harness, harness.handle(CallEnded(call.pod.uid, call, end.value)))
             except RuntimeError as error:
-                found += run_calls(harness, harness.handle(NotAnswered(call, f"RuntimeError: {error}")))
+                found += run_calls(harness, harness.handle(CallFailed(call.pod.uid, call, f"RuntimeError: {error}")))
     return found
 
 
@@ -148,7 +148,7 @@ def test_a_plugin_that_raises(opened: Callable[..., Harness], point: str, own: A
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["method", "coroutine"])
 def test_a_bind_plugin_that_raises(opened: Callable[..., Harness], asynchronous: bool) -> None:
     """As at other points, and the binder behind it is not asked."""
-    made = (coroutine if asynchronous else raising)(lambda *_: Binding.SKIP)
+    made = (coroutine if asynchronous else raising)(lambda *_: BindResult.SKIP)
     harness = opened(named("bind", made), bind={"enabled": [{"name": "Own"}, {"name": "DefaultBinder"}]})
     harness.put(node("n1"), pod("bad"), pod("good"))
     done = everything(harness)
@@ -240,7 +240,7 @@ def test_unreserve(opened: Callable[..., Harness]) -> None:
         def reserve(self, pod: Any, cluster: Any, row: int) -> None:
             pass
 
-        def unreserve(self, held: Held, cluster: Any) -> None:
+        def unreserve(self, assumed: AssumedPod, cluster: Any) -> None:
             First.given_back += 1
 
     harness = opened(First, plugin(reserve=lambda *_: None, unreserve=raising()))
@@ -330,7 +330,7 @@ def test_absurd_answers(opened: Callable[..., Harness], id: str, members: Any, m
 
 def test_nobody_binds(opened: Callable[..., Harness]) -> None:
     """All binders skip the pod: an error, not a pod that waits for ever."""
-    own = plugin(bind=lambda *_: Binding.SKIP)
+    own = plugin(bind=lambda *_: BindResult.SKIP)
     harness = opened(own, bind={"enabled": [{"name": "Own"}], "disabled": ALL})
     harness.put(node("n1"), pod("web"))
     (failed,) = of(everything(harness), Failed)
@@ -340,17 +340,19 @@ def test_nobody_binds(opened: Callable[..., Harness]) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "binds", "by_plugin"),
-    [(Binding.DONE, [], ["web"]), (Binding.POST, ["web"], []), (Binding.SKIP, ["web"], [])],
-    ids=lambda value: value.name if isinstance(value, Binding) else "",
+    [(BindResult.DONE, [], ["web"]), (BindResult.POST, ["web"], []), (BindResult.SKIP, ["web"], [])],
+    ids=lambda value: value.name if isinstance(value, BindResult) else "",
 )
-def test_bind_plugins(opened: Callable[..., Harness], answer: Binding, binds: list[str], by_plugin: list[str]) -> None:
+def test_bind_plugins(
+    opened: Callable[..., Harness], answer: BindResult, binds: list[str], by_plugin: list[str]
+) -> None:
     """A coroutine binds the pod itself, has it bound, or leaves it to the next; PostBind hears of it in each case."""
     told = []
 
-    async def bind(self: Any, held: Held) -> Binding:
+    async def bind(self: Any, assumed: AssumedPod) -> BindResult:
         return answer
 
-    own = plugin(bind=bind, post_bind=lambda self, held, cluster: told.append((held.pod.name, held.node)))
+    own = plugin(bind=bind, post_bind=lambda self, assumed, cluster: told.append((assumed.pod.name, assumed.node)))
     harness = opened(own, bind={"enabled": [{"name": "Own"}, {"name": "DefaultBinder"}]})
     harness.put(node("n1"), pod("web"))
     done = everything(harness)

@@ -9,12 +9,11 @@ from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import AskExtenders, Bind, Failed
 from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Consulted
+from scheduler.framework.binding import AssumedPod, Hold
 from scheduler.framework.config import decode
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.extenders import Verdict
-from scheduler.framework.permit import Hold
+from scheduler.framework.extenders import NodesAnswer
 from scheduler.framework.profiles import build
-from scheduler.framework.reservation import Held
 from scheduler.framework.status import Unschedulable
 from scheduler.plugins.registry import registry
 from tests.builders import configuration
@@ -105,7 +104,7 @@ def test_a_gate_may_shut_again(opened: Open) -> None:
 def test_what_happens_while_a_pod_waits_for_a_permit_counts(opened: Open, event: bool, where: Place) -> None:
     """An event that may help its plugin, and that it missed, has it tried again after its backoff."""
 
-    def permit(self: Any, held: Held, cluster: Any) -> Hold:
+    def permit(self: Any, assumed: AssumedPod, cluster: Any) -> Hold:
         return Hold(60.0)
 
     harness = opened(plugin(permit=permit, events=ClusterEvent.NODE_ADDED))
@@ -125,7 +124,7 @@ def test_what_happens_while_extenders_think_counts(harness: Harness) -> None:
     harness.put(node("n1"), pod("web"))
     (ask,) = of(harness.cycle(), AskExtenders)
     harness.put(pod("other", nodeName="n1", scheduler="else"))
-    done = harness.handle(Consulted(ask.question, Verdict(frozenset(), {"n1": "no berth"}, {})))
+    done = harness.handle(Consulted(ask.question, NodesAnswer(frozenset(), {"n1": "no berth"}, {})))
     assert len(of(done, Failed)) == 1
     assert place(harness, "web") is Place.BACKOFF
 

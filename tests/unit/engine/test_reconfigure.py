@@ -19,7 +19,7 @@ def test_profiles_change(harness: Harness) -> None:
     frameworks = build(decode(configuration(WITHOUT_FIT)), registry())
     harness.engine.reconfigure(frameworks, 1, 10, harness.now)
     assert sorted(queued.pod.name for queued in harness.engine.queue) == ["big", "held"]
-    harness.bind_failed("failing")  # was on its way: it is not put back for a profile that nobody has
+    harness.bind_failed("failing")  # was being bound: it is not put back for a profile that nobody has
     harness.bound("packed")
     harness.after(60)
     assert harness.binds() == {"big": "a"}

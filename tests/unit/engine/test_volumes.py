@@ -5,10 +5,18 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.instructions import Announce, Bind, Failed, Instruction, PatchCondition, Prepare, RecordFailure
+from scheduler.engine.instructions import (
+    Bind,
+    Failed,
+    Instruction,
+    Nominate,
+    PatchCondition,
+    PreBindWrite,
+    RecordFailure,
+)
 from scheduler.engine.queued import Place
-from scheduler.engine.stimuli import NotPrepared, Prepared
-from scheduler.framework.reservation import ObjectKey
+from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten
+from scheduler.framework.binding import ObjectKey
 from tests.builders import Object, node, pod
 from tests.storage import SELECTED, claim, storage_class, using, volume
 
@@ -62,8 +70,8 @@ def test_a_static_volume(harness: Harness, static: Api) -> None:
     """Its claimRef is written, the claim is awaited, then the pod is bound."""
     static.put(asking())
     said = harness.cycles()
-    assert kinds(said) == ["Announce", "Prepare"]
-    prepare = only(said, Prepare)
+    assert kinds(said) == ["Nominate", "PreBindWrite"]
+    prepare = only(said, PreBindWrite)
     assert (prepare.node, prepare.plugin) == ("n", "VolumeBinding")
     assert harness.handle(static.write(prepare)) == []
     ref = static.get(DISK)["spec"]["claimRef"]
@@ -80,7 +88,7 @@ def test_a_static_volume(harness: Harness, static: Api) -> None:
 def test_a_volume_to_be_made(harness: Harness, dynamic: Api) -> None:
     """The claim gets its node, and is awaited together with the volume that comes."""
     dynamic.put(asking())
-    prepare = only(harness.cycles(), Prepare)
+    prepare = only(harness.cycles(), PreBindWrite)
     harness.handle(dynamic.write(prepare))
     assert dynamic.get(DATA)["metadata"]["annotations"] == {SELECTED: "n"}
     dynamic.show(DATA)
@@ -91,7 +99,7 @@ def test_a_volume_to_be_made(harness: Harness, dynamic: Api) -> None:
 def test_the_answer_may_come_after_the_watch(harness: Harness, static: Api) -> None:
     """What matters is what is there, not in which order we hear of it."""
     static.put(asking())
-    prepared = static.write(only(harness.cycles(), Prepare))
+    prepared = static.write(only(harness.cycles(), PreBindWrite))
     assert static.show(DISK) == []
     assert static.bind() == []
     assert kinds(harness.handle(prepared)) == ["Bind"]
@@ -100,7 +108,7 @@ def test_the_answer_may_come_after_the_watch(harness: Harness, static: Api) -> N
 def test_the_watch_must_have_caught_up_with_our_write(harness: Harness, static: Api) -> None:
     """An object older than what we wrote says nothing, whatever it says."""
     static.put(asking())
-    harness.handle(static.write(only(harness.cycles(), Prepare)))
+    harness.handle(static.write(only(harness.cycles(), PreBindWrite)))
     assert static.bind() == []
     assert kinds(static.show(DISK)) == ["Bind"]
 
@@ -111,7 +119,7 @@ def test_what_was_promised_is_taken(harness: Harness, static: Api) -> None:
     static.put(asking())
     static.put(asking("q", "more"))
     said = harness.cycles()
-    assert only(said, Prepare).pod.name == "p"
+    assert only(said, PreBindWrite).pod.name == "p"
     failed = only(said, Failed)
     assert failed.message.startswith("0/1 nodes are available: 1 node(s) didn't find available persistent volumes")
     assert harness.engine.cluster.assumed() == 1
@@ -123,7 +131,7 @@ def test_several_claims_on_one_node(harness: Harness) -> None:
     api.put(claim("data"))
     api.put(claim("new", storage_class="makes"))
     api.put(asking("p", "data", "new"))
-    prepare = only(harness.cycles(), Prepare)
+    prepare = only(harness.cycles(), PreBindWrite)
     assert [patch.key[2] for patch in prepare.writes] == ["v", "new"]
     harness.handle(api.write(prepare))
     new = ("PersistentVolumeClaim", "default", "new")
@@ -137,7 +145,7 @@ def test_the_api_refuses_a_write(harness: Harness, static: Api) -> None:
     """The promise and the room are taken back; the pod is told why, and tried again after its backoff."""
     static.put(asking())
     harness.cycles()
-    said = harness.handle(NotPrepared("default/p", 409, "the object has been modified", {}))
+    said = harness.handle(PreBindWriteFailed("default/p", 409, "the object has been modified", {}))
     assert kinds(said) == ["Failed", "PatchCondition", "RecordFailure"]
     assert only(said, Failed).message == 'running PreBind plugin "VolumeBinding": the object has been modified'
     assert only(said, PatchCondition).nominated == ""
@@ -145,7 +153,7 @@ def test_the_api_refuses_a_write(harness: Harness, static: Api) -> None:
     assert not harness.engine.cluster.storage.volumes.assumed
     assert place_of(harness) is Place.BACKOFF
     harness.after(1.0)
-    assert kinds(harness.cycles()) == ["Announce", "Prepare"]
+    assert kinds(harness.cycles()) == ["Nominate", "PreBindWrite"]
 
 
 def test_half_written(harness: Harness) -> None:
@@ -154,23 +162,23 @@ def test_half_written(harness: Harness) -> None:
     api.put(claim("data"))
     api.put(claim("new", storage_class="makes"))
     api.put(asking("p", "data", "new"))
-    prepare = only(harness.cycles(), Prepare)
-    written = api.write(Prepare(prepare.pod, prepare.node, prepare.plugin, prepare.writes[:1])).written
-    harness.handle(NotPrepared("default/p", 403, "forbidden", written))
+    prepare = only(harness.cycles(), PreBindWrite)
+    written = api.write(PreBindWrite(prepare.pod, prepare.node, prepare.plugin, prepare.writes[:1])).written
+    harness.handle(PreBindWriteFailed("default/p", 403, "forbidden", written))
     storage = harness.engine.cluster.storage
     assert list(storage.volumes.assumed) == ["v"]
     assert not storage.claims.assumed
     api.show(DISK)
     assert not storage.volumes.assumed
     harness.after(1.0)
-    again = only(harness.cycles(), Prepare)
+    again = only(harness.cycles(), PreBindWrite)
     assert [patch.key[2] for patch in again.writes] == ["new"], "the volume has its claimRef already"
 
 
 def test_time_is_over(harness: Harness, static: Api) -> None:
     """After bindTimeoutSeconds the pod goes back to the queue, with upstream's words."""
     static.put(asking())
-    harness.handle(static.write(only(harness.cycles(), Prepare)))
+    harness.handle(static.write(only(harness.cycles(), PreBindWrite)))
     assert harness.engine.next_tick() == harness.now + 600
     static.show(DISK)
     assert harness.tick(599.0) == []
@@ -180,7 +188,7 @@ def test_time_is_over(harness: Harness, static: Api) -> None:
     assert only(said, RecordFailure).message == text
     assert harness.engine.cluster.assumed() == 0
     harness.after(1.0)
-    assert kinds(harness.cycles()) == ["Announce"], "the volume has its claimRef: nothing is written again"
+    assert kinds(harness.cycles()) == ["Nominate"], "the volume has its claimRef: nothing is written again"
     assert kinds(static.bind()) == ["Bind"]
 
 
@@ -196,7 +204,7 @@ def test_time_is_over(harness: Harness, static: Api) -> None:
 def test_the_provisioner_gives_up(harness: Harness, dynamic: Api, id: str, change: Object, text: str) -> None:
     """It takes the selected node away; the pod is decided anew after its backoff."""
     dynamic.put(asking())
-    harness.handle(dynamic.write(only(harness.cycles(), Prepare)))
+    harness.handle(dynamic.write(only(harness.cycles(), PreBindWrite)))
     dynamic.show(DATA)
     said = dynamic.edit(DATA, metadata=change)
     assert only(said, Failed).message == f'running PreBind plugin "VolumeBinding": binding volumes: {text}'
@@ -213,9 +221,9 @@ def test_the_provisioner_gives_up(harness: Harness, dynamic: Api, id: str, chang
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_something_goes_away(harness: Harness, static: Api, id: str, gone: ObjectKey, text: str) -> None:
-    """Without it the pod can't be bound there: it turns back at once."""
+    """Without it the pod can't be bound there: it is reverted at once."""
     static.put(asking())
-    harness.handle(static.write(only(harness.cycles(), Prepare)))
+    harness.handle(static.write(only(harness.cycles(), PreBindWrite)))
     static.show(DISK)
     said = harness.lose(*gone)
     assert only(said, Failed).message == f'running PreBind plugin "VolumeBinding": binding volumes: {text}'
@@ -223,18 +231,18 @@ def test_something_goes_away(harness: Harness, static: Api, id: str, gone: Objec
 
 
 def test_a_claimref_is_reset(harness: Harness, static: Api) -> None:
-    """The PV controller refused the pair: the pod turns back."""
+    """The PV controller refused the pair: the pod is reverted."""
     static.put(asking())
-    harness.handle(static.write(only(harness.cycles(), Prepare)))
+    harness.handle(static.write(only(harness.cycles(), PreBindWrite)))
     static.show(DISK)
     said = static.edit(DISK, spec={"claimRef": None})
     assert only(said, Failed).message.endswith('binding volumes: ClaimRef got reset for pv "v"')
 
 
 def test_the_node_loses_the_label_that_the_volume_needs(harness: Harness, static: Api) -> None:
-    """The volume is no longer reached from there: the pod turns back."""
+    """The volume is no longer reached from there: the pod is reverted."""
     static.put(asking())
-    harness.handle(static.write(only(harness.cycles(), Prepare)))
+    harness.handle(static.write(only(harness.cycles(), PreBindWrite)))
     static.show(DISK)
     said = static.put(node("n", labels={"kubernetes.io/hostname": "renamed"}))
     text = 'pv "v" node affinity doesn\'t match node "n": no matching NodeSelectorTerms'
@@ -246,18 +254,18 @@ def test_the_pod_is_deleted_meanwhile(harness: Harness, static: Api) -> None:
     static.put(claim("more"))
     static.put(asking())
     static.put(asking("q", "more"))
-    prepare = only(harness.cycles(), Prepare)
+    prepare = only(harness.cycles(), PreBindWrite)
     assert place_of(harness, "default/q") is Place.UNSCHEDULABLE
     harness.after(10.0)
     assert harness.lose("Pod", "default", "p", "default/p") == []
-    assert only(harness.cycles(), Prepare).pod.name == "q"
-    assert harness.handle(Prepared(prepare.pod.uid, {})) == [], "an answer for a pod that is gone"
+    assert only(harness.cycles(), PreBindWrite).pod.name == "q"
+    assert harness.handle(PreBindWritten(prepare.pod.uid, {})) == [], "an answer for a pod that is gone"
 
 
-def test_a_pod_kept_by_finalizers_turns_back(harness: Harness, static: Api) -> None:
-    """A pod that is on its way out is not bound any more."""
+def test_a_pod_kept_by_finalizers_is_reverted(harness: Harness, static: Api) -> None:
+    """A terminating pod is not bound any more."""
     static.put(asking())
-    harness.handle(static.write(only(harness.cycles(), Prepare)))
+    harness.handle(static.write(only(harness.cycles(), PreBindWrite)))
     leaving = asking()
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert static.put(leaving) == []
@@ -269,7 +277,7 @@ def test_somebody_else_binds_the_pod(harness: Harness, static: Api) -> None:
     """The promise ends; the pod is where the API says."""
     static.put(node("m"))
     static.put(asking())
-    prepare = only(harness.cycles(), Prepare)
+    prepare = only(harness.cycles(), PreBindWrite)
     placed = asking()
     placed["spec"]["nodeName"] = "m"
     static.put(placed)
@@ -281,7 +289,7 @@ def test_somebody_else_binds_the_pod(harness: Harness, static: Api) -> None:
 def test_a_refused_binding(harness: Harness, static: Api) -> None:
     """The volumes are bound already; the next attempt goes to the same node without asking for anything."""
     static.put(asking())
-    harness.handle(static.write(only(harness.cycles(), Prepare)))
+    harness.handle(static.write(only(harness.cycles(), PreBindWrite)))
     static.show(DISK)
     static.bind()
     assert kinds(harness.bind_failed("default/p")) == ["Failed", "PatchCondition", "RecordFailure"]
@@ -294,7 +302,7 @@ def test_pods_that_wait_hold_nobody_up(harness: Harness, dynamic: Api) -> None:
     for i in range(5):
         dynamic.put(claim(f"c{i}"))
         dynamic.put(asking(f"p{i}", f"c{i}"))
-    for prepare in [i for i in harness.cycles() if isinstance(i, Prepare)]:
+    for prepare in [i for i in harness.cycles() if isinstance(i, PreBindWrite)]:
         harness.handle(dynamic.write(prepare))
     assert harness.engine.in_flight == 0
     dynamic.put(pod("plain"))
@@ -307,10 +315,10 @@ def test_the_expected_node_is_announced_once(harness: Harness, dynamic: Api) -> 
     waiting["status"]["nominatedNodeName"] = "n"
     dynamic.put(waiting)
     said = harness.cycles()
-    assert kinds(said) == ["Prepare"]
+    assert kinds(said) == ["PreBindWrite"]
     dynamic.put(claim("more"))
     dynamic.put(asking("q", "more"))
-    announce = only(harness.cycles(), Announce)
+    announce = only(harness.cycles(), Nominate)
     assert (announce.pod.name, announce.node) == ("q", "n")
 
 
@@ -322,7 +330,7 @@ def test_ephemeral_volumes_wake_their_own_pods(harness: Harness, dynamic: Api) -
     assert {i.message.split('"')[1] for i in said if isinstance(i, RecordFailure)} == {"a-scratch", "b-scratch"}
     harness.after(10.0)
     dynamic.put(claim("b-scratch", owner="default/b"))
-    assert only(harness.cycles(), Prepare).pod.name == "b"
+    assert only(harness.cycles(), PreBindWrite).pod.name == "b"
     assert place_of(harness, "default/a") is Place.UNSCHEDULABLE
 
 
@@ -331,6 +339,6 @@ def test_a_restart_goes_on_where_it_was(harness: Harness, dynamic: Api) -> None:
     dynamic.put(node("m"))
     dynamic.put(claim("data", selected="m"))
     dynamic.put(asking())
-    assert kinds(harness.cycles()) == ["Announce"]
+    assert kinds(harness.cycles()) == ["Nominate"]
     dynamic.put(volume("v", claimed="data", uid="claim/default/data"))
     assert only(dynamic.bind(), Bind).node == "m"

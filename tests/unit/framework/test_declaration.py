@@ -23,7 +23,7 @@ def score(self: Any, pod: Any, cluster: Any, feasible: Any) -> Any:
     return 0
 
 
-async def coroutine(self: Any, held: Any) -> None:
+async def coroutine(self: Any, assumed: Any) -> None:
     return None
 
 
@@ -74,8 +74,8 @@ SCORE: dict[str, Any] = {"score": score, "depends_on": NODE}
         ),
         (
             "too many arguments",
-            {"permit": lambda self, held, cluster, row: None},
-            "its permit takes (held, cluster, row), should take (held, cluster)",
+            {"permit": lambda self, assumed, cluster, row: None},
+            "its permit takes (assumed, cluster, row), should take (assumed, cluster)",
         ),
         ("no self", {**FILTER, "filter": lambda: ()}, "its filter takes (), should take (pod, cluster)"),
         ("no method", {**FILTER, "filter": ()}, "its filter is (), should be a method"),

@@ -101,14 +101,14 @@ class Gated(Plugin):
     def reserve(self, pod: Any, cluster: Any, row: int) -> str:
         return pod.name
 
-    def permit(self, held: Any, cluster: Any) -> Hold | None:
-        waiting = list(held.waiting)
+    def permit(self, assumed: Any, cluster: Any) -> Hold | None:
+        waiting = list(assumed.waiting_pods)
         for other in waiting:
             other.allow(self.name)
         return None if waiting else Hold(20.0)
 
-    async def pre_bind(self, held: Any) -> None:
-        assert held.memory == held.pod.name
+    async def pre_bind(self, assumed: Any) -> None:
+        assert assumed.reserved == assumed.pod.name
 
 
 class Refuses(Plugin):
@@ -121,7 +121,7 @@ class Refuses(Plugin):
 class WaitsForEver(Plugin):
     name = "WaitsForEver"
 
-    def pre_bind(self, held: Any, cluster: Any) -> Any:
+    def pre_bind(self, assumed: Any, cluster: Any) -> Any:
         return Wait(5.0)
 
 

@@ -1,14 +1,18 @@
-"""The metrics reference is what the code declares."""
+"""The reference pages are what the code declares."""
 
 import runpy
 from pathlib import Path
 
-MAKE = Path(__file__).parents[3] / "docs" / "reference" / "make.py"
+import pytest
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+MAKE = REFERENCE / "make.py"
 
 
-def test_metrics_page_is_current() -> None:
+@pytest.mark.parametrize("script", sorted(path.name for path in REFERENCE.glob("*.py")))
+def test_pages_are_current(script: str) -> None:
     """`make reference` would change nothing."""
-    made = runpy.run_path(str(MAKE))
+    made = runpy.run_path(str(REFERENCE / script))
     assert made["PAGE"].read_text() == made["page"]()
 
 

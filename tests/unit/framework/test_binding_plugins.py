@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from scheduler.framework.binding import AssumedPod, BindResult, Patch, Wait
+from scheduler.framework.binding_plugins import BindingPlugins, Rejected, by_point
 from scheduler.framework.guard import Guard
-from scheduler.framework.permit import WaitingPods
 from scheduler.framework.plugin import Plugin
-from scheduler.framework.reservation import Binding, Held, Patch, Reservation, Wait, way
 from scheduler.framework.status import PluginError, Reject, Unschedulable
+from scheduler.framework.waiting_pods import WaitingPods
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
@@ -34,36 +35,37 @@ class Holder(Plugin):
             raise self._reserved
         return self._reserved
 
-    def unreserve(self, held: Held, cluster: Cluster) -> None:
-        self._log.append(f"{self.name} gives back {held.memory}")
+    def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> None:
+        self._log.append(f"{self.name} gives back {assumed.reserved}")
 
-    def pre_bind(self, held: Held, cluster: Cluster) -> Any:
-        self._log.append(f"{self.name} prepares {held.memory} with {held.written}")
+    def pre_bind(self, assumed: AssumedPod, cluster: Cluster) -> Any:
+        self._log.append(f"{self.name} prepares {assumed.reserved} with {assumed.written}")
         return self._steps.pop(0) if self._steps else None
 
 
 class Binder(Plugin):
-    """The end of every way."""
+    """Has the Binding posted."""
 
     name = "Binder"
 
-    def bind(self, held: Held, cluster: Cluster) -> Binding:
-        return Binding.POST
+    def bind(self, assumed: AssumedPod, cluster: Cluster) -> BindResult:
+        return BindResult.POST
 
 
-def reservation(*plugins: Holder) -> Reservation:
-    points = {"reserve": plugins, "pre_bind": plugins, "bind": (Binder(),)}
-    return Reservation(way(points), Guard(), POD, (3, "n"), WaitingPods())
+def asked(*holders: Holder) -> BindingPlugins:
+    points = {"reserve": holders, "pre_bind": holders, "bind": (Binder(),)}
+    return BindingPlugins(by_point(points), Guard(), lambda point, status: None, POD, 3, "n", WaitingPods())
 
 
 def test_in_order_and_back() -> None:
     """Plugins reserve in order, and give back in the opposite one, each what it has reserved, once."""
     log: list[str] = []
-    held = reservation(Holder("A", log, "a"), Holder("B", log, "b"))
-    assert held.take(Cluster()) is None
-    assert held.advance(Cluster()) is Binding.POST
-    assert held.release(Cluster()) == []
-    assert held.release(Cluster()) == []
+    plugins = asked(Holder("A", log, "a"), Holder("B", log, "b"))
+    assert plugins.ask("reserve", Cluster()) is None
+    assert plugins.ask("pre_bind", Cluster()) is None
+    assert plugins.ask("bind", Cluster()) is BindResult.POST
+    assert plugins.unreserve(Cluster()) == []
+    assert plugins.unreserve(Cluster()) == []
     assert log == [
         "A reserves p on 3",
         "B reserves p on 3",
@@ -78,20 +80,20 @@ def test_one_refuses() -> None:
     """The others give back what they have; the one that refuses holds nothing."""
     log: list[str] = []
     no = Reject(Unschedulable("not here"))
-    held = reservation(Holder("A", log, "a"), Holder("B", log, no), Holder("C", log))
-    refused = held.take(Cluster())
-    assert refused == ("B", no.reason)
-    held.release(Cluster())
+    plugins = asked(Holder("A", log, "a"), Holder("B", log, no), Holder("C", log))
+    refused = plugins.ask("reserve", Cluster())
+    assert refused == Rejected("B", no.reason)
+    plugins.unreserve(Cluster())
     assert log == ["A reserves p on 3", "B reserves p on 3", "A gives back a"]
 
 
 def test_one_breaks() -> None:
     """Whatever a plugin raises comes out under its name, after the others have given back."""
     log: list[str] = []
-    held = reservation(Holder("A", log, "a"), Holder("B", log, RuntimeError("boom")))
+    plugins = asked(Holder("A", log, "a"), Holder("B", log, RuntimeError("boom")))
     with pytest.raises(PluginError, match='running Reserve plugin "B": RuntimeError: boom'):
-        held.take(Cluster())
-    held.release(Cluster())
+        plugins.ask("reserve", Cluster())
+    plugins.unreserve(Cluster())
     assert log[-1] == "A gives back a"
 
 
@@ -99,22 +101,22 @@ def test_waiting() -> None:
     """A plugin is asked again with what was written for it; those that are done are not."""
     log: list[str] = []
     write = Wait(9.0, (Patch(KEY, "u", "1", {}),))
-    held = reservation(Holder("A", log, "a"), Holder("B", log, "b", (write, Wait(9.0, on=frozenset({KEY})))))
-    held.take(Cluster())
-    assert held.advance(Cluster()) is write
-    assert held.plugin == "B"
-    held.note({KEY: "2"})
-    waits = held.advance(Cluster())
+    plugins = asked(Holder("A", log, "a"), Holder("B", log, "b", (write, Wait(9.0, on=frozenset({KEY})))))
+    plugins.ask("reserve", Cluster())
+    assert plugins.ask("pre_bind", Cluster()) is write
+    assert plugins.plugin == "B"
+    plugins.wrote({KEY: "2"})
+    waits = plugins.ask("pre_bind", Cluster())
     assert isinstance(waits, Wait)
     assert waits.on == {KEY}
-    assert held.advance(Cluster()) is Binding.POST
-    assert held.plugin == "Binder"
+    assert plugins.ask("pre_bind", Cluster()) is None
+    assert plugins.ask("bind", Cluster()) is BindResult.POST
+    assert plugins.plugin == "Binder"
     assert log.count("A prepares a with {}") == 1
     assert log[-1] == f"B prepares b with { {KEY: '2'} }"
 
 
-def test_pre_bind_refuses() -> None:
-    """The pod fails with upstream's words."""
-    held = reservation(Holder("A", [], steps=(Reject(Unschedulable("no longer")),)))
-    with pytest.raises(PluginError, match='running PreBind plugin "A": no longer'):
-        held.advance(Cluster())
+def test_pre_bind_rejects() -> None:
+    """The rejection is told as the plugin's."""
+    no = Reject(Unschedulable("no longer"))
+    assert asked(Holder("A", [], steps=(no,))).ask("pre_bind", Cluster()) == Rejected("A", no.reason)

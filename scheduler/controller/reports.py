@@ -1,0 +1,68 @@
+"""What only the log tells: attempts that failed, plugins that misbehave, decisions that differ (`--verify`)."""
+
+from typing import Any
+
+import structlog
+
+from scheduler.controller.ration import Ration
+from scheduler.controller.writer import about
+from scheduler.engine.instructions import Carries, Failed, Misbehaved, PermitWaited, Verified
+from scheduler.framework.verify import Answer
+
+log = structlog.get_logger("scheduler")
+
+
+class Reports:
+    """Tells it."""
+
+    def __init__(self) -> None:
+        self._misbehaved = Ration()
+        self.carries: Carries = {
+            Failed: self.failed,
+            Misbehaved: self.misbehaved,
+            Verified: self.verified,
+            PermitWaited: lambda _: None,  # the meter counts it
+        }
+
+    def failed(self, failed: Failed) -> None:
+        """An attempt came to nothing; said at debug level if it was said before."""
+        (log.debug if failed.repeated else log.info)(
+            "not scheduled",
+            **about(failed.pod),
+            reason=failed.reason,
+            attempt=failed.attempts,
+            message=failed.message[:1024],
+        )
+
+    def misbehaved(self, misbehaved: Misbehaved) -> None:
+        """A plugin failed where no pod fails with it."""
+        error = misbehaved.error
+        left_out = self._misbehaved.left_out((error.plugin, error.point))
+        if left_out is not None:
+            where = {"plugin": error.plugin, "point": error.point, "pod": misbehaved.pod.key}
+            log.error("plugin failed", **where, error=error.text, left_out=left_out)
+
+    def verified(self, verified: Verified) -> None:
+        """Two lines for a difference: what differs, and what a bug report needs. Nothing if there is none."""
+        difference = verified.difference
+        if difference is None:
+            return
+        of_verification = structlog.get_logger("verify")
+        of_verification.error(
+            "a decision differs from the same on a cluster made anew",
+            **about(verified.pod),
+            differs=list(difference.what),
+            decided=_facts(difference.kept),
+            anew=_facts(difference.anew),
+            nodes=list(difference.nodes),
+            fault_in=difference.blame,
+            numbers=list(difference.numbers),
+            done="the pod goes by the decision made anew; what was kept is dropped",
+        )
+        of_verification.error("for the report of a decision that differs", **about(verified.pod), dump=difference.dump)
+
+
+def _facts(answer: Answer) -> dict[str, Any]:
+    if answer.message:
+        return {"message": answer.message, "plugins": list(answer.plugins)}
+    return {"best": list(answer.best), "of": answer.count, "total": answer.total}

@@ -1,0 +1,382 @@
+"""From the decision for a node to the Binding: a pod is assumed, its plugins are asked, and it is bound or reverted.
+
+What can happen, and what comes of it, is in `scheduler.engine.binding_table`; here is how it is done. Mirrors
+kube-scheduler `schedule_one.go` (assumeAndReserve, bindingCycle, handleBindingCycleError, unreserveAndForget), where
+each binding cycle is a goroutine.
+"""
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from scheduler.engine import instructions, wakes
+from scheduler.engine.binding_table import ASKING, CALLING, TABLE, Action, Event, State
+from scheduler.engine.binding_waits import Deadlines, ObjectWaits
+from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, Misbehaved
+from scheduler.engine.outbox import Outbox
+from scheduler.engine.queue import Queue
+from scheduler.engine.queued import QueuedPod
+from scheduler.engine.stimuli import (
+    BindFailed,
+    CallEnded,
+    CallFailed,
+    OfBindingCycle,
+    PreBindWriteFailed,
+    PreBindWritten,
+)
+from scheduler.framework.binding import BindResult, Call, ObjectKey, Wait
+from scheduler.framework.binding_plugins import BindingPlugins, Holds, PointAnswer, Rejected, not_none
+from scheduler.framework.decision import Decision
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.runtime import Framework
+from scheduler.framework.status import SUCCESS, PluginError, Reason, printable
+from scheduler.framework.waiting_pods import WaitingPods
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+
+_GIVEN_UP_AT_ONCE = 64
+"""Pods whose time is over that are given up in one turn."""
+_TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING)
+_IDLE = frozenset((*_TIMED, *CALLING))
+_POINTS = dict(zip(ASKING, ("reserve", "permit", "pre_bind", "bind"), strict=True))
+_AFTER = {state: TABLE[state][Event.SUCCESS].next for state in State}
+_POST, _POSTS = BindResult.POST, Event.POSTS
+_EVENTS = {type(None): Event.SUCCESS, Rejected: Event.REJECTED, Holds: Event.HELD, Call: Event.CALLS}
+
+
+@dataclass(slots=True)
+class BindingCycle:
+    """One pod between the decision for its node and the end of its attempt."""
+
+    queued: QueuedPod
+    node: str
+    decision: Decision
+    plugins: BindingPlugins
+    first_seen: float
+    state: State = State.RESERVING
+    call: Call | None = None
+    """The coroutine under way."""
+    wait: Wait | None = None
+    """What a PreBind plugin waits for."""
+    waits: str = ""
+    """That plugin, since its last write."""
+    deadline: float = 0.0
+    nominated: bool = False
+    """The API was told which node the pod is about to be bound to."""
+
+
+class BindingCycles:
+    """All pods in their binding cycle, by UID."""
+
+    def __init__(self, cluster: Cluster, queue: Queue, outbox: Outbox) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._outbox = outbox
+        self._cycles: dict[str, BindingCycle] = {}
+        self.waiting_pods = WaitingPods()
+        """Pods that wait on Permit."""
+        self.spoken_for = self.waiting_pods.spoken_for
+        """Pods that `settle` has to look at."""
+        self._waits = ObjectWaits()
+        self._deadlines = Deadlines(self._deadline, self._cycles.__len__)
+        self._idle = 0
+        self._assuming = ""
+        """UID of the pod that was assumed in this very stimulus: what it gives back nobody has missed."""
+
+    @property
+    def writing(self) -> int:
+        """Pods for which something is written that has no answer yet."""
+        return len(self._cycles) - self._idle
+
+    def entries(self) -> int:
+        """How much is kept here, for tests of what a tenant can make grow."""
+        return len(self._cycles) + len(self.waiting_pods) + len(self._deadlines)
+
+    def state(self, uid: str) -> State | None:
+        """How far a pod is; None: it is in no binding cycle."""
+        cycle = self._cycles.get(uid)
+        return None if cycle is None else cycle.state
+
+    def next_tick(self) -> float | None:
+        """Engine time at which `tick`, or `settle`, has something to do."""
+        return 0.0 if self.spoken_for else self._deadlines.next()
+
+    def assume(
+        self,
+        queued: QueuedPod,
+        framework: Framework,
+        decision: Decision,
+        row: int,
+        now: float,
+        binders: tuple[Any, ...] = (),
+    ) -> None:
+        """Place the pod on its row at once and begin to bind it. `binders` come before the profile's own."""
+        pod, node = queued.pod, self._cluster.nodes.names[row] or ""
+        plugins = framework.binding_plugins(pod, row, node, self.waiting_pods, binders)
+        cycle = self._cycles[pod.uid] = BindingCycle(queued, node, decision, plugins, queued.first_active or now)
+        nominated = self._cluster.nominations.drop(pod.uid)
+        self._cluster.assume(pod, row)
+        other = None if nominated is None or nominated == node else self._cluster.nodes.live_row(nominated)
+        if other is not None:
+            wakes.for_room(self._queue, self._cluster, pod, other, now, real=False)
+        self._assuming = pod.uid
+        try:
+            self._ask(cycle, None, now)
+        finally:
+            self._assuming = ""
+
+    def handle(self, stimulus: OfBindingCycle, now: float) -> None:
+        """An instruction that was given for a pod is answered."""
+        cycle = self._cycles.get(stimulus.uid)
+        if isinstance(stimulus, (CallEnded, CallFailed)) and (cycle is None or cycle.call is not stimulus.call):
+            # The pod is bound, or this attempt is over.
+            over = State.BOUND if stimulus.call.point == "post_bind" else State.REVERTED
+            if TABLE[over][stimulus.event].action is Action.REPORT:
+                self._report(cycle, stimulus, now)
+        elif cycle is not None:
+            # 404, 409: the pod is gone, replaced or taken, and its watch event tells the rest.
+            conflict = isinstance(stimulus, BindFailed) and stimulus.status in (404, 409)
+            self._take(cycle, Event.BIND_CONFLICT if conflict else stimulus.event, stimulus, now)
+
+    def happens(self, uid: str, event: Event, cause: Any, now: float) -> bool:
+        """Something happens to a pod; False if it is in no binding cycle, or if nothing comes of it."""
+        cycle = self._cycles.get(uid)
+        return cycle is not None and self._take(cycle, event, cause, now)
+
+    def changed(self, key: ObjectKey, now: float) -> None:
+        """An object came, changed or went."""
+        for uid in self._waits.concerned(key) if self._waits else ():
+            self._take(self._cycles[uid], Event.OBJECT_CHANGED, None, now)
+
+    def tick(self, now: float) -> None:
+        """Give up pods that have waited too long; only some of them, if there are many."""
+        for uid in islice(self._deadlines.over(now), _GIVEN_UP_AT_ONCE):
+            cycle, waiting = self._cycles[uid], self.waiting_pods.get(uid)
+            if waiting is None:
+                expired = "" if cycle.wait is None else cycle.wait.expired
+                self._take(cycle, Event.TIME_OVER, str(cycle.plugins.error(expired)), now)
+            elif (timed_out := waiting.timed_out()) is not None:
+                self._take(cycle, Event.TIME_OVER, _rejected(*timed_out), now)
+
+    def settle(self, now: float) -> None:
+        """Go on with pods that a plugin has allowed or rejected while they waited on Permit."""
+        for waiting in self.waiting_pods.settled():
+            cycle = self._cycles[waiting.pod.uid]
+            if waiting.rejected is not None:
+                self._take(cycle, Event.REJECTED, _rejected(*waiting.rejected), now)
+            else:
+                self._take(cycle, Event.PARTLY_ALLOWED if waiting.pending else Event.ALLOWED, None, now)
+
+    def preempt(self, uid: str, now: float) -> bool:
+        """A pod of higher priority takes the room; False: the pod is placed, or may be, and has to be deleted."""
+        cycle = self._cycles.get(uid)
+        if cycle is None:
+            return False
+        message = str(cycle.plugins.error("preempted by DefaultPreemption"))
+        if cycle.state is State.WAITING_ON_PERMIT:
+            message = "waiting on permit for pod: preempted"
+        return self._take(cycle, Event.PREEMPTED, message, now)
+
+    def broke(self, uid: str, message: str, now: float) -> None:
+        """The scheduling cycle of this pod raised. It is reverted, and so is whoever was being asked."""
+        for cycle in list(self._cycles.values()):
+            other = cycle.queued.pod.uid
+            if other == uid or cycle.state in ASKING:
+                self._outbox.retract(other)
+                self._take(cycle, Event.BROKE, message, now)
+
+    def _take(self, cycle: BindingCycle, event: Event, cause: Any, now: float) -> bool:
+        """Do what the table says; whether that is anything."""
+        action, state, _ = TABLE[cycle.state][event]
+        if state is not cycle.state:
+            if cycle.state in _IDLE:
+                self._waits_no_longer(cycle, event, state, now)
+            cycle.state = state
+        do = _DO.get(action)
+        if do is not None:
+            do(self, cycle, cause, now)
+        return do is not None
+
+    def _ask(self, cycle: BindingCycle, cause: Any, now: float) -> None:
+        if cause is not None:
+            if isinstance(cause, CallEnded):
+                cycle.plugins.call_ended(cause.answer)
+            elif isinstance(cause, PreBindWritten):
+                cycle.plugins.wrote(cause.written)
+                if cycle.queued.pod.terminating:
+                    self._take(cycle, Event.TERMINATING, cycle.queued.pod, now)
+                    return
+        answer: PointAnswer | PluginError
+        try:
+            while (answer := cycle.plugins.ask(_POINTS[cycle.state], self._cluster)) is None:
+                cycle.state = _AFTER[cycle.state]
+        except PluginError as error:
+            answer = error
+        self._take(cycle, _event(answer), answer, now)
+
+    def _hold(self, cycle: BindingCycle, held: Holds, now: float) -> None:
+        self._idle += 1
+        self.waiting_pods.add(cycle.queued.pod, cycle.node, held.seconds, now)
+        self._extend(cycle, None, now)
+        self._nominate(cycle)
+
+    def _extend(self, cycle: BindingCycle, _: Any, now: float) -> None:
+        waiting = self.waiting_pods.get(cycle.queued.pod.uid)
+        assert waiting is not None
+        cycle.deadline = waiting.earliest()[0]
+        self._deadlines.add(waiting.pod.uid, cycle.deadline)
+
+    def _write(self, cycle: BindingCycle, wait: Wait, now: float) -> None:
+        cycle.waits = ""
+        self._nominate(cycle)
+        self._outbox.say(instructions.PreBindWrite(cycle.queued.pod, cycle.node, cycle.plugins.plugin, wait.writes))
+
+    def _wait(self, cycle: BindingCycle, wait: Wait, now: float) -> None:
+        self._idle += 1
+        uid, plugin = cycle.queued.pod.uid, cycle.plugins.plugin
+        if cycle.waits != plugin:
+            cycle.waits, cycle.deadline = plugin, now + wait.seconds
+            self._deadlines.add(uid, cycle.deadline)
+        cycle.wait = wait
+        self._waits.add(uid, wait.on)
+        self._nominate(cycle)
+
+    def _call(self, cycle: BindingCycle, call: Call, now: float) -> None:
+        self._idle += 1
+        cycle.call = call
+        if cycle.state is not State.BIND_CALLING:
+            self._nominate(cycle)
+        self._outbox.say(instructions.RunCall(cycle.queued.pod, call))
+
+    def _post(self, cycle: BindingCycle, _: Any, now: float) -> None:
+        self._say_bound(cycle, instructions.Bind)
+
+    def _say_bound(self, cycle: BindingCycle, kind: type[instructions.Bind] | type[instructions.BoundByPlugin]) -> None:
+        queued = cycle.queued
+        self._outbox.say(
+            kind(queued.pod, cycle.node, queued.attempts, cycle.first_seen, cycle.decision, queued.flushed)
+        )
+
+    def _finish(self, cycle: BindingCycle, cause: Any, now: float) -> None:
+        pod = cycle.queued.pod
+        del self._cycles[pod.uid]
+        if cause is BindResult.DONE:
+            self._say_bound(cycle, instructions.BoundByPlugin)
+        calls, errors = cycle.plugins.post_bind(self._cluster)
+        for call in calls:
+            self._outbox.say(instructions.RunCall(pod, call))
+        for error in errors:
+            self._outbox.say(Misbehaved(pod, error))
+
+    def _report(self, _: BindingCycle | None, end: CallEnded | CallFailed, now: float) -> None:
+        """A coroutine of PostBind has ended."""
+        call = end.call
+        error = call.error(end.message) if isinstance(end, CallFailed) else not_none(call, end.answer)
+        if error is not None:
+            self._outbox.say(Misbehaved(call.pod, error))
+
+    def _park(self, cycle: BindingCycle, rejected: Rejected, now: float) -> None:
+        queued, plugins = cycle.queued, frozenset((rejected.plugin,))
+        # That its own room is free again is no reason to try at once: what it gives back comes after the question.
+        missed = self._queue.missed(queued, plugins)
+        if self._revert(cycle, now):
+            message = f"0/1 nodes are available: 1 {printable(rejected.reason.text)}."
+            self._queue.park(queued, plugins, now, missed=missed)
+            self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, nominated="")
+
+    def _retry(self, cycle: BindingCycle, cause: Any, now: float, *, quietly: bool = False) -> None:
+        reason, message = SCHEDULER_ERROR, ""
+        match cause:
+            case Rejected():
+                reason, message = UNSCHEDULABLE, printable(cause.reason.text)
+            case PluginError():
+                message = str(cause)
+            case PreBindWriteFailed():
+                cycle.plugins.wrote(cause.written)
+                message = str(cycle.plugins.error(cause.message))
+            case CallFailed() | BindFailed():
+                message = str(cycle.plugins.error(cause.message))
+            case str():
+                message = cause
+        if self._revert(cycle, now):
+            self._queue.put_back(cycle.queued, now)
+            self._outbox.failed(cycle.queued, reason, message, nominated="", quietly=quietly)
+
+    def _retry_quietly(self, cycle: BindingCycle, cause: Any, now: float) -> None:
+        self._retry(cycle, cause, now, quietly=True)
+
+    def _forget(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
+        cycle.queued.pod = pod
+        self._revert(cycle, now)
+
+    def _update(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
+        cycle.queued.pod = pod
+
+    def _revert(self, cycle: BindingCycle, now: float) -> bool:
+        """Unreserve and forget; True if the pod has to be tried again: it is neither placed after all nor going."""
+        uid = cycle.queued.pod.uid
+        self._unreserve(cycle, None, now)
+        forgotten = self._cluster.forget(uid)
+        if forgotten is not None and uid != self._assuming:
+            wakes.for_room(self._queue, self._cluster, forgotten.pod, forgotten.row, now, real=False)
+        return self._cluster.placement(uid) is None and not cycle.queued.pod.terminating
+
+    def _unreserve(self, cycle: BindingCycle, _: Any, now: float) -> None:
+        """Have plugins give back what they hold for the pod; who waits for a volume may get it."""
+        pod = cycle.queued.pod
+        del self._cycles[pod.uid]
+        version = self._cluster.storage.version
+        for error in cycle.plugins.unreserve(self._cluster):
+            self._outbox.say(Misbehaved(pod, error))
+        if self._cluster.storage.version != version and pod.uid != self._assuming:
+            wakes.for_storage(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
+
+    def _waits_no_longer(self, cycle: BindingCycle, event: Event, state: State, now: float) -> None:
+        """What an idle pod waits for has come, or does not count any more."""
+        self._idle -= 1
+        pod = cycle.queued.pod
+        if cycle.state is State.WAITING_ON_PERMIT:
+            waited = now - self.waiting_pods.remove(pod.uid).since
+            self._outbox.say(
+                instructions.PermitWaited(pod, UNSCHEDULABLE if state is State.REVERTED else SUCCESS, waited)
+            )
+        elif cycle.wait is not None:
+            self._waits.remove(pod.uid, cycle.wait.on)
+            cycle.wait = None
+        elif cycle.call is not None:
+            if event not in (Event.CALL_ENDED, Event.CALL_FAILED):
+                self._outbox.say(instructions.CancelCall(pod, cycle.call))
+            cycle.call = None
+
+    def _nominate(self, cycle: BindingCycle) -> None:
+        """Say once where the pod will be (NominatedNodeNameForExpectation)."""
+        queued = cycle.queued
+        if cycle.nominated or queued.pod.nominated_node_name == cycle.node:
+            return
+        cycle.nominated = True
+        reason, message, _ = queued.written or ("", "", "")
+        queued.written = (reason, message, cycle.node)
+        self._outbox.say(instructions.Nominate(queued.pod, cycle.node))
+
+    def _deadline(self, uid: str) -> float | None:
+        cycle = self._cycles.get(uid)
+        return cycle.deadline if cycle is not None and cycle.state in _TIMED else None
+
+
+_DO: dict[Action, Any] = {
+    action: getattr(BindingCycles, f"_{action.name.lower()}") for action in Action if action is not Action.IGNORE
+}
+"""Action → the method of its name."""
+
+
+def _event(said: PointAnswer | PluginError) -> Event:
+    """What plugins have answered, as the table names it."""
+    if said is _POST:
+        return _POSTS
+    if isinstance(said, Wait):
+        return Event.WRITES if said.writes else Event.WAITS
+    return Event.DONE if said is BindResult.DONE else _EVENTS.get(type(said), Event.ERROR)
+
+
+def _rejected(plugin: str, message: str) -> Rejected:
+    return Rejected(plugin, Reason(message))

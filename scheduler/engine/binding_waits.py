@@ -1,0 +1,65 @@
+"""What pods in their binding cycle wait for: objects to change, and times at which they are given up."""
+
+import heapq
+from collections.abc import Callable, Iterator
+
+from scheduler.framework.binding import ObjectKey
+
+_FEW = 1024
+
+
+class ObjectWaits:
+    """Which pods look again when an object changes."""
+
+    def __init__(self) -> None:
+        self._uids: dict[ObjectKey | None, dict[str, None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._uids)
+
+    def add(self, uid: str, on: frozenset[ObjectKey]) -> None:
+        """A pod waits for these objects; for any, if there are none."""
+        for key in on or (None,):
+            self._uids.setdefault(key, {})[uid] = None
+
+    def remove(self, uid: str, on: frozenset[ObjectKey]) -> None:
+        """It waits for them no longer."""
+        for key in on or (None,):
+            uids = self._uids[key]
+            del uids[uid]
+            if not uids:
+                del self._uids[key]
+
+    def concerned(self, key: ObjectKey) -> tuple[str, ...]:
+        """The pods that wait for an object."""
+        return (*self._uids.get(key, ()), *self._uids.get(None, ()))
+
+
+class Deadlines:
+    """When to give up. A pod whose deadline has changed, or that waits no longer, leaves an entry that is dropped."""
+
+    def __init__(self, deadline: Callable[[str], float | None], live: Callable[[], int]) -> None:
+        """`deadline`: of a pod, if it waits; `live`: how many pods there are, which bounds what is kept."""
+        self._deadline = deadline
+        self._live = live
+        self._heap: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, uid: str, deadline: float) -> None:
+        """A pod may wait until then."""
+        heapq.heappush(self._heap, (deadline, uid))
+        if len(self._heap) > 4 * self._live() + _FEW:
+            self._heap = sorted({entry for entry in self._heap if self._deadline(entry[1]) == entry[0]})
+
+    def next(self) -> float | None:
+        """The first deadline."""
+        while self._heap and self._deadline(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def over(self, now: float) -> Iterator[str]:
+        """The pods whose time is over."""
+        while (deadline := self.next()) is not None and deadline <= now:
+            yield heapq.heappop(self._heap)[1]

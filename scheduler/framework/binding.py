@@ -1,0 +1,133 @@
+"""What plugins are given, and may answer, from Reserve until the pod is bound (upstream: `framework/interface.go`).
+
+Next stage: `scheduler.framework.binding_plugins` asks them, `scheduler.engine.binding_cycle` follows their answers.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from math import isnan
+from typing import Any
+
+from scheduler.framework.guard import Guard, spelled
+from scheduler.framework.status import PluginError, shown
+from scheduler.framework.waiting_pods import WaitingPods
+from scheduler.model.pod import Pod
+
+ObjectKey = tuple[str, str, str]
+"""(kind, namespace, name); the namespace is empty for cluster-scoped kinds."""
+Versions = Mapping[ObjectKey, str]
+"""Objects that were written, with their new resourceVersions."""
+
+LONGEST_HOLD = 900.0
+"""Seconds that a Permit plugin may make a pod wait at most (maxTimeout)."""
+
+
+@dataclass(slots=True)
+class AssumedPod:
+    """A pod that counts as placed on its node already, and is about to be bound; as one plugin sees it."""
+
+    pod: Pod
+    row: int
+    node: str
+    waiting_pods: WaitingPods = field(default_factory=WaitingPods)
+    """Pods that wait on Permit: any plugin may allow or reject them."""
+    reserved: Any = None
+    """What the plugin's `reserve` returned."""
+    written: dict[ObjectKey, str] = field(default_factory=dict)
+    """What was written for the plugin's `Wait`, with the new resourceVersions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Permit's answer: not yet. Unless `WaitingPod.allow` is called within `seconds`, the pod is rejected."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        _check_seconds("Hold", self.seconds)
+        if self.seconds <= 0:
+            raise ValueError(f"Hold wants more than 0 seconds, got {self.seconds:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Change an object by a JSON merge patch; refused (409) if it has changed since `resource_version`."""
+
+    key: ObjectKey
+    uid: str
+    resource_version: str
+    change: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _check_key("Patch", self.key)
+        if not isinstance(self.change, Mapping):
+            raise TypeError(f"Patch wants a mapping as its change, got {shown(self.change)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """PreBind's answer: not done. Write first, in this order, then ask again when an object changes; not for ever."""
+
+    seconds: float
+    """Counted from the plugin's last write."""
+    writes: tuple[Patch, ...] = ()
+    on: frozenset[ObjectKey] = frozenset()
+    """The objects whose change may end the waiting; empty: any change may."""
+    expired: str = "timed out"
+    """What to say when the time is over."""
+
+    def __post_init__(self) -> None:
+        _check_seconds("Wait", self.seconds)
+        if self.seconds < 0:
+            raise ValueError(f"Wait wants 0 seconds or more, got {self.seconds:g}")
+        if not isinstance(self.writes, tuple) or not all(isinstance(write, Patch) for write in self.writes):
+            raise TypeError(f"Wait wants a tuple of Patch as its writes, got {shown(self.writes)}")
+        if not isinstance(self.on, frozenset):
+            raise TypeError(f"Wait wants a frozenset of (kind, namespace, name) as its on, got {shown(self.on)}")
+        for key in self.on:
+            _check_key("Wait", key)
+
+
+class BindResult(Enum):
+    """What a Bind plugin makes of a pod."""
+
+    SKIP = auto()
+    """Nothing: the next one is asked."""
+    POST = auto()
+    """The Binding is to be posted to the API server."""
+    DONE = auto()
+    """The plugin has bound the pod itself."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A plugin's coroutine, to be run by a shell for at most `seconds`. Each is told apart by identity."""
+
+    pod: Pod
+    node: str
+    plugin: Any
+    point: str
+    seconds: float
+    start: Callable[[], Coroutine[Any, Any, Any]]
+    guard: Guard
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        name: str = self.plugin.name
+        return name
+
+    def error(self, message: str) -> PluginError:
+        """What is said when it comes to nothing."""
+        return PluginError(self.name, message, spelled(self.point))
+
+
+def _check_seconds(what: str, seconds: Any) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or isnan(seconds):
+        raise TypeError(f"{what} wants a number of seconds, got {shown(seconds)}")
+
+
+def _check_key(what: str, key: Any) -> None:
+    if not (isinstance(key, tuple) and len(key) == 3 and all(isinstance(part, str) for part in key)):
+        raise TypeError(f"{what} wants (kind, namespace, name) for an object, got {shown(key)}")

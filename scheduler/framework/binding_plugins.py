@@ -1,0 +1,276 @@
+"""Asks a profile's plugins from Reserve to PostBind, for one pod at a time.
+
+Mirrors kube-scheduler `framework/runtime/framework.go` (RunReservePlugins…, RunPermitPlugins, RunPreBindPlugins,
+RunBindPlugins, RunPostBindPlugins) without its waiting: a plugin that is not done says what has to be written or
+happen, or is a coroutine function that a shell runs (`Call`), and is asked again when that is done.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.framework.binding import LONGEST_HOLD, AssumedPod, BindResult, Call, Hold, Versions, Wait
+from scheduler.framework.guard import Guard, spelled
+from scheduler.framework.status import SUCCESS, UNSCHEDULABLE, Narrow, PluginError, Reason, Reject, shown
+from scheduler.framework.waiting_pods import WaitingPods
+from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
+from scheduler.state.cluster import Cluster
+
+ASYNC_POINTS = ("permit", "pre_bind", "bind", "post_bind")
+"""Points at which a plugin may be a coroutine function, and then does its own I/O."""
+TIME_LIMIT = 30.0
+"""Seconds that such a coroutine has, unless the plugin says otherwise (`time_limit`)."""
+LONGEST_LIMIT = 900.0
+"""Seconds that a plugin may give its coroutines at most."""
+_SKIPPABLE = ("reserve", "pre_bind")
+_NONE = type(None)
+_ANSWERS: dict[str, tuple[tuple[type, ...], str]] = {
+    "permit": ((_NONE, Hold, Reject), "None, a Hold or a Reject"),
+    "pre_bind": ((_NONE, Wait, Reject), "None, a Wait or a Reject"),
+    "bind": ((BindResult, Reject), "a BindResult or a Reject"),
+    "post_bind": ((_NONE,), "None"),
+}
+"""Point → what a plugin may answer there, as types and in words."""
+_SKIP = BindResult.SKIP
+_OF_OTHER_POINTS = (Hold, Wait, BindResult, Narrow, Reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A plugin keeps the pod from its node."""
+
+    plugin: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """All Permit plugins were asked, and these want the pod to wait: plugin → seconds."""
+
+    seconds: dict[str, float]
+
+
+PointAnswer = Rejected | Holds | Wait | Call | BindResult | None
+"""What the plugins of a point say; None: they are done, and the pod may go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginAtPoint:
+    """One plugin at one of its points."""
+
+    point: str
+    plugin: Any
+    method: Callable[..., Any]
+    asynchronous: bool
+    skips: Callable[[PodShape], Collection[str]] | None
+    """The points that it skips for pods of a shape, as far as it is asked before binding; None: none."""
+
+
+PluginsByPoint = Mapping[str, tuple[PluginAtPoint, ...]]
+
+
+def by_point(points: Mapping[str, Iterable[Any]]) -> PluginsByPoint:
+    """A profile's plugins from Reserve on, each at its points."""
+    return {
+        point: tuple(
+            PluginAtPoint(
+                point,
+                plugin,
+                method := getattr(plugin, point),
+                is_async(method),
+                plugin.skips if point in _SKIPPABLE else None,
+            )
+            for plugin in points.get(point, ())
+        )
+        for point in ("reserve", "permit", "pre_bind", "bind", "post_bind")
+    }
+
+
+class BindingPlugins:
+    """The plugins' part in one pod's binding cycle, and what they hold for the pod."""
+
+    def __init__(
+        self,
+        plugins: PluginsByPoint,
+        guard: Guard,
+        reached: Callable[[str, str], None],
+        pod: Pod,
+        row: int,
+        node: str,
+        waiting_pods: WaitingPods,
+    ) -> None:
+        """`reached`: hears when the Reserve plugins are done."""
+        self._of = plugins
+        self._guard = guard
+        self._reached = reached
+        self._where = (pod, row, node)
+        self._waiting = waiting_pods
+        self._assumed: dict[str, AssumedPod] = {}
+        self._reserved: list[Any] = []
+        self._point, self._next = "reserve", 0
+        self._holds: dict[str, float] | None = None
+        self._heard: tuple[Any] | None = None
+
+    @property
+    def plugin(self) -> str:
+        """Who is being asked, or was asked last."""
+        plugins = self._of[self._point]
+        name: str = plugins[min(self._next, len(plugins) - 1)].plugin.name if plugins else ""
+        return name
+
+    def ask(self, point: str, cluster: Cluster) -> PointAnswer:
+        """Ask the plugins of a point, from the one that was asked last on, until one has something to say.
+
+        Raises PluginError. Then, and after a rejection, the caller has to `unreserve` what plugins have reserved.
+        """
+        if point == "reserve":
+            said = self._reserve(cluster)
+            self._reached("Reserve", SUCCESS if said is None else UNSCHEDULABLE)
+            return said
+        if point != self._point:
+            self._point, self._next = point, 0
+        plugins = self._of[point]
+        if not plugins and point != "bind":
+            return None
+        spans = self._guard.spans
+        if point != "permit" or spans is None or any(at.asynchronous for at in plugins):
+            return self._ask(plugins, cluster)
+        spans.begin()
+        status = "Error"
+        try:
+            said = self._ask(plugins, cluster)
+            status = SUCCESS if said is None else "Wait" if isinstance(said, Holds) else UNSCHEDULABLE
+        finally:
+            spans.end("Permit", status)
+        return said
+
+    def _reserve(self, cluster: Cluster) -> PointAnswer:
+        pod, row, _ = self._where
+        for number, at in enumerate(self._of["reserve"]):
+            self._next = number
+            if at.skips is not None and "reserve" in at.skips(pod.shape):
+                continue
+            answer = self._guard(at.plugin, at.method, pod, cluster, row)
+            if isinstance(answer, Reject):
+                return Rejected(at.plugin.name, answer.reason)
+            self._assumed_by(at.plugin).reserved = answer
+            self._reserved.append(at.plugin)
+            if isinstance(answer, _OF_OTHER_POINTS) or inspect.iscoroutine(answer):
+                raise self._wrong("a Reject, or what the plugin has to remember of the pod", answer)
+        return None
+
+    def _ask(self, plugins: tuple[PluginAtPoint, ...], cluster: Cluster) -> PointAnswer:
+        while self._next < len(plugins):
+            at = plugins[self._next]
+            if at.skips is None or at.point not in at.skips(self._where[0].shape):
+                answer = self._answer(at, cluster)
+                if isinstance(answer, Reject):
+                    return Rejected(at.plugin.name, answer.reason)
+                if isinstance(answer, Hold):
+                    self._holds = self._holds or {}
+                    self._holds[at.plugin.name] = min(float(answer.seconds), LONGEST_HOLD)
+                elif answer is not None and answer is not _SKIP:
+                    said: PointAnswer = answer
+                    return said
+            self._next += 1
+        if self._holds:
+            holds, self._holds = Holds(self._holds), None
+            return holds
+        if self._point == "bind":
+            raise self.error("skips the pod, and no other Bind plugin is left")
+        return None
+
+    def call_ended(self, answer: Any) -> None:
+        """The `Call` under way has brought this answer."""
+        self._heard = (answer,)
+
+    def wrote(self, written: Versions) -> None:
+        """What the plugin that was asked last wanted written has been."""
+        self._assumed_by(self._of[self._point][self._next].plugin).written.update(written)
+
+    def error(self, message: str) -> PluginError:
+        """What is said when the plugin that was asked last comes to nothing."""
+        return PluginError(self.plugin, message, spelled(self._point))
+
+    def unreserve(self, cluster: Cluster) -> list[PluginError]:
+        """Have the plugins give back what they reserved, the last first; what went wrong with it."""
+        errors = []
+        while self._reserved:
+            plugin = self._reserved.pop()
+            try:
+                answer = self._guard(plugin, plugin.unreserve, self._assumed_by(plugin), cluster)
+                if answer is not None:
+                    raise PluginError(plugin.name, _wanted("None", answer), "Unreserve")
+            except PluginError as error:
+                errors.append(error)
+        return errors
+
+    def post_bind(self, cluster: Cluster) -> tuple[list[Call], list[PluginError]]:
+        """The pod is bound: tell the PostBind plugins. What is to be run by the shell, and what went wrong."""
+        self._point = "post_bind"
+        plugins = self._of["post_bind"]
+        if not plugins:
+            return [], []
+        spans = self._guard.spans if not any(at.asynchronous for at in plugins) else None
+        if spans is not None:
+            spans.begin()
+        calls, errors = [], []
+        for number, at in enumerate(plugins):
+            self._next = number
+            try:
+                answer = self._answer(at, cluster)
+            except PluginError as error:
+                errors.append(error)
+            else:
+                if isinstance(answer, Call):
+                    calls.append(answer)
+        if spans is not None:
+            spans.end("PostBind", SUCCESS)
+        return calls, errors
+
+    def _answer(self, at: PluginAtPoint, cluster: Cluster) -> Any:
+        """The plugin's answer, or the Call that will bring it.
+
+        Raises PluginError, for an answer too that is none.
+        """
+        assumed = self._assumed_by(at.plugin)
+        if not at.asynchronous:
+            answer = self._guard(at.plugin, at.method, assumed, cluster)
+        elif self._heard is not None:
+            (answer,), self._heard = self._heard, None
+        else:
+            seconds = float(at.plugin.time_limit)
+            pod, _, node = self._where
+            return Call(pod, node, at.plugin, at.point, seconds, lambda: at.method(assumed), self._guard)
+        types, words = _ANSWERS[at.point]
+        if not isinstance(answer, types):
+            raise self._wrong(words, answer)
+        return answer
+
+    def _wrong(self, wanted: str, answer: Any) -> PluginError:
+        return self.error(_wanted(wanted, answer))
+
+    def _assumed_by(self, plugin: Any) -> AssumedPod:
+        assumed = self._assumed.get(plugin.name)
+        if assumed is None:
+            assumed = self._assumed[plugin.name] = AssumedPod(*self._where, self._waiting)
+        return assumed
+
+
+def _wanted(wanted: str, answer: Any) -> str:
+    """What to say of an answer that is none."""
+    if inspect.iscoroutine(answer):
+        answer.close()  # nobody will await it
+    return f"want {wanted}, got {shown(answer)}"
+
+
+def not_none(call: Call, answer: Any) -> PluginError | None:
+    """What is wrong with what a coroutine of PostBind returned, after which nobody is asked again."""
+    return None if answer is None else call.error(_wanted("None", answer))
+
+
+def is_async(method: Any) -> bool:
+    """Whether a point is a coroutine function."""
+    return inspect.iscoroutinefunction(method)

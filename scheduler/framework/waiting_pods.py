@@ -1,0 +1,92 @@
+"""Pods that are assumed on a node and wait for Permit plugins to allow them.
+
+Mirrors kube-scheduler `framework/runtime/waiting_pods_map.go`. Plugins reach them by `AssumedPod.waiting_pods`.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from scheduler.framework.durations import text
+from scheduler.model.pod import Pod
+
+_AT_ONCE = 64
+"""Pods that plugins have spoken for and that go on, or back to the queue, in one turn."""
+
+
+@dataclass(slots=True, eq=False)
+class WaitingPod:
+    """A pod that is assumed on its node and waits."""
+
+    pod: Pod
+    node: str
+    pending: dict[str, tuple[float, float]]
+    """Plugin that has not allowed the pod yet → (engine time at which it is rejected, seconds it may wait)."""
+    since: float
+    """Engine time."""
+    _spoken_for: "deque[WaitingPod]" = field(repr=False)
+    rejected: tuple[str, str] | None = None
+    """(plugin, message) once it was rejected."""
+
+    def allow(self, plugin: str) -> None:
+        """On behalf of this plugin, let the pod go on; it goes once all that wait have said so."""
+        if self.pending.pop(plugin, None) is not None:
+            self._spoken_for.append(self)
+
+    def reject(self, plugin: str, message: str) -> None:
+        """Keep the pod from its node. The first rejection counts; none does once all have allowed the pod."""
+        if self.rejected is None and self.pending:
+            self.rejected = (plugin, message)
+            self._spoken_for.append(self)
+
+    def earliest(self) -> tuple[float, str]:
+        """(engine time, plugin) of the next rejection for lack of a word."""
+        return min((deadline, plugin) for plugin, (deadline, _) in self.pending.items())
+
+    def timed_out(self) -> tuple[str, str] | None:
+        """(plugin, message): the plugin that should have allowed the pod by now has not. None: all have spoken."""
+        if self.rejected is not None or not self.pending:
+            return None
+        plugin = self.earliest()[1]
+        return plugin, f"rejected due to timeout after waiting {text(self.pending[plugin][1])} at plugin {plugin}"
+
+
+class WaitingPods:
+    """All of them, of all profiles, in the order in which they began to wait."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, WaitingPod] = {}
+        self.spoken_for: deque[WaitingPod] = deque()
+        """Pods that a plugin has allowed or rejected, and that `settled` did not come to yet."""
+
+    def __iter__(self) -> Iterator[WaitingPod]:
+        return iter(tuple(self._pods.values()))
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def get(self, uid: str) -> WaitingPod | None:
+        """A waiting pod by UID."""
+        return self._pods.get(uid)
+
+    def add(self, pod: Pod, node: str, holds: Mapping[str, float], now: float) -> WaitingPod:
+        """A pod begins to wait for these plugins, for so many seconds each."""
+        pending = {plugin: (now + seconds, seconds) for plugin, seconds in holds.items()}
+        waiting = self._pods[pod.uid] = WaitingPod(pod, node, pending, now, self.spoken_for)
+        return waiting
+
+    def remove(self, uid: str) -> WaitingPod:
+        """A pod waits no longer."""
+        return self._pods.pop(uid)
+
+    def settled(self) -> Iterator[WaitingPod]:
+        """Pods that a plugin has allowed or rejected since they were last asked for; those that are gone are left out.
+
+        Only some of them, if there are many.
+        """
+        left = _AT_ONCE
+        while self.spoken_for and left:
+            waiting = self.spoken_for.popleft()
+            if self._pods.get(waiting.pod.uid) is waiting:
+                left -= 1
+                yield waiting
