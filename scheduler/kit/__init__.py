@@ -3,8 +3,11 @@
 `scheduler.kit.testing` proves a plugin in a few lines.
 """
 
+from scheduler.framework import changes
+from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.events import ANY, ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAX_SCORE, MAXIMUM, MAXIMUM_REVERSED, MIN_MAX
 from scheduler.framework.permit import Hold, WaitingPod
 from scheduler.framework.plugin import (
@@ -51,9 +54,12 @@ __all__ = [
     "ClusterEvent",
     "Decision",
     "DependsOn",
+    "Detail",
     "Filters",
+    "Fix",
     "Held",
     "Hold",
+    "Inquiry",
     "Narrow",
     "NoArgs",
     "Node",
@@ -71,4 +77,5 @@ __all__ = [
     "Unschedulable",
     "Wait",
     "WaitingPod",
+    "changes",
 ]

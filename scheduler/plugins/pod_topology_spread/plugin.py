@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.node import Node
@@ -15,6 +17,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.selectors import NOTHING
 from scheduler.model.shape import PodShape
 from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
+from scheduler.plugins.pod_topology_spread import explained
 from scheduler.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs, errors
 from scheduler.plugins.pod_topology_spread.default_selector import default_selector
 from scheduler.plugins.pod_topology_spread.domains import Spread, Spreads
@@ -206,6 +209,14 @@ class PodTopologySpread(Plugin):
             return True
         hard = [constraint for constraint in pod.shape.spread if constraint.hard]
         return not hard or any(c.selector_for(pod.labels).matches(other.labels) for c in hard)
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """How many matching pods the node's domains have, against the emptiest ones and the skew that is allowed."""
+        return explained.explain(inquiry, row)
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Turn the constraints that fail here into preferences."""
+        return explained.fixes(inquiry, row)
 
     def _needs_all_keys(self, pod: Pod) -> bool:
         return bool(pod.shape.spread) or not self._system
