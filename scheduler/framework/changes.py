@@ -29,6 +29,9 @@ def _tag(name: str) -> str:
 class _Change(Struct, frozen=True, rename="camel", tag_field="kind", tag=_tag):
     cost: ClassVar[float]
 
+    def __hash__(self) -> int:
+        return hash(str(self))
+
 
 class Request(_Change, frozen=True):
     """Ask for less; amounts of the whole pod, in the scheduler's units."""
@@ -40,9 +43,6 @@ class Request(_Change, frozen=True):
     def __post_init__(self) -> None:
         if not self.requests or any(self.instead_of.get(name, 0) <= 0 for name in self.requests):
             raise ValueError("a Request needs amounts, and for each the larger one that it stands for in instead_of")
-
-    def __hash__(self) -> int:
-        return hash(tuple(self.requests.items()))
 
     def __str__(self) -> str:
         parts = [
@@ -174,9 +174,6 @@ class Ungate(_Change, frozen=True):
 
     cost = 0.0
     gates: list[str]
-
-    def __hash__(self) -> int:
-        return hash(tuple(self.gates))
 
     def __str__(self) -> str:
         return f"remove the scheduling gate{'s' if len(self.gates) > 1 else ''} {', '.join(self.gates)}"

@@ -3,13 +3,17 @@
 A plugin that fails at it fails nothing: its reason's own text stands, and one note says so.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from scheduler.framework.changes import Fix
 from scheduler.framework.explaining import Detail, Inquiry
+from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError, Reason
+
+About = TypeVar("About", Reason, Sequence[Reason])
+Found = TypeVar("Found")
 
 
 class Asking:
@@ -21,23 +25,27 @@ class Asking:
         self.notes: dict[tuple[str, str], str] = {}
         """(plugin, what it was asked) → that it failed. It is not asked this again."""
 
-    def detail(self, row: int, plugin: str, reason: Reason) -> Detail:
-        """The numbers of one reason against one row."""
-        text, numbers = self._ask(plugin, "explain", row, reason) or ("", {})
+    def detail(self, row: int, name: str, reason: Reason) -> Detail:
+        """The numbers of a plugin's reason against one row."""
+        plugin = self.framework.plugin(name)
+        text, numbers = (plugin and self._ask(plugin, plugin.explain, row, reason)) or ("", {})
         return text or reason.text, numbers
 
-    def fixes(self, row: int, plugin: str, reasons: Sequence[Reason]) -> Sequence[Fix]:
-        """What may help against all reasons of one plugin against one row."""
-        fixes: Sequence[Fix] = self._ask(plugin, "fixes", row, reasons) or ()
-        return fixes
+    def fixes(self, row: int, name: str, reasons: Sequence[Reason]) -> Sequence[Fix]:
+        """What may help against all reasons of a plugin against one row."""
+        plugin = self.framework.plugin(name)
+        return (plugin and self._ask(plugin, plugin.fixes, row, reasons)) or ()
 
-    def _ask(self, name: str, method: str, row: int, about: Any) -> Any:
-        plugin: Any = self.framework.plugin(name)
-        if plugin is None or (name, method) in self.notes:
+    def _ask(
+        self, plugin: Plugin, point: Callable[[Inquiry, int, About], Found], row: int, about: About
+    ) -> Found | None:
+        asked = plugin.name, point.__name__
+        if asked in self.notes:
             return None
         try:
-            return self.framework.guard(plugin, getattr(plugin, method), self.inquiry, row, about)
+            found: Found = self.framework.guard(plugin, point, self.inquiry, row, about)
         except PluginError as error:
-            could = "explain its rejections" if method == "explain" else "say what would help"
-            self.notes[name, method] = f'plugin "{name}" could not {could}: {error.text}'
+            could = "explain its rejections" if asked[1] == "explain" else "say what would help"
+            self.notes[asked] = f'plugin "{plugin.name}" could not {could}: {error.text}'
             return None
+        return found

@@ -41,8 +41,8 @@ def explain(
     evictors did lately. The cluster is changed and changed back while remedies are tried.
     """
     about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)])
-    gate = framework.pre_enqueue(pod)
     try:
+        gate = framework.pre_enqueue(pod)
         decision = framework.decide(pod, cluster, score_always=True)
         message, preemption = None, None
         if not len(decision.feasible):
@@ -190,17 +190,14 @@ def _all_rejections(asking: Asking, decision: Decision) -> Iterator[tuple[str, R
     """What every filter says of every node, also of those that an earlier one had rejected."""
     if not decision.nodes:
         return
-    for plugin in asking.framework.profile.plugins("filter"):
-        for reason, where in _asked(plugin, asking.inquiry):
-            yield plugin.name, reason, where & asking.inquiry.cluster.nodes.alive[: len(where)]
-
-
-def _asked(plugin: Any, inquiry: Inquiry) -> Rejections:
-    try:
-        found: Rejections = plugin.filter(inquiry.pod, inquiry.cluster)
-    except Exception:  # noqa: BLE001 (a third party's, which the decision itself never got to ask)
-        return ()
-    return found
+    inquiry, framework = asking.inquiry, asking.framework
+    for plugin in framework.profile.plugins("filter"):
+        try:
+            found: Rejections = framework.guard(plugin, plugin.filter, inquiry.pod, inquiry.cluster)
+        except PluginError:  # the decision itself never got to ask it
+            continue
+        for reason, where in found:
+            yield plugin.name, reason, where & inquiry.cluster.nodes.alive[: len(where)]
 
 
 def _distance(stuck: Stuck) -> tuple[int, int, float]:

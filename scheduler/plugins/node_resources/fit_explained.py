@@ -1,7 +1,7 @@
 """What NodeResourcesFit says of a node that it rejects: how much is missing, and what would help."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scheduler.framework.changes import Fix, MovePod, Request
 from scheduler.framework.explaining import Detail, Inquiry
@@ -14,19 +14,14 @@ _LEAST = 0.1
 _MEBI = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """One resource of one node against what a pod needs of it."""
+class Shortage(NamedTuple):
+    """One resource of one node against what a pod needs of it. `free` is negative on an overcommitted node."""
 
     resource: str
     needed: int
+    free: int
     allocatable: int
     requested: int
-
-    @property
-    def free(self) -> int:
-        """What is left; negative when the node is overcommitted."""
-        return self.allocatable - self.requested
 
 
 def shortage(inquiry: Inquiry, row: int, reason: Reason) -> Shortage | None:
@@ -38,8 +33,9 @@ def shortage(inquiry: Inquiry, row: int, reason: Reason) -> Shortage | None:
     nodes = inquiry.cluster.nodes
     index = nodes.resources.get(resource)
     if index is None:
-        return Shortage(resource, needed, 0, 0)
-    return Shortage(resource, needed, int(nodes.allocatable[index, row]), int(nodes.requested[index, row]))
+        return Shortage(resource, needed, 0, 0, 0)
+    allocatable, requested = nodes.allocatable.item(index, row), nodes.requested.item(index, row)
+    return Shortage(resource, needed, allocatable - requested, allocatable, requested)
 
 
 def explain(inquiry: Inquiry, row: int, reason: Reason) -> Detail:
@@ -49,23 +45,16 @@ def explain(inquiry: Inquiry, row: int, reason: Reason) -> Detail:
         nodes = inquiry.cluster.nodes
         pods, allowed = int(nodes.pods[row]), int(nodes.allowed_pods[row])
         return f"{pods} of {allowed} pods", {"resource": "pods", "requested": pods, "allocatable": allowed}
-    resource = short.resource
-    amounts = {
-        "needed": short.needed,
-        "free": short.free,
-        "allocatable": short.allocatable,
-        "requested": short.requested,
-    }
-    numbers = {"resource": resource, **amounts}
-    needed, free, whole, taken = (show(resource, amount) for amount in amounts.values())
+    resource, *amounts = short
+    needed, free, whole, taken = (show(resource, amount) for amount in amounts)
     if short.allocatable == 0:
-        return f"needs {needed} {resource}, the node has none", numbers
+        return f"needs {needed} {resource}, the node has none", short._asdict()
     if needed in (free, whole):  # they differ, and look alike when they are rounded
-        needed, free, whole, taken = (exact(resource, amount) for amount in amounts.values())
+        needed, free, whole, taken = (exact(resource, amount) for amount in amounts)
     if short.needed > short.allocatable:
-        return f"needs {needed} {resource}, the whole node has {whole} ({taken} requested)", numbers
+        return f"needs {needed} {resource}, the whole node has {whole} ({taken} requested)", short._asdict()
     left = free if short.free > 0 else "none"
-    return f"needs {needed} {resource}, {left} free of {whole} ({taken} requested)", numbers
+    return f"needs {needed} {resource}, {left} free of {whole} ({taken} requested)", short._asdict()
 
 
 def fixes(inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:

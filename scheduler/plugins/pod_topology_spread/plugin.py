@@ -1,13 +1,13 @@
 """Upstream: plugins/podtopologyspread (filtering.go, scoring.go, common.go)."""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from scheduler.framework.changes import Fix
+from scheduler.framework.changes import Fix, SoftenSpread
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin
@@ -17,10 +17,10 @@ from scheduler.model.pod import Pod
 from scheduler.model.selectors import NOTHING
 from scheduler.model.shape import PodShape
 from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
-from scheduler.plugins.pod_topology_spread import explained
 from scheduler.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs, errors
 from scheduler.plugins.pod_topology_spread.default_selector import default_selector
 from scheduler.plugins.pod_topology_spread.domains import Spread, Spreads
+from scheduler.plugins.pod_topology_spread.explained import uneven
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Codes, Ints, at
 
@@ -109,11 +109,8 @@ class PodTopologySpread(Plugin):
         for domains in spread.domains:
             constraint = domains.constraint
             counts = domains.counts(pod, cluster)
-            lowest = 0
-            if domains.number >= constraint.min_domains:
-                lowest = int(domains.of_inhabited(counts).min(initial=np.iinfo(np.int32).max))
             itself = int(constraint.selector.matches(pod.labels))
-            too_many = counts > constraint.max_skew - itself + lowest
+            too_many = counts > constraint.max_skew - itself + domains.lowest(counts)
             uneven = domains.by_row(too_many) if np.count_nonzero(too_many) else None
             for reason, gone in (
                 (self.unlabelled, None if domains.everywhere else domains.missing),
@@ -212,11 +209,17 @@ class PodTopologySpread(Plugin):
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
         """How many matching pods the node's domains have, against the emptiest ones and the skew that is allowed."""
-        return explained.explain(inquiry, row)
+        found = [detail for _, detail in self._uneven(inquiry, row)]
+        return "; ".join(text for text, _ in found), {"constraints": [numbers for _, numbers in found]}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
         """Turn the constraints that fail here into preferences."""
-        return explained.fixes(inquiry, row)
+        keys = dict.fromkeys(key for key, _ in self._uneven(inquiry, row)) if inquiry.pod.shape.spread else ()
+        return [tuple(map(SoftenSpread, keys))]
+
+    def _uneven(self, inquiry: Inquiry, row: int) -> Iterator[tuple[str, Detail]]:
+        constraints = self._constraints(inquiry.pod, inquiry.cluster, hard=True)
+        return uneven(inquiry, row, constraints, self._spread(inquiry.pod, inquiry.cluster, hard=True))
 
     def _needs_all_keys(self, pod: Pod) -> bool:
         return bool(pod.shape.spread) or not self._system
