@@ -67,9 +67,8 @@ class NodePorts(Plugin):
         """Each port that is taken, and the pod that has it."""
         taken = _holders(inquiry, row)
         ports = [{"ip": ip, "protocol": protocol, "port": port, "pod": pod.key} for (ip, protocol, port), pod in taken]
-        return ", ".join(f"{port['protocol']} {port['port']} is taken by {port['pod']}" for port in ports), {
-            "ports": ports
-        }
+        text = ", ".join(f"{port['protocol']} {port['port']} is taken by {port['pod']}" for port in ports)
+        return text, {"ports": ports}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
         """Do without the ports, or have the pods that hold them leave."""
