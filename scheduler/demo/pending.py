@@ -11,7 +11,7 @@ from scheduler.demo.objects import Object
 from scheduler.demo.play import Play
 from scheduler.demo.recording import Explained
 from scheduler.demo.witness import Verdict
-from scheduler.whatif.changes import Request, Uncordon
+from scheduler.framework.changes import Request, Uncordon
 from scheduler.whatif.explanation import RejectedNode, Remedy
 
 SHOWN_NODES = 14

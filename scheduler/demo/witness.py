@@ -13,12 +13,12 @@ from typing import Any
 
 from scheduler.engine.instructions import Bind, Failed, Instruction
 from scheduler.framework.decision import Decision, narrowed_text
+from scheduler.framework.explaining import Inquiry
 from scheduler.framework.runtime import Framework, Profile
 from scheduler.framework.sampling import Rotation
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
-from scheduler.whatif.numbers import detail
-from scheduler.whatif.question import Question
+from scheduler.whatif.asking import Asking
 
 
 @dataclass(slots=True)
@@ -191,11 +191,10 @@ def _refusals(framework: Framework, decision: Decision, cluster: Cluster, names:
     if decision.left_out is not None:
         text, by = narrowed_text(decision), " ".join(decision.narrowed_by)
         found += [Refusal(names[row], by, text, text) for row in decision.left_out.nonzero()[0]]
-    question = Question(decision.pod, cluster)
+    asking = Asking(Inquiry(decision.pod, cluster), framework)
     for rejected in decision.rejected:
-        plugin = framework.plugin(rejected.plugin)
         for reason, where in rejected.reasons:
             for row in where.nonzero()[0]:
-                text, _ = detail(question, int(row), rejected.plugin, reason, plugin)
+                text, _ = asking.detail(int(row), rejected.plugin, reason)
                 found.append(Refusal(names[row], rejected.plugin, reason.text, text))
     return sorted(found, key=lambda refusal: refusal.node)

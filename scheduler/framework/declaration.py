@@ -20,6 +20,7 @@ HINTS = {"node_hint": NODE_EVENTS, "pod_hint": POD_EVENTS, "object_hint": OTHER_
 """Queueing hint → the events for which it is asked."""
 _COUNTING = ("needs", "free", "takes")
 _ONE = {"filter_one": "filter", "score_one": "score"}
+_EXPLAINING = ("explain", "fixes")
 _ARGUMENTS = {
     "permit": ("assumed", "cluster"),
     "pre_bind": ("assumed", "cluster"),
@@ -37,6 +38,7 @@ _METHODS = (
     *_ONE,
     *_COUNTING,
     *HINTS,
+    *_EXPLAINING,
 )
 _DATA = ("name", "Args", "depends_on", "normalize", "events", "time_limit", "only_preempts")
 KNOWN = (*_METHODS, *_DATA, "check")
@@ -249,6 +251,12 @@ def _missing(plugin_class: type[Plugin], methods: frozenset[str]) -> list[str]:
         )
     elif "looks_elsewhere" in methods:
         problems.append("it has looks_elsewhere, and depends_on says that it never does")
+    if not methods & {"pre_filter", "filter"}:
+        problems += (
+            f"it has {method}, and neither pre_filter nor filter: it rejects no node"
+            for method in _EXPLAINING
+            if method in methods
+        )
     if 0 < len(methods & set(_COUNTING)) < len(_COUNTING):
         problems.append(f"of needs, free and takes it has only {', '.join(sorted(methods & set(_COUNTING)))}")
     if "unreserve" in methods and "reserve" not in methods:

@@ -7,8 +7,10 @@ plugins are held to the same by tests instead, and cost nothing here.
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from scheduler.framework.changes import Change, Fix
 from scheduler.framework.declaration import Declaration, declaration_of
 from scheduler.framework.guard import Guard
 from scheduler.framework.normalize import MAX_SCORE, Normalizer
@@ -113,6 +115,19 @@ def _hashable(answer: Any, args: tuple[Any, ...]) -> str:
     return ""
 
 
+def _detail(answer: Any, args: tuple[Any, ...]) -> str:
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], str)):
+        return f"want (text, data), got {answer!r}"
+    msgspec.convert(msgspec.json.decode(msgspec.json.encode(answer[1])), dict[str, Any])
+    return ""
+
+
+def _fixes(answer: Any, args: tuple[Any, ...]) -> str:
+    msgspec.convert(msgspec.to_builtins(answer), Sequence[Fix])
+    strange = [change for fix in answer for change in fix if not isinstance(change, Change)]
+    return f"want changes, got {strange[0]!r}" if strange else ""
+
+
 def _raw(answer: Any, args: tuple[Any, ...]) -> str:
     if answer is None or (isinstance(answer, int) and not isinstance(answer, bool)):
         return ""
@@ -159,5 +174,7 @@ _CHECKS: dict[str, Check] = {
     "skips": _points,
     "signature": _hashable,
     "looks_elsewhere": _one_of(bool, np.bool_),
+    "explain": _detail,
+    "fixes": _fixes,
 }
 """What is answered from Reserve on is checked where plugins are asked (`BindingPlugins`)."""

@@ -14,8 +14,10 @@ from msgspec import Struct
 
 from scheduler.framework.binding import AssumedPod
 from scheduler.framework.binding_plugins import TIME_LIMIT
+from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Decision, Rejected, Rows
 from scheduler.framework.events import ANY, ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAX_SCORE, Normalizer
 from scheduler.framework.spare import Spare
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections
@@ -250,6 +252,22 @@ class Plugin:
     def object_hint(self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None) -> bool:
         """Whether the change of another object from `old` (None: it is new) to `new` (None: it went) may help `pod`."""
         raise NotImplementedError
+
+    # -- for `berth explain`: why it rejected a node, and what would help ----------------------------------------------
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """The numbers behind one of its reasons against one row: a text for people, and the same as data for JSON.
+
+        Numbers named `needed` and `free` also say how far the node is from taking the pod: the nearest is shown first.
+        """
+        return reason.text, {}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
+        """Small changes after which it should accept one row, given all its reasons against that row.
+
+        Each is an alternative, and is tried with all plugins before anybody is told of it.
+        """
+        return ()
 
 
 Registry = Mapping[str, type[Plugin]]

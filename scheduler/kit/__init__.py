@@ -3,9 +3,12 @@
 `scheduler.kit.testing` proves a plugin in a few lines.
 """
 
+from scheduler.framework import changes
 from scheduler.framework.binding import AssumedPod, BindResult, Hold, Patch, Wait
+from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.events import ANY, ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAX_SCORE, MAXIMUM, MAXIMUM_REVERSED, MIN_MAX
 from scheduler.framework.plugin import (
     ANYTHING,
@@ -52,8 +55,11 @@ __all__ = [
     "ClusterEvent",
     "Decision",
     "DependsOn",
+    "Detail",
     "Filters",
+    "Fix",
     "Hold",
+    "Inquiry",
     "Narrow",
     "NoArgs",
     "Node",
@@ -72,4 +78,5 @@ __all__ = [
     "Wait",
     "WaitingPod",
     "WaitingPods",
+    "changes",
 ]

@@ -38,6 +38,7 @@ from scheduler.engine.stimuli import Bound, CallEnded, CallFailed, Cycle, Gone, 
 from scheduler.framework.config import decode
 from scheduler.framework.consistency import contradictions
 from scheduler.framework.declaration import problems_of
+from scheduler.framework.explaining import Inquiry
 from scheduler.framework.foreign import declared
 from scheduler.framework.guard import described
 from scheduler.framework.plugin import Plugin
@@ -45,11 +46,14 @@ from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import IN_TREE
 from scheduler.state.validate import validate
+from scheduler.whatif.asking import Asking
 
 Object = dict[str, Any]
 """An object of the API, as JSON has it."""
 _CONFIG: Object = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 _MOST_CYCLES = 10_000
+_EXPLAINED = 3
+"""Nodes that each reason is explained for."""
 _BETWEEN = 20.0
 """Seconds between two changes: backoffs are over, and no pod has waited so long that it is tried again for that."""
 
@@ -209,6 +213,12 @@ class _Trial:
                 continue
             found = contradictions(plugin, queued.pod, cluster, rows, framework.guard)
             assert not found, f"{self.name}: {found[0]}"
+            asking = Asking(Inquiry(queued.pod, cluster), framework)
+            for reason, where in plugin.filter(queued.pod, cluster) if "filter" in points else ():
+                for row in np.flatnonzero(where & cluster.nodes.alive[:count])[:_EXPLAINED].tolist():
+                    asking.detail(row, self.name, reason)
+                    asking.fixes(row, self.name, [reason])
+            assert not asking.notes, next(iter(asking.notes.values()))
             if self.name in queued.plugins and looks:
                 fits = framework.apart().decide(queued.pod, cluster).feasible
                 assert not len(fits), (

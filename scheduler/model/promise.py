@@ -98,17 +98,8 @@ class NodeRequirement:
         own = tuple(r for r in self.labels if not r.accepts(labels.get(r.key)))
         if self.selector is None:
             return own
-        nearest: tuple[Requirement | FieldRequirement, ...] | None = None
-        for term in self.selector.terms:
-            missed: tuple[Requirement | FieldRequirement, ...] = (
-                *(r for r in term.labels if not r.accepts(labels.get(r.key))),
-                *(f for f in term.fields if not f.accepts(name)),
-            )
-            if not missed:
-                return own
-            if nearest is None or len(missed) < len(nearest):
-                nearest = missed
-        return (*own, *(nearest or (NO_TERM,)))
+        _, of_labels, of_fields = self.selector.missed(name, labels)
+        return (*own, *of_labels, *of_fields) if self.selector.terms else (*own, NO_TERM)
 
     def __str__(self) -> str:
         parts = [str(requirement) for requirement in self.labels]

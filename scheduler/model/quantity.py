@@ -112,3 +112,13 @@ def show(resource: str, amount: int) -> str:
             if abs(amount) >= 1 << shift:
                 return f"{amount / (1 << shift):.4g}{suffix}"
     return str(amount)
+
+
+def exact(resource: str, amount: int) -> str:
+    """As `show`, in the largest unit of which the amount is a whole number: nothing is rounded."""
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        for suffix, shift in _BINARY:
+            if amount and amount % (1 << shift) == 0:
+                return f"{amount >> shift}{suffix}"
+        return str(amount)
+    return show(resource, amount)

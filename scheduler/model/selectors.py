@@ -268,6 +268,11 @@ def parse_node_selector_term(term: wire.NodeSelectorTerm | None, path: str) -> N
     return NodeSelectorTerm(tuple(labels), tuple(fields), "; ".join(errors) or None, names, size)
 
 
+Missed = tuple[int, tuple[Requirement, ...], tuple[FieldRequirement, ...]]
+"""Which term of a node selector a node comes nearest to, and what of it the node does not meet."""
+NOTHING_MISSED: Missed = (0, (), ())
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSelector:
     """ORed terms. Terms that are empty or did not parse are left out: they match no node."""
@@ -283,6 +288,18 @@ class NodeSelector:
         if self._hash is None:
             object.__setattr__(self, "_hash", hash((self.terms, self.names)))
         return self._hash or 0
+
+    def missed(self, name: str, labels: Labels) -> Missed:
+        """What a node does not meet of the term that it comes nearest to."""
+        nearest: Missed | None = None
+        for i, term in enumerate(self.terms):
+            of_labels = tuple(r for r in term.labels if not r.accepts(labels.get(r.key)))
+            of_fields = tuple(f for f in term.fields if not f.accepts(name))
+            if nearest is None or len(of_labels) + len(of_fields) < len(nearest[1]) + len(nearest[2]):
+                nearest = i, of_labels, of_fields
+            if not of_labels and not of_fields:
+                break
+        return nearest or NOTHING_MISSED
 
     def __str__(self) -> str:
         return " or ".join(f"({term})" if len(self.terms) > 1 else str(term) for term in self.terms) or "no node"

@@ -6,15 +6,18 @@ from typing import Any, TypeVar
 import numpy as np
 from msgspec import Struct
 
+from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MIN_MAX
 from scheduler.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
-from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
+from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.affinity import AffinityTerm, Terms, WeightedTerms
 from scheduler.model.node import Node
 from scheduler.model.once import Once
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
+from scheduler.plugins import inter_pod_affinity_explained as explained
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.sums import ByTopology, summed
@@ -151,6 +154,16 @@ class InterPodAffinity(Plugin):
         return any(_may_select(term, other) for term in pod.shape.anti_affinity_terms) or any(
             _may_select(term, pod) for term in other.shape.anti_affinity_terms
         )
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """The terms that fail in the node's domains: how many pods are there, which, and where else."""
+        if reason == self.not_near:
+            return explained.not_near(inquiry, row)
+        return explained.not_apart(inquiry, row) if reason == self.not_apart else explained.repelled(inquiry, row)
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Turn the terms that fail here into preferences, or have the pods in the way leave."""
+        return explained.fixes(inquiry, row)
 
     def _passed_over(self, pod: Pod, cluster: Cluster, towards: Towards) -> bool:
         """Whether PreFilter would have skipped the plugin: it saw the cluster before a dry run changed it."""

@@ -1,16 +1,18 @@
 """Upstream: plugins/nodeaffinity and component-helpers scheduling/corev1/nodeaffinity."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAXIMUM
 from scheduler.framework.plugin import NODE, Plugin
-from scheduler.framework.status import Narrow, PluginError, Reject, Rejections, Unresolvable
+from scheduler.framework.status import Narrow, PluginError, Reason, Reject, Rejections, Unresolvable
 from scheduler.model import wire
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -23,6 +25,7 @@ from scheduler.model.selectors import (
     parse_node_selector_term,
 )
 from scheduler.model.shape import PodShape, parse_preferred_node_terms
+from scheduler.plugins import node_affinity_explained as explained
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.nodes import Nodes
@@ -124,6 +127,18 @@ class NodeAffinity(Plugin):
         if self._added is not None and not node_matches(self._added, new):
             return False
         return pod_matches(pod, new) and (old is None or not pod_matches(pod, old))
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """The requirements that failed, and what the node has instead."""
+        node, shape = inquiry.node(row), inquiry.pod.shape
+        if reason == self.enforced:
+            return explained.explain(node, (), self._added, by="by the profile's addedAffinity: ")
+        return explained.explain(node, shape.node_selector, shape.required_node_affinity)
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Drop what the node does not meet, or label the node."""
+        shape = inquiry.pod.shape
+        return explained.fixes(inquiry.node(row), shape.node_selector, shape.required_node_affinity)
 
 
 def wanted_nodes(pod: Pod, nodes: Nodes) -> Bools | None:

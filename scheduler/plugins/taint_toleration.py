@@ -1,16 +1,18 @@
 """Upstream: plugins/tainttoleration."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
+from scheduler.framework.changes import CONDITION, Change, Fix, RemoveTaint, Tolerate, Uncordon
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAXIMUM_REVERSED
 from scheduler.framework.plugin import NODE, Plugin
-from scheduler.framework.status import Rejections, Unresolvable
+from scheduler.framework.status import Reason, Rejections, Unresolvable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
-from scheduler.model.taints import intolerable_preferences, untolerated
+from scheduler.model.taints import HARD, UNSCHEDULABLE, Taint, intolerable_preferences, tolerates, untolerated
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints, at
 
@@ -53,3 +55,32 @@ class TaintToleration(Plugin):
         tolerations = pod.shape.tolerations
         before = old is None or untolerated(tolerations, old.taints) is not None
         return before and untolerated(tolerations, new.taints) is None
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """The taints that are not tolerated, and a toleration that nearly would."""
+        taints = _all_untolerated(inquiry, row)
+        text = f"untolerated {', '.join(map(str, taints))}"
+        keys = {taint.key for taint in taints}
+        near = next((t for t in inquiry.pod.shape.tolerations if t.key in keys), None)
+        if near is not None:
+            value, effect = f"={near.value}" if near.value else "", f":{near.effect}" if near.effect else ""
+            text += f" (the pod tolerates {near.key}{value}{effect})"
+        return text, {"taints": [str(taint) for taint in taints]}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Tolerate what people put there, and undo what the node controller did."""
+        node = inquiry.node(row).name
+        return [tuple(_fix(taint, node) for taint in _all_untolerated(inquiry, row))]
+
+
+def _all_untolerated(inquiry: Inquiry, row: int) -> list[Taint]:
+    tolerations = inquiry.pod.shape.tolerations
+    return [t for t in inquiry.node(row).taints if t.effect in HARD and not tolerates(tolerations, t)]
+
+
+def _fix(taint: Taint, node: str) -> Change:
+    if taint.key == UNSCHEDULABLE.key:
+        return Uncordon(node)
+    if taint.key.startswith(CONDITION):
+        return RemoveTaint(node, str(taint))
+    return Tolerate(taint.key, taint.value, taint.effect)

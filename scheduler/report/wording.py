@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from scheduler.whatif.changes import AddNode
+from scheduler.framework.changes import AddNode
 from scheduler.whatif.explanation import Explanation, FeasibleNode, Remedy
 
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")

@@ -3,24 +3,24 @@
 Pure: from a pod, a framework and a cluster to an `Explanation`. `scheduler.report` draws it, `scheduler.cli` prints it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from scheduler.framework.changes import Uncordon
 from scheduler.framework.decision import Decision, fit_error, narrowed_text
+from scheduler.framework.explaining import Inquiry
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import UNRESOLVABLE, UNSCHEDULABLE, PluginError, Reason, Rejections
 from scheduler.model.pod import Pod
-from scheduler.model.quantity import show
-from scheduler.model.taints import UNSCHEDULABLE as UNSCHEDULABLE_TAINT
+from scheduler.model.quantity import BOUND, show
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 from scheduler.whatif import explanation as shown
+from scheduler.whatif.asking import Asking
 from scheduler.whatif.explanation import Explanation
-from scheduler.whatif.numbers import detail, shortage, untolerated
 from scheduler.whatif.promises import Past, state_of
-from scheduler.whatif.question import Question
 from scheduler.whatif.remedies import Obstacle, Stuck, remedies
 
 _SHOWN_BEST = 4
@@ -41,8 +41,8 @@ def explain(
     evictors did lately. The cluster is changed and changed back while remedies are tried.
     """
     about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)])
-    gate = framework.pre_enqueue(pod)
     try:
+        gate = framework.pre_enqueue(pod)
         decision = framework.decide(pod, cluster, score_always=True)
         message, preemption = None, None
         if not len(decision.feasible):
@@ -52,11 +52,13 @@ def explain(
                 preemption = shown.Preemption(node=made.node, victims=sorted(victim.key for victim in made.victims))
     except PluginError as error:
         return about.failed(error, cluster)
-    question = Question(pod, cluster)
-    stuck = _stuck(question, framework, decision)
+    asking = Asking(Inquiry(pod, cluster), framework)
+    stuck = _stuck(asking, decision)
     if gate is not None:
         message = gate[1].text
     outcome = shown.GATED if gate else shown.FITS if len(decision.feasible) else shown.UNSCHEDULABLE
+    offered = remedies(asking, stuck) if outcome != shown.FITS else []
+    about.notes += asking.notes.values()
     return about.answer(
         outcome,
         decision,
@@ -65,7 +67,7 @@ def explain(
         verdict=decision.verdict or gate,
         rejected=[_rejected(each) for each in stuck],
         preemption=preemption,
-        remedies=remedies(question, framework, stuck) if outcome != shown.FITS else [],
+        remedies=offered,
         promise=state_of(pod, node, framework, cluster, decision, past),
     )
 
@@ -86,7 +88,7 @@ class _Answer:
 
     def __init__(self, pod: Pod, framework: Framework, node: str | None, notes: list[str]) -> None:
         self._framework = framework
-        self._notes = notes + [
+        self.notes = notes + [
             f"{warning}: counts as 0" if "not a quantity" in warning else warning for warning in pod.shape.warnings
         ]
         self._facts = shown.PodFacts(
@@ -128,7 +130,7 @@ class _Answer:
             summary=_summary(decision),
             preemption=preemption,
             remedies=list(remedies),
-            notes=self._notes,
+            notes=self.notes,
             promise=promise,
         )
 
@@ -142,12 +144,12 @@ class _Answer:
 _NO_POD: Any = None
 
 
-def _stuck(question: Question, framework: Framework, decision: Decision) -> list[Stuck]:
+def _stuck(asking: Asking, decision: Decision) -> list[Stuck]:
     """Every rejected node with all that stands in its way, the ones closest to fitting first."""
     if decision.verdict is not None:
         return []
     found: dict[int, Stuck] = {}
-    nodes = question.cluster.nodes
+    nodes = asking.inquiry.cluster.nodes
     if decision.left_out is not None:
         reason = Reason(narrowed_text(decision), unresolvable=True)
         for row in np.flatnonzero(decision.left_out).tolist():
@@ -158,61 +160,59 @@ def _stuck(question: Question, framework: Framework, decision: Decision) -> list
             for row in np.flatnonzero(where).tolist():
                 stuck = found.setdefault(row, Stuck(row, nodes.names[row] or "", rejected.plugin))
                 stuck.obstacles.append(Obstacle(rejected.plugin, reason, True))
-    for plugin, reason, where in _all_rejections(question, framework, decision):
+    for plugin, reason, where in _all_rejections(asking, decision):
         for row in np.flatnonzero(where).tolist():
             known = found.get(row)
-            if known is not None and not _repeats(question, known, plugin, reason):
+            if known is not None and not _repeats(asking, known, plugin, reason):
                 known.obstacles.append(Obstacle(plugin, reason, False))
     for stuck in found.values():
         for obstacle in stuck.obstacles:
-            text, numbers = detail(
-                question, stuck.row, obstacle.plugin, obstacle.reason, framework.plugin(obstacle.plugin)
-            )
-            obstacle.detail, obstacle.numbers = text, numbers
-        stuck.distance = _distance(question, stuck)
+            obstacle.detail, obstacle.numbers = asking.detail(stuck.row, obstacle.plugin, obstacle.reason)
+        stuck.distance = _distance(stuck)
     return sorted(found.values(), key=lambda stuck: (*stuck.distance, stuck.node))
 
 
-def _repeats(question: Question, stuck: Stuck, plugin: str, reason: Reason) -> bool:
-    """Whether this was said of the node already: by the plugin that rejected it, or as the taint of a cordon."""
-    if plugin == "TaintToleration" and any(o.plugin == "NodeUnschedulable" for o in stuck.obstacles):
-        taints = untolerated(question, stuck.row)
-        if all(taint.key == UNSCHEDULABLE_TAINT.key for taint in taints):
-            return True
-    return any(o.plugin == plugin and (o.first or o.reason == reason) for o in stuck.obstacles)
+def _repeats(asking: Asking, stuck: Stuck, plugin: str, reason: Reason) -> bool:
+    """Whether this was said of the node already: by the same plugin, or of a cordon, which is a mark and a taint."""
+    if any(o.plugin == plugin and (o.first or o.reason == reason) for o in stuck.obstacles):
+        return True
+    if not asking.inquiry.cluster.nodes.unschedulable[stuck.row]:
+        return False
+
+    def only_cordoned(plugin: str, reason: Reason) -> bool:
+        fixes = asking.fixes(stuck.row, plugin, [reason])
+        return {change for fix in fixes for change in fix} == {Uncordon(stuck.node)}
+
+    return only_cordoned(plugin, reason) and any(only_cordoned(o.plugin, o.reason) for o in stuck.obstacles)
 
 
-def _all_rejections(
-    question: Question, framework: Framework, decision: Decision
-) -> Iterator[tuple[str, Reason, Bools]]:
+def _all_rejections(asking: Asking, decision: Decision) -> Iterator[tuple[str, Reason, Bools]]:
     """What every filter says of every node, also of those that an earlier one had rejected."""
     if not decision.nodes:
         return
+    inquiry, framework = asking.inquiry, asking.framework
     for plugin in framework.profile.plugins("filter"):
-        for reason, where in _asked(plugin, question):
-            yield plugin.name, reason, where & question.cluster.nodes.alive[: len(where)]
+        try:
+            found: Rejections = framework.guard(plugin, plugin.filter, inquiry.pod, inquiry.cluster)
+        except PluginError:  # the decision itself never got to ask it
+            continue
+        for reason, where in found:
+            yield plugin.name, reason, where & inquiry.cluster.nodes.alive[: len(where)]
 
 
-def _asked(plugin: Any, question: Question) -> Rejections:
-    try:
-        found: Rejections = plugin.filter(question.pod, question.cluster)
-    except Exception:  # noqa: BLE001 (a third party's, which the decision itself never got to ask)
-        return ()
-    return found
-
-
-def _distance(question: Question, stuck: Stuck) -> tuple[int, int, float]:
+def _distance(stuck: Stuck) -> tuple[int, int, float]:
     """How far a node is from taking the pod: plugins against it, how many of them for good, and the worst shortage."""
     plugins = {o.plugin for o in stuck.obstacles}
     hopeless = {o.plugin for o in stuck.obstacles if o.reason.unresolvable}
-    worst = 0.0
-    for obstacle in stuck.obstacles:
-        short = shortage(question, stuck.row, obstacle.reason) if obstacle.plugin == "NodeResourcesFit" else None
-        if short is not None and short.needed:
-            worst = max(worst, (short.needed - short.free) / short.needed)
-        elif short is None:
-            worst = max(worst, 1.0)
-    return len(plugins), len(hopeless), worst
+    return len(plugins), len(hopeless), max((_missing(o.numbers) for o in stuck.obstacles), default=0.0)
+
+
+def _missing(numbers: Mapping[str, Any]) -> float:
+    """The share that is missing of what is needed; all of it, where the numbers do not say."""
+    needed, free = numbers.get("needed"), numbers.get("free")
+    if isinstance(needed, int | float) and isinstance(free, int | float) and 0 < needed <= BOUND and abs(free) <= BOUND:
+        return (needed - free) / needed
+    return 1.0
 
 
 def _rejected(stuck: Stuck) -> shown.RejectedNode:

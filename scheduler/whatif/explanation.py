@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from scheduler.whatif.changes import Change
+from scheduler.framework.changes import Change
 
 API_VERSION = "podberth.dev/v1alpha1"
 KIND = "Explanation"

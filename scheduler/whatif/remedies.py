@@ -1,6 +1,6 @@
 """What would free a pending pod: small changes, each tried with the whole pipeline before it is offered.
 
-For every rejected node the plugins' fixes (`scheduler.whatif.fixes`) are put together to plans that would open it;
+For every rejected node the plugins' fixes (`Plugin.fixes`) are put together to plans that would open it;
 the cheapest plans are tried first. A plan that the pipeline does not confirm is not shown.
 """
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from scheduler.framework.runtime import Framework
-from scheduler.framework.status import PluginError, Reason
+from scheduler.framework.changes import HOSTNAME, AddNode, Change, Fix, MovePod, OnPod, Request, Ungate
+from scheduler.framework.explaining import Inquiry
+from scheduler.framework.status import Reason
 from scheduler.model.node import Node
 from scheduler.whatif import explanation as shown
-from scheduler.whatif.changes import HOSTNAME, AddNode, Change, MovePod, OnPod, Request, Ungate, applied, edited
-from scheduler.whatif.fixes import FIXES, Fix, costs
-from scheduler.whatif.question import Question
+from scheduler.whatif.asking import Asking
+from scheduler.whatif.trial import Trial
 
 _SHOWN = 6
 _TRIED = 80
@@ -51,10 +51,10 @@ class Stuck:
 Plan = tuple[Change, ...]
 
 
-def remedies(question: Question, framework: Framework, stuck: Sequence[Stuck]) -> list[shown.Remedy]:
+def remedies(asking: Asking, stuck: Sequence[Stuck]) -> list[shown.Remedy]:
     """The changes that would free the pod, the smallest first. Nothing of them stays."""
-    gates: Plan = (Ungate(list(question.pod.gates)),) if question.pod.gates else ()
-    trial = _Trial(question, framework)
+    gates: Plan = (Ungate(list(asking.inquiry.pod.gates)),) if asking.inquiry.pod.gates else ()
+    trial = Trial(asking.inquiry, asking.framework)
     if gates and (nodes := trial.nodes(gates)):
         return [_remedy(gates, nodes)]
     if not stuck:
@@ -62,7 +62,7 @@ def remedies(question: Question, framework: Framework, stuck: Sequence[Stuck]) -
     found: list[shown.Remedy] = []
     kept: dict[tuple[str, ...], int] = {}
     covered: list[Plan] = []
-    for plan in _plans(question, stuck):
+    for plan in _plans(asking, stuck):
         plan = (*gates, *plan)
         if len(found) >= _SHOWN or trial.count >= _TRIED:
             break
@@ -87,35 +87,12 @@ def remedies(question: Question, framework: Framework, stuck: Sequence[Stuck]) -
     return found + ([more] if more is not None else [])
 
 
-class _Trial:
-    """Asks the pipeline, and counts."""
-
-    def __init__(self, question: Question, framework: Framework) -> None:
-        self.cluster = question.cluster
-        self._pod = question.pod
-        self._framework = framework
-        self.count = 0
-
-    def nodes(self, plan: Sequence[Change]) -> list[str]:
-        """Where the pod could go after these changes."""
-        self.count += 1
-        pod = edited(self._pod, plan)
-        with applied(self.cluster, plan):
-            if self._framework.pre_enqueue(pod) is not None:
-                return []
-            try:
-                feasible = self._framework.decide(pod, self.cluster).feasible
-            except PluginError:
-                return []
-            return sorted(self.cluster.nodes.names[row] or "" for row in feasible)
-
-
-def _plans(question: Question, stuck: Sequence[Stuck]) -> Iterator[Plan]:
+def _plans(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[Plan]:
     """Distinct plans, the cheapest first; among equals those that many nodes ask for."""
     priced: dict[Plan, float] = {}
     votes: dict[Plan, int] = {}
     for each in _closest_of_each_kind(stuck):
-        for plan, cost in _plans_for(question, each):
+        for plan, cost in _plans_for(asking, each):
             if plan not in priced or cost < priced[plan]:
                 priced[plan] = cost
             votes[plan] = votes.get(plan, 0) + 1
@@ -131,22 +108,34 @@ def _closest_of_each_kind(stuck: Iterable[Stuck]) -> Iterator[Stuck]:
             yield each
 
 
-def _plans_for(question: Question, stuck: Stuck) -> Iterator[tuple[Plan, float]]:
+def _plans_for(asking: Asking, stuck: Stuck) -> Iterator[tuple[Plan, float]]:
     """Every way to open one node by one fix for each plugin that is against it."""
-    choices: list[list[Fix]] = []
+    choices: list[Sequence[Fix]] = []
     reasons: dict[str, list[Reason]] = {}
     for obstacle in stuck.obstacles:
         reasons.setdefault(obstacle.plugin, []).append(obstacle.reason)
     for plugin, texts in reasons.items():
-        fix = FIXES.get(plugin)
-        found = fix(question, stuck.row, texts) if fix is not None else []
+        found = asking.fixes(stuck.row, plugin, texts)
         if not found:
             return
         choices.append(found)
     for combination in product(*choices):
         plan = tuple(dict.fromkeys(change for changes in combination for change in changes))
-        if len(plan) <= _MOST_CHANGES:
-            yield tuple(sorted(plan, key=str)), sum(costs(question, change) for change in plan)
+        if 0 < len(plan) <= _MOST_CHANGES:
+            yield tuple(sorted(plan, key=str)), sum(_cost(asking.inquiry, change) for change in plan)
+
+
+def _cost(inquiry: Inquiry, change: Change) -> float:
+    """How much a change asks of people: the more, the more a pod gives up, and for a pod that matters more."""
+    cost = change.cost
+    if isinstance(change, Request):
+        cost += max(1 - amount / change.instead_of[name] for name, amount in change.requests.items())
+    if isinstance(change, MovePod):
+        row = inquiry.cluster.nodes.row_of(change.node)
+        pods = () if row is None else inquiry.cluster.pods_on(row)
+        moved = next((pod for pod in pods if pod.key == change.pod), None)
+        cost += moved is not None and moved.priority > inquiry.pod.priority
+    return cost
 
 
 def _includes(plan: Plan, smaller: Plan) -> bool:
@@ -186,7 +175,7 @@ def _remedy(plan: Plan, nodes: list[str]) -> shown.Remedy:
     return shown.Remedy(text=" and ".join(map(str, plan)), changes=list(plan), nodes=nodes, instead=[])
 
 
-def _one_more_node(trial: _Trial, gates: Plan) -> shown.Remedy | None:
+def _one_more_node(trial: Trial, gates: Plan) -> shown.Remedy | None:
     """The smallest node of those that are there which, if there were one more, would take the pod."""
     for name in _templates(node for _, node in trial.cluster.nodes.live()):
         plan = (*gates, AddNode(name))

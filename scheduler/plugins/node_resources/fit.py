@@ -1,14 +1,16 @@
 """Upstream: plugins/noderesources/fit.go."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Self
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NODE, PODS_HERE, Plugin
 from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
 from scheduler.model.node import Node
@@ -16,6 +18,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.resources import is_extended
 from scheduler.model.selectors import is_qualified_name
 from scheduler.model.shape import PodShape
+from scheduler.plugins.node_resources import fit_explained as explained
 from scheduler.plugins.node_resources.amounts import score_row, score_rows
 from scheduler.plugins.node_resources.arguments import ResourceWeight, ScoringStrategy
 from scheduler.plugins.node_resources.strategies import strategy
@@ -170,6 +173,14 @@ class NodeResourcesFit(Plugin):
         if old is None or new.allowed_pods > old.allowed_pods:
             return True
         return any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in asked)
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """What the pod needs, what is free, of how much."""
+        return explained.explain(inquiry, row, reason)
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Ask for what is free, or have the smallest pod leave that makes enough room."""
+        return explained.fixes(inquiry, row, reasons)
 
     def _ignores(self, resource: str) -> bool:
         if not self._ignored and not self._ignored_groups:

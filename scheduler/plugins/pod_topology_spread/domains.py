@@ -54,6 +54,12 @@ class Domains:
         """The counts of inhabited domains."""
         return counts if self._which is None else counts.take(self._which)
 
+    def lowest(self, counts: Ints) -> int:
+        """The count of the emptiest domain; 0 while there are fewer domains than the constraint asks for."""
+        if self.number < self.constraint.min_domains:
+            return 0
+        return int(self.of_inhabited(counts).min(initial=np.iinfo(np.int32).max))
+
     def by_row(self, by_code: Bools) -> Bools:
         """bool[rows]: what the domain of each row has; False without one."""
         return self._column.gather(np.append(by_code, False), self._rows)

@@ -1,13 +1,15 @@
 """Upstream: plugins/podtopologyspread (filtering.go, scoring.go, common.go)."""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from scheduler.framework.changes import Fix, SoftenSpread
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.node import Node
@@ -18,6 +20,7 @@ from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
 from scheduler.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs, errors
 from scheduler.plugins.pod_topology_spread.default_selector import default_selector
 from scheduler.plugins.pod_topology_spread.domains import Spread, Spreads
+from scheduler.plugins.pod_topology_spread.explained import uneven
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Codes, Ints, at
 
@@ -106,11 +109,8 @@ class PodTopologySpread(Plugin):
         for domains in spread.domains:
             constraint = domains.constraint
             counts = domains.counts(pod, cluster)
-            lowest = 0
-            if domains.number >= constraint.min_domains:
-                lowest = int(domains.of_inhabited(counts).min(initial=np.iinfo(np.int32).max))
             itself = int(constraint.selector.matches(pod.labels))
-            too_many = counts > constraint.max_skew - itself + lowest
+            too_many = counts > constraint.max_skew - itself + domains.lowest(counts)
             uneven = domains.by_row(too_many) if np.count_nonzero(too_many) else None
             for reason, gone in (
                 (self.unlabelled, None if domains.everywhere else domains.missing),
@@ -206,6 +206,20 @@ class PodTopologySpread(Plugin):
             return True
         hard = [constraint for constraint in pod.shape.spread if constraint.hard]
         return not hard or any(c.selector_for(pod.labels).matches(other.labels) for c in hard)
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """How many matching pods the node's domains have, against the emptiest ones and the skew that is allowed."""
+        found = [detail for _, detail in self._uneven(inquiry, row)]
+        return "; ".join(text for text, _ in found), {"constraints": [numbers for _, numbers in found]}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Turn the constraints that fail here into preferences."""
+        keys = dict.fromkeys(key for key, _ in self._uneven(inquiry, row)) if inquiry.pod.shape.spread else ()
+        return [tuple(map(SoftenSpread, keys))]
+
+    def _uneven(self, inquiry: Inquiry, row: int) -> Iterator[tuple[str, Detail]]:
+        constraints = self._constraints(inquiry.pod, inquiry.cluster, hard=True)
+        return uneven(inquiry, row, constraints, self._spread(inquiry.pod, inquiry.cluster, hard=True))
 
     def _needs_all_keys(self, pod: Pod) -> bool:
         return bool(pod.shape.spread) or not self._system

@@ -2,14 +2,19 @@
 
 import gzip
 import json
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from scheduler.kit import testing
 from tests.builders import configuration, node, pod, profile
+from tests.packages import install_module
 from tests.unit.cli.conftest import Berth
+from tests.unit.plugins.test_documented import block
 from tests.unit.whatif.story import BIG, CLUSTER, DUMP, WEB
 
 Object = dict[str, Any]
@@ -160,3 +165,61 @@ def test_what_is_left_out_is_said(berth: Berth) -> None:
     notes = json.loads(found.out)["notes"]
     assert any("not asked" in note and "http://crane.test" in note for note in notes)
     assert any("percentageOfNodesToScore" in note for note in notes)
+
+
+TEAMS = ("explain", "web", "--config", "teams.yaml", "--cluster", "dump.yaml")
+CLASS = "NoMaintenanceOfTeams"
+
+
+@pytest.fixture
+def teams(berth: Berth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """`teams(code)`: an installed package with this code after the plugins of docs/plugins.md, and what TEAMS reads."""
+
+    def make(code: str) -> None:
+        install_module(tmp_path, "teams", block("python") + block("python", f"class {CLASS}(") + code, CLASS)
+        labels = [{"maintenance": "soon", "team": team} for team in ("storage", "network")]
+        nodes = [testing.node(name, labels=each) for name, each in zip("ab", labels, strict=True)]
+        write("dump.yaml", *({"apiVersion": "v1", **each} for each in (*nodes, testing.pod("web"))))
+        write("teams.yaml", configuration(profile(plugins={"multiPoint": {"enabled": [{"name": CLASS}]}})))
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield make
+    sys.modules.pop("teams", None)
+
+
+def test_a_plugin_from_outside_explains_itself(berth: Berth, teams: Callable[[str], None]) -> None:
+    """What it says of each node, and the change that it offers once it was tried, as docs/plugins.md shows them."""
+    teams("")
+    found = berth(*TEAMS)
+    assert (found.code, found.err) == (1, "")
+    assert block("text", "Where it can't go") in found.out
+    answer = json.loads(berth(*TEAMS, "-o", "json").out)
+    assert [finding["numbers"] for each in answer["rejected"] for finding in each["findings"]] == [
+        {"team": "storage"},
+        {"team": "network"},
+    ]
+    assert answer["notes"] == []
+
+
+FAILING = f"""
+def fail(*args):
+    raise SystemExit("no idea")
+{CLASS}.explain = {CLASS}.fixes = fail
+"""
+
+
+def test_a_plugin_from_outside_fails_to_explain_itself(berth: Berth, teams: Callable[[str], None]) -> None:
+    """The command answers all the same: with the reason's own text, and one note for each thing it was asked."""
+    teams(FAILING)
+    found = berth(*TEAMS, "-o", "json")
+    assert (found.code, found.err) == (1, "")
+    answer = json.loads(found.out)
+    assert [finding["detail"] for each in answer["rejected"] for finding in each["findings"]] == [
+        "node(s) will be serviced soon",
+        "node(s) will be serviced soon",
+    ]
+    assert [remedy["text"] for remedy in answer["remedies"]] == []
+    assert answer["notes"] == [
+        f'plugin "{CLASS}" could not explain its rejections: SystemExit: no idea',
+        f'plugin "{CLASS}" could not say what would help: SystemExit: no idea',
+    ]

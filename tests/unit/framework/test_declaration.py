@@ -113,6 +113,17 @@ SCORE: dict[str, Any] = {"score": score, "depends_on": NODE}
         ),
         ("counts by halves", {**FILTER, "needs": lambda self, pod: ()}, "of needs, free and takes it has only needs"),
         (
+            "explains what it never said",
+            {"permit": filter_, "explain": lambda self, inquiry, row, reason: ("", {})},
+            "it has explain, and neither pre_filter nor filter: it rejects no node",
+        ),
+        (
+            "explains too little",
+            {**FILTER, "explain": lambda self, inquiry, row: ("", {})},
+            "its explain takes (inquiry, row), should take (inquiry, row, reason)",
+        ),
+        ("nearly fixes", {**FILTER, "fixess": filter_}, "it has fixess, which means nothing: did you mean fixes?"),
+        (
             "one row alone",
             {**SCORE, "filter_one": lambda self, pod, nodes, row: True},
             "it has filter_one, and no filter",

@@ -56,6 +56,16 @@ class Deaf(Crowded):
     events = ClusterEvent.NODE_TAINTS
 
 
+class Wordless(Crowded):
+    def explain(self, inquiry: Any, row: int, reason: Any) -> Any:
+        return "crowded"
+
+
+class NoSuchFix(Crowded):
+    def fixes(self, inquiry: Any, row: int, reasons: Any) -> Any:
+        return ["less"]
+
+
 class DeafHint(Crowded):
     def pod_hint(self, pod: Any, event: Any, other: Any) -> bool:
         return False
@@ -155,6 +165,8 @@ def test_honest_plugins(plugin: type[Plugin], seed: int) -> None:
         (Raises, "running Filter plugin \"Crowded\": KeyError: 'zone'"),
         (Score, "Score: "),
         (WaitsForEver, 'running PreBind plugin "WaitsForEver": timed out'),
+        (Wordless, r"could not explain its rejections: TypeError: want \(text, data\), got 'crowded'"),
+        (NoSuchFix, "could not say what would help: ValidationError: Expected `array`, got `str`"),
         (TooMuch, "returns an invalid score 101"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",

@@ -85,7 +85,15 @@ def test_something_reserved() -> None:
     assert proof.messages == {"p2": "0/1 nodes are available: 1 all seats are taken."}
 
 
-@pytest.mark.parametrize("name", ["NoMaintenance", "PreferQuiet", "OnePerRack", "Seats"])
+def test_explained() -> None:
+    """What it says of its rejections, and offers, is what it may be. `tests/unit/cli` shows it to people."""
+    teams = made_by(block("python", "class NoMaintenanceOfTeams("), **made_by(block("python")))["NoMaintenanceOfTeams"]
+    nodes = [node(f"n{i}", labels={"maintenance": "soon", "team": "storage"}) for i in range(4)]
+    proof = prove(teams, nodes=nodes, pods=[pod("web")])
+    assert proof.messages == {"web": SAID.format("4 node(s) will be serviced soon")}
+
+
+@pytest.mark.parametrize("name", ["NoMaintenance", "PreferQuiet", "OnePerRack", "Seats", "NoMaintenanceOfTeams"])
 def test_short(name: str) -> None:
     """Twenty lines each at most, blank ones and imports aside."""
     code = block("python", f"class {name}(").partition("class ")[2]

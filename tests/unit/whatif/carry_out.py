@@ -1,15 +1,15 @@
-"""Remedies carried out on plain API objects, by code of its own: what `scheduler.whatif.changes` does, done anew."""
+"""Remedies carried out on plain API objects, by code of its own: what `scheduler.whatif.trial` does, done anew."""
 
 from copy import deepcopy
 from typing import Any
 
 import msgspec
 
+from scheduler.framework import changes
+from scheduler.framework.changes import Change
 from scheduler.model import wire
 from scheduler.model.affinity import parse_affinity_term
 from scheduler.model.selectors import parse_node_selector_term
-from scheduler.whatif import changes
-from scheduler.whatif.changes import Change
 from tests.builders import REQUIRED
 
 Object = dict[str, Any]

@@ -62,7 +62,9 @@ def explained(incoming: Object, objects: list[Object] = CLUSTER) -> Explanation:
     there = world(objects)
     decoded = there.decode(incoming)
     assert isinstance(decoded, Pod)
-    return explain(decoded, framework(), there.cluster)
+    answer = explain(decoded, framework(), there.cluster)
+    assert not [note for note in answer.notes if note.startswith("plugin ")], answer.notes
+    return answer
 
 
 def why(answer: Explanation, name: str) -> list[str]:

@@ -4,14 +4,15 @@ from typing import Any
 
 import msgspec
 
-from scheduler.framework.config import default_configuration
+from scheduler.framework.config import decode, default_configuration
 from scheduler.framework.plugin import ANYTHING, Plugin
 from scheduler.framework.profiles import build
+from scheduler.framework.runtime import Framework, Profile
 from scheduler.framework.status import Unschedulable
 from scheduler.model.pod import Pod
 from scheduler.plugins.registry import IN_TREE
 from scheduler.whatif.explain import explain
-from tests.builders import container, namespace, node, pod
+from tests.builders import configuration, container, namespace, node, pod, profile
 from tests.unit.whatif.story import BIG, CLUSTER, DB, WEB, explained, framework, why, world
 
 Object = dict[str, Any]
@@ -169,6 +170,40 @@ def test_a_plugin_that_fails_is_named() -> None:
     assert answer.message == 'running Filter plugin "Odd": RuntimeError: no idea'
     assert answer.verdict is not None
     assert answer.verdict.plugin == "Odd"
+
+
+def test_a_plugin_that_fails_before_the_queue_is_named() -> None:
+    """As one that fails later."""
+
+    class Early(Plugin):
+        name = "Early"
+
+        def pre_enqueue(self, pod: Pod) -> Any:
+            raise RuntimeError("no idea")
+
+    points = framework().profile.points | {"pre_enqueue": (Early(),)}
+    there = world([node("n")])
+    incoming = there.decode(pod("p"))
+    assert isinstance(incoming, Pod)
+    early = Framework(Profile("early", points, {}))
+    answer = explain(incoming, early, there.cluster)
+    assert (answer.outcome, answer.message) == ("failed", 'running PreEnqueue plugin "Early": RuntimeError: no idea')
+
+
+def test_constraints_by_default_have_numbers() -> None:
+    """Pods without spread constraints of their own are held to the profile's, and told by how much they fail."""
+    default = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    args = {"defaultingType": "List", "defaultConstraints": [default]}
+    [made] = build(decode(configuration(profile(PodTopologySpread=args))), IN_TREE).values()
+    service = {"kind": "Service", "metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"a": "b"}}}
+    nodes = [node("n", zone="a"), node("m", zone="b", cordoned=True), node("o")]
+    there = world([namespace("default"), service, *nodes, pod("q", on="n", labels={"a": "b"})])
+    incoming = there.decode(pod("p", labels={"a": "b"}))
+    assert isinstance(incoming, Pod)
+    answer = explain(incoming, made, there.cluster)
+    assert why(answer, "n") == ["zone a has 1 of its pods, zone b has 0: skew 2, at most 1"]
+    assert why(answer, "o") == ["node has no label topology.kubernetes.io/zone"]
+    assert not any("ScheduleAnyway" in remedy.text for remedy in answer.remedies)
 
 
 def test_explaining_changes_nothing() -> None:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.framework.changes import DropRequirement
 from scheduler.model.pod import Pod
-from scheduler.whatif.changes import DropRequirement, applied, edited
+from scheduler.whatif.trial import applied, edited
 from tests.builders import namespace, node, pod
 from tests.unit.whatif.carry_out import carried_out
 from tests.unit.whatif.story import BIG, DB, explained, framework, world

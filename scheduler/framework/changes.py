@@ -1,12 +1,10 @@
-"""Small changes to a pod or a cluster that may free a pod: as data, and carried out to be tried.
+"""Small changes of a pod, or of the cluster, that may free the pod: `Plugin.fixes` offers, `berth explain` tries them.
 
-A change of the pod is made on a copy. A change of the cluster is made on the cluster and taken back after the question.
+Each is data with a text. `cost`: how much it asks of people; cheap ones are tried first.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from copy import copy
 from dataclasses import replace as soften
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,38 +12,37 @@ from msgspec.structs import replace
 from scheduler.model.affinity import Terms
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.quantity import show
+from scheduler.model.quantity import exact
 from scheduler.model.selectors import NodeSelector, NodeSelectorTerm
 from scheduler.model.shape import PodShape
 from scheduler.model.taints import UNSCHEDULABLE, Toleration, tolerations_of
-from scheduler.state.cluster import Cluster
 
 HOSTNAME = "kubernetes.io/hostname"
 CONDITION = "node.kubernetes.io/"
 """Prefix of the taints that the node controller sets, and takes off when the node is well."""
 
 
-_BINARY = (("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
+def _tag(name: str) -> str:
+    return name[0].lower() + name[1:]
 
 
-def exact(resource: str, amount: int) -> str:
-    """An amount in the largest unit that it is a whole number of."""
-    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
-        for suffix, shift in _BINARY:
-            if amount and amount % (1 << shift) == 0:
-                return f"{amount >> shift}{suffix}"
-        return str(amount)
-    return show(resource, amount)
+class _Change(Struct, frozen=True, rename="camel", tag_field="kind", tag=_tag):
+    cost: ClassVar[float]
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
 
-class Request(Struct, frozen=True, rename="camel", tag_field="kind", tag="request"):
+class Request(_Change, frozen=True):
     """Ask for less; amounts of the whole pod, in the scheduler's units."""
 
+    cost = 1.0
     requests: dict[str, int]
     instead_of: dict[str, int]
 
-    def __hash__(self) -> int:
-        return hash(tuple(self.requests.items()))
+    def __post_init__(self) -> None:
+        if not self.requests or any(self.instead_of.get(name, 0) <= 0 for name in self.requests):
+            raise ValueError("a Request needs amounts, and for each the larger one that it stands for in instead_of")
 
     def __str__(self) -> str:
         parts = [
@@ -59,9 +56,10 @@ class Request(Struct, frozen=True, rename="camel", tag_field="kind", tag="reques
         shape.requests = shape.requests | self.requests
 
 
-class Tolerate(Struct, frozen=True, tag_field="kind", tag="tolerate"):
+class Tolerate(_Change, frozen=True):
     """Tolerate one taint."""
 
+    cost = 1.0
     key: str
     value: str
     effect: str
@@ -75,9 +73,10 @@ class Tolerate(Struct, frozen=True, tag_field="kind", tag="tolerate"):
         shape.tolerations = tolerations_of((*shape.tolerations, added))
 
 
-class DropNodeSelector(Struct, frozen=True, tag_field="kind", tag="dropNodeSelector"):
+class DropNodeSelector(_Change, frozen=True):
     """Take one label out of spec.nodeSelector."""
 
+    cost = 1.5
     key: str
     value: str
 
@@ -89,9 +88,10 @@ class DropNodeSelector(Struct, frozen=True, tag_field="kind", tag="dropNodeSelec
         shape.node_selector = tuple(r for r in shape.node_selector if r.key != self.key)
 
 
-class DropRequirement(Struct, frozen=True, tag_field="kind", tag="dropNodeAffinity"):
+class DropRequirement(_Change, frozen=True, tag="dropNodeAffinity"):
     """Take one requirement out of a term of the required node affinity; the term's last one takes all of it along."""
 
+    cost = 1.5
     term: int
     requirement: str
 
@@ -118,9 +118,10 @@ class DropRequirement(Struct, frozen=True, tag_field="kind", tag="dropNodeAffini
         )
 
 
-class DropPodTerm(Struct, frozen=True, rename="camel", tag_field="kind", tag="dropPodTerm"):
+class DropPodTerm(_Change, frozen=True):
     """Make one required pod affinity (or anti-affinity) term preferred."""
 
+    cost = 2.0
     anti: bool
     term: str
     pods: str
@@ -138,9 +139,10 @@ class DropPodTerm(Struct, frozen=True, rename="camel", tag_field="kind", tag="dr
             shape.affinity_terms = Terms(t for t in shape.affinity_terms if str(t) != self.term)
 
 
-class SoftenSpread(Struct, frozen=True, rename="camel", tag_field="kind", tag="softenSpread"):
+class SoftenSpread(_Change, frozen=True):
     """Turn a topology spread constraint from DoNotSchedule to ScheduleAnyway."""
 
+    cost = 2.0
     topology_key: str
 
     def __str__(self) -> str:
@@ -151,9 +153,10 @@ class SoftenSpread(Struct, frozen=True, rename="camel", tag_field="kind", tag="s
         shape.spread = tuple(soften(c, hard=False) if c.topology_key == self.topology_key else c for c in shape.spread)
 
 
-class DropHostPort(Struct, frozen=True, tag_field="kind", tag="dropHostPort"):
+class DropHostPort(_Change, frozen=True):
     """Do without a host port."""
 
+    cost = 2.0
     ip: str
     protocol: str
     port: int
@@ -166,13 +169,11 @@ class DropHostPort(Struct, frozen=True, tag_field="kind", tag="dropHostPort"):
         shape.host_ports = tuple(p for p in shape.host_ports if p != (self.ip, self.protocol, self.port))
 
 
-class Ungate(Struct, frozen=True, tag_field="kind", tag="ungate"):
+class Ungate(_Change, frozen=True):
     """Remove the scheduling gates."""
 
+    cost = 0.0
     gates: list[str]
-
-    def __hash__(self) -> int:
-        return hash(tuple(self.gates))
 
     def __str__(self) -> str:
         return f"remove the scheduling gate{'s' if len(self.gates) > 1 else ''} {', '.join(self.gates)}"
@@ -182,9 +183,10 @@ class Ungate(Struct, frozen=True, tag_field="kind", tag="ungate"):
         pod.gates = ()
 
 
-class Uncordon(Struct, frozen=True, tag_field="kind", tag="uncordon"):
+class Uncordon(_Change, frozen=True):
     """Let a cordoned node take pods again."""
 
+    cost = 1.0
     node: str
 
     def __str__(self) -> str:
@@ -195,9 +197,10 @@ class Uncordon(Struct, frozen=True, tag_field="kind", tag="uncordon"):
         return replace(node, unschedulable=False, taints=tuple(t for t in node.taints if t.key != UNSCHEDULABLE.key))
 
 
-class RemoveTaint(Struct, frozen=True, tag_field="kind", tag="removeTaint"):
+class RemoveTaint(_Change, frozen=True):
     """Take a taint off a node."""
 
+    cost = 2.0
     node: str
     taint: str
 
@@ -211,9 +214,10 @@ class RemoveTaint(Struct, frozen=True, tag_field="kind", tag="removeTaint"):
         return replace(node, taints=tuple(t for t in node.taints if str(t) != self.taint))
 
 
-class Label(Struct, frozen=True, tag_field="kind", tag="label"):
+class Label(_Change, frozen=True):
     """Label a node."""
 
+    cost = 2.0
     node: str
     key: str
     value: str
@@ -226,9 +230,10 @@ class Label(Struct, frozen=True, tag_field="kind", tag="label"):
         return replace(node, labels={**node.labels, self.key: self.value})
 
 
-class MovePod(Struct, frozen=True, tag_field="kind", tag="movePod"):
+class MovePod(_Change, frozen=True):
     """Have a placed pod leave its node."""
 
+    cost = 2.0
     pod: str
     node: str
 
@@ -236,9 +241,10 @@ class MovePod(Struct, frozen=True, tag_field="kind", tag="movePod"):
         return f"move {self.pod} off {self.node}"
 
 
-class AddNode(Struct, frozen=True, tag_field="kind", tag="addNode"):
+class AddNode(_Change, frozen=True):
     """One more node like one that is there: same labels, taints and size, empty, and well."""
 
+    cost = 3.0
     like: str
 
     def __str__(self) -> str:
@@ -255,76 +261,5 @@ class AddNode(Struct, frozen=True, tag_field="kind", tag="addNode"):
 OnPod = Request | Tolerate | DropNodeSelector | DropRequirement | DropPodTerm | SoftenSpread | DropHostPort | Ungate
 OnNode = Uncordon | RemoveTaint | Label
 Change = OnPod | OnNode | MovePod | AddNode
-
-
-def edited(pod: Pod, changes: Sequence[Change]) -> Pod:
-    """A copy of the pod with the changes that concern it."""
-    edits = [change for change in changes if isinstance(change, OnPod)]
-    if not edits:
-        return pod
-    pod = copy(pod)
-    pod.shape = copy(pod.shape)
-    for change in edits:
-        change.edit(pod, pod.shape)
-    return pod
-
-
-@contextmanager
-def applied(cluster: Cluster, changes: Sequence[Change]) -> Iterator[None]:
-    """The cluster with the changes that concern it, as long as the block lasts."""
-    with ExitStack() as stack:
-        for change in changes:
-            match change:
-                case Uncordon() | RemoveTaint() | Label():
-                    stack.enter_context(_node_changed(cluster, change))
-                case MovePod():
-                    stack.enter_context(_pod_away(cluster, change))
-                case AddNode():
-                    stack.enter_context(_node_added(cluster, change))
-        yield
-
-
-@contextmanager
-def _node_changed(cluster: Cluster, change: OnNode) -> Iterator[None]:
-    row = cluster.nodes.live_row(change.node)
-    node = None if row is None else cluster.nodes.objects[row]
-    if node is None:
-        yield
-        return
-    cluster.put_node(change.changed(node))
-    try:
-        yield
-    finally:
-        cluster.put_node(node)
-
-
-@contextmanager
-def _pod_away(cluster: Cluster, change: MovePod) -> Iterator[None]:
-    row = cluster.nodes.row_of(change.node)
-    pod = next((p for p in ([] if row is None else cluster.pods_on(row)) if p.key == change.pod), None)
-    if row is None or pod is None:
-        yield
-        return
-    placement = cluster.drop_pod(pod.uid)
-    try:
-        yield
-    finally:
-        if placement is not None and placement.assumed:
-            cluster.assume(pod, row)
-        else:
-            cluster.put_pod(pod)
-
-
-@contextmanager
-def _node_added(cluster: Cluster, change: AddNode) -> Iterator[None]:
-    row = cluster.nodes.live_row(change.like)
-    node = None if row is None else cluster.nodes.objects[row]
-    clone = None if node is None else change.clone(node)
-    if clone is None or cluster.nodes.row_of(clone.name) is not None:
-        yield
-        return
-    cluster.put_node(clone)
-    try:
-        yield
-    finally:
-        cluster.drop_node(clone.name)
+Fix = tuple[Change, ...]
+"""Changes that together should do."""

@@ -1,8 +1,8 @@
-"""What is asked about: a pod, a cluster, and what was already found out about them."""
+"""What a plugin is given to explain its rejections (`Plugin.explain`, `Plugin.fixes`), and words for it."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -10,28 +10,30 @@ from scheduler.model.selectors import LabelSelector, Requirement
 from scheduler.state.cluster import Cluster
 
 Detail = tuple[str, dict[str, Any]]
-"""A reason with its numbers: for people, and as data."""
+"""A reason with its numbers: for people, and as data that JSON can hold."""
+Found = TypeVar("Found")
 
 
-@dataclass
-class Question:
-    """A pod, a cluster, and what was already found out about them."""
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """A pod that is asked about, the cluster, and what was already found out about them."""
 
     pod: Pod
     cluster: Cluster
-    memo: dict[Hashable, Any] = field(default_factory=dict)
+    _found: dict[Hashable, Any] = field(default_factory=dict)
 
     def node(self, row: int) -> Node:
-        """The node of a row that is alive."""
+        """The node of a row that was rejected."""
         node = self.cluster.nodes.objects[row]
         assert node is not None
         return node
 
-    def once(self, key: Hashable, find: Callable[[], Any]) -> Any:
-        """What `find` gives, asked once."""
-        if key not in self.memo:
-            self.memo[key] = find()
-        return self.memo[key]
+    def once(self, key: Hashable, find: Callable[[], Found]) -> Found:
+        """What `find` returns. It is called once for each key, however many nodes are asked about."""
+        if key not in self._found:
+            self._found[key] = find()
+        found: Found = self._found[key]
+        return found
 
 
 def said(requirement: Requirement) -> str:

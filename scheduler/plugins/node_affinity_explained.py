@@ -1,0 +1,43 @@
+"""What NodeAffinity says of a node that it rejects: which requirements the node misses, and what would help."""
+
+from scheduler.framework.changes import Change, DropNodeSelector, DropRequirement, Fix, Label
+from scheduler.framework.explaining import Detail, said
+from scheduler.model.node import Node
+from scheduler.model.selectors import NOTHING_MISSED, NodeSelector, Requirement
+
+_FIXED_LABELS = ("kubernetes.io/", "topology.kubernetes.io/", "node.kubernetes.io/", "beta.kubernetes.io/")
+"""Labels that are not people's to choose."""
+
+
+def explain(node: Node, selector: tuple[Requirement, ...], required: NodeSelector | None, by: str = "") -> Detail:
+    """The requirements that failed, and what the node has instead. `by`: who requires it, if not the pod."""
+    own = [r for r in selector if not r.accepts(node.labels.get(r.key))]
+    _, of_labels, of_fields = required.missed(node.name, node.labels) if required is not None else NOTHING_MISSED
+    terms = len(required.terms) if required is not None else 0
+    parts, failed = [], []
+    for r in (*own, *of_labels):
+        has = node.labels.get(r.key)
+        parts.append(f"{said(r)}: node has {'no such label' if has is None else has or 'an empty value'}")
+        failed.append({"requirement": str(r), "key": r.key, "has": has})
+    for f in of_fields:
+        parts.append(str(f))
+        failed.append({"requirement": str(f), "key": f.key, "has": node.name})
+    if not parts:
+        return "no term of the required node affinity can match a node", {"failed": failed, "terms": terms}
+    nearest = f"none of {terms} terms, nearest: " if terms > 1 and (of_labels or of_fields) else ""
+    return f"{by}{nearest}{'; '.join(parts)}", {"failed": failed, "terms": terms}
+
+
+def fixes(node: Node, selector: tuple[Requirement, ...], required: NodeSelector | None) -> list[Fix]:
+    """Drop what the node does not meet, or label the node so that it does."""
+    own = [r for r in selector if not r.accepts(node.labels.get(r.key))]
+    term, of_labels, of_fields = required.missed(node.name, node.labels) if required is not None else NOTHING_MISSED
+    drop: list[Change] = [DropNodeSelector(r.key, next(iter(r.values))) for r in own]
+    drop += [DropRequirement(term, str(each)) for each in (*of_labels, *of_fields)]
+    wanted = (*own, *of_labels)
+    labels = tuple(
+        Label(node.name, r.key, min(r.values))
+        for r in wanted
+        if r.operator == "In" and r.values and not r.key.startswith(_FIXED_LABELS)
+    )
+    return [fix for fix in (tuple(drop), labels if len(labels) == len(wanted) and not of_fields else ()) if fix]

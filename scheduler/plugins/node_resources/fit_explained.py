@@ -1,0 +1,86 @@
+"""What NodeResourcesFit says of a node that it rejects: how much is missing, and what would help."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scheduler.framework.changes import Fix, MovePod, Request
+from scheduler.framework.explaining import Detail, Inquiry
+from scheduler.framework.status import Reason
+from scheduler.model.pod import Pod
+from scheduler.model.quantity import exact, show
+
+_LEAST = 0.1
+"""A pod is not advised to ask for less than this share of what it asks for."""
+_MEBI = 1 << 20
+
+
+class Shortage(NamedTuple):
+    """One resource of one node against what a pod needs of it. `free` is negative on an overcommitted node."""
+
+    resource: str
+    needed: int
+    free: int
+    allocatable: int
+    requested: int
+
+
+def shortage(inquiry: Inquiry, row: int, reason: Reason) -> Shortage | None:
+    """The numbers of an `Insufficient RESOURCE`; None for another reason."""
+    resource = reason.text.removeprefix("Insufficient ")
+    needed = inquiry.pod.shape.requests.get(resource)
+    if resource == reason.text or needed is None:
+        return None
+    nodes = inquiry.cluster.nodes
+    index = nodes.resources.get(resource)
+    if index is None:
+        return Shortage(resource, needed, 0, 0, 0)
+    allocatable, requested = nodes.allocatable.item(index, row), nodes.requested.item(index, row)
+    return Shortage(resource, needed, allocatable - requested, allocatable, requested)
+
+
+def explain(inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+    """What the pod needs, what is free, of how much."""
+    short = shortage(inquiry, row, reason)
+    if short is None:
+        nodes = inquiry.cluster.nodes
+        pods, allowed = int(nodes.pods[row]), int(nodes.allowed_pods[row])
+        return f"{pods} of {allowed} pods", {"resource": "pods", "requested": pods, "allocatable": allowed}
+    resource, *amounts = short
+    needed, free, whole, taken = (show(resource, amount) for amount in amounts)
+    if short.allocatable == 0:
+        return f"needs {needed} {resource}, the node has none", short._asdict()
+    if needed in (free, whole):  # they differ, and look alike when they are rounded
+        needed, free, whole, taken = (exact(resource, amount) for amount in amounts)
+    if short.needed > short.allocatable:
+        return f"needs {needed} {resource}, the whole node has {whole} ({taken} requested)", short._asdict()
+    left = free if short.free > 0 else "none"
+    return f"needs {needed} {resource}, {left} free of {whole} ({taken} requested)", short._asdict()
+
+
+def fixes(inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+    """Ask for what is free, or have the smallest pod leave that makes enough room."""
+    short = [s for s in (shortage(inquiry, row, reason) for reason in reasons) if s is not None]
+    found: list[Fix] = []
+    if short and len(short) == len(reasons):
+        wanted = {s.resource: _round(s) for s in short}
+        if all(wanted[s.resource] >= _LEAST * s.needed and wanted[s.resource] > 0 for s in short):
+            found.append((Request(wanted, {s.resource: s.needed for s in short}),))
+    leaving = [
+        pod
+        for pod in inquiry.cluster.pods_on(row)
+        if all(s.free + pod.shape.requests.get(s.resource, 0) >= s.needed for s in short)
+    ]
+    if leaving and all(s.needed <= s.allocatable for s in short):
+        found.append((MovePod(min(leaving, key=_weight).key, inquiry.node(row).name),))
+    return found
+
+
+def _round(short: Shortage) -> int:
+    """What is free, in whole mebibytes where that is how people write it."""
+    in_bytes = short.resource in ("memory", "ephemeral-storage")
+    return short.free - short.free % _MEBI if in_bytes and short.free >= _MEBI else short.free
+
+
+def _weight(pod: Pod) -> tuple[int, int, int, str]:
+    """The less a pod matters and asks for, the sooner it is the one to move."""
+    return pod.priority, pod.shape.requests.get("cpu", 0), pod.shape.requests.get("memory", 0), pod.key

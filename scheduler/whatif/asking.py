@@ -1,0 +1,51 @@
+"""Asks plugins what they say of the nodes that they rejected: the numbers behind it, and what would help.
+
+A plugin that fails at it fails nothing: its reason's own text stands, and one note says so.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from scheduler.framework.changes import Fix
+from scheduler.framework.explaining import Detail, Inquiry
+from scheduler.framework.plugin import Plugin
+from scheduler.framework.runtime import Framework
+from scheduler.framework.status import PluginError, Reason
+
+About = TypeVar("About", Reason, Sequence[Reason])
+Found = TypeVar("Found")
+
+
+class Asking:
+    """One inquiry, and the plugins of one profile."""
+
+    def __init__(self, inquiry: Inquiry, framework: Framework) -> None:
+        self.inquiry = inquiry
+        self.framework = framework
+        self.notes: dict[tuple[str, str], str] = {}
+        """(plugin, what it was asked) → that it failed. It is not asked this again."""
+
+    def detail(self, row: int, name: str, reason: Reason) -> Detail:
+        """The numbers of a plugin's reason against one row."""
+        plugin = self.framework.plugin(name)
+        text, numbers = (plugin and self._ask(plugin, plugin.explain, row, reason)) or ("", {})
+        return text or reason.text, numbers
+
+    def fixes(self, row: int, name: str, reasons: Sequence[Reason]) -> Sequence[Fix]:
+        """What may help against all reasons of a plugin against one row."""
+        plugin = self.framework.plugin(name)
+        return (plugin and self._ask(plugin, plugin.fixes, row, reasons)) or ()
+
+    def _ask(
+        self, plugin: Plugin, point: Callable[[Inquiry, int, About], Found], row: int, about: About
+    ) -> Found | None:
+        asked = plugin.name, point.__name__
+        if asked in self.notes:
+            return None
+        try:
+            found: Found = self.framework.guard(plugin, point, self.inquiry, row, about)
+        except PluginError as error:
+            could = "explain its rejections" if asked[1] == "explain" else "say what would help"
+            self.notes[asked] = f'plugin "{plugin.name}" could not {could}: {error.text}'
+            return None
+        return found

@@ -1,0 +1,89 @@
+"""Carries changes out to try them: those of the pod on a copy, those of the cluster for as long as the trial lasts."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import copy
+from functools import partial
+
+from scheduler.framework.changes import AddNode, Change, MovePod, OnNode, OnPod
+from scheduler.framework.explaining import Inquiry
+from scheduler.framework.runtime import Framework
+from scheduler.framework.status import PluginError
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+
+
+class Trial:
+    """Asks the whole pipeline what changes would do, and counts how often."""
+
+    def __init__(self, inquiry: Inquiry, framework: Framework) -> None:
+        self.cluster = inquiry.cluster
+        self._pod = inquiry.pod
+        self._framework = framework
+        self.count = 0
+
+    def nodes(self, changes: Sequence[Change]) -> list[str]:
+        """Where the pod could go after these changes."""
+        self.count += 1
+        pod = edited(self._pod, changes)
+        with applied(self.cluster, changes):
+            try:
+                if self._framework.pre_enqueue(pod) is not None:
+                    return []
+                feasible = self._framework.decide(pod, self.cluster).feasible
+            except PluginError:
+                return []
+            return sorted(self.cluster.nodes.names[row] or "" for row in feasible)
+
+
+def edited(pod: Pod, changes: Sequence[Change]) -> Pod:
+    """A copy of the pod with the changes that concern it."""
+    edits = [change for change in changes if isinstance(change, OnPod)]
+    if not edits:
+        return pod
+    pod = copy(pod)
+    pod.shape = copy(pod.shape)
+    for change in edits:
+        change.edit(pod, pod.shape)
+    return pod
+
+
+@contextmanager
+def applied(cluster: Cluster, changes: Sequence[Change]) -> Iterator[None]:
+    """The cluster with the changes that concern it, as long as the block lasts."""
+    with ExitStack() as undone:
+        for change in changes:
+            undo = _apply(cluster, change)
+            if undo is not None:
+                undone.callback(undo)
+        yield
+
+
+def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
+    """Make one change of the cluster: what takes it back. None where there is nothing to change."""
+    if isinstance(change, OnNode):
+        node = _node(cluster, change.node)
+        if node is not None:
+            cluster.put_node(change.changed(node))
+            return partial(cluster.put_node, node)
+    elif isinstance(change, MovePod):
+        row = cluster.nodes.row_of(change.node)
+        pods = () if row is None else cluster.pods_on(row)
+        pod = next((pod for pod in pods if pod.key == change.pod), None)
+        if row is not None and pod is not None:
+            placement = cluster.drop_pod(pod.uid)
+            assumed = placement is not None and placement.assumed
+            return partial(cluster.assume, pod, row) if assumed else partial(cluster.put_pod, pod)
+    elif isinstance(change, AddNode):
+        like = _node(cluster, change.like)
+        clone = None if like is None else change.clone(like)
+        if clone is not None and cluster.nodes.row_of(clone.name) is None:
+            cluster.put_node(clone)
+            return partial(cluster.drop_node, clone.name)
+    return None
+
+
+def _node(cluster: Cluster, name: str) -> Node | None:
+    row = cluster.nodes.live_row(name)
+    return None if row is None else cluster.nodes.objects[row]

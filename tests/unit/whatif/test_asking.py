@@ -1,0 +1,179 @@
+"""What plugins from outside say of their rejections: wrong answers are noted, and end nothing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.framework import changes
+from scheduler.framework.changes import Change, Request
+from scheduler.framework.config import decode
+from scheduler.framework.profiles import build
+from scheduler.kit import NODE, Fix, Plugin, Unschedulable
+from scheduler.model.pod import Pod
+from scheduler.plugins.registry import IN_TREE
+from scheduler.whatif.explain import explain
+from scheduler.whatif.explanation import Explanation
+from tests.builders import configuration, namespace, node, pod, profile
+from tests.unit.whatif.story import why, world
+
+ODD = "node(s) were odd"
+
+
+class Outside(Plugin):
+    """Rejects all nodes, with what its subclasses say of it."""
+
+    name = "Outside"
+    depends_on = NODE
+
+    def filter(self, pod: Any, cluster: Any) -> Any:
+        """No node will do."""
+        return [(Unschedulable(ODD), cluster.nodes.alive[: cluster.nodes.rows])]
+
+
+def asked(plugin: Any, *names: str) -> Explanation:
+    """The explanation of a pod that this plugin keeps from nodes of these names."""
+    plugin.__module__ = "outside"  # as a package of somebody else's: its answers are checked
+    profiles = profile(plugins={"multiPoint": {"enabled": [{"name": "Outside"}]}})
+    [framework] = build(decode(configuration(profiles)), {**IN_TREE, "Outside": plugin}).values()
+    there = world([namespace("default"), *(node(name) for name in names)])
+    incoming = there.decode(pod("p"))
+    assert isinstance(incoming, Pod)
+    return explain(incoming, framework, there.cluster)
+
+
+def saying(detail: Any = ("", {}), fixes: Any = ()) -> Any:
+    """A plugin with these answers, each either the answer or what returns it for a node's name."""
+
+    def of(answer: Any, inquiry: Any, row: int) -> Any:
+        return answer(inquiry.node(row).name) if callable(answer) else answer
+
+    class Saying(Outside):
+        def explain(self, inquiry: Any, row: int, reason: Any) -> Any:
+            return of(detail, inquiry, row)
+
+        def fixes(self, inquiry: Any, row: int, reasons: Sequence[Any]) -> Any:
+            return of(fixes, inquiry, row)
+
+    return Saying
+
+
+def test_nothing_to_say() -> None:
+    """The reason's own text stands, no change is offered, and nobody is blamed."""
+    answer = asked(Outside, "n")
+    assert (why(answer, "n"), answer.remedies, answer.notes) == ([ODD], [], [])
+
+
+def test_an_empty_text_leaves_the_reasons_own() -> None:
+    """The data is shown all the same."""
+    answer = asked(saying(("", {"a": 1})), "n")
+    assert (why(answer, "n"), answer.rejected[0].findings[0].numbers) == ([ODD], {"a": 1})
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        None,
+        "odd",
+        ("odd",),
+        (7, {}),
+        ("odd", ["a"]),
+        ("odd", {"a": object()}),
+    ],
+    ids=repr,
+)
+def test_explanations_that_are_none(detail: Any) -> None:
+    """One note for all nodes."""
+    answer = asked(saying(detail), "n", "m")
+    assert (why(answer, "n"), why(answer, "m")) == ([ODD], [ODD])
+    [note] = answer.notes
+    assert note.startswith('plugin "Outside" could not explain its rejections: ')
+    assert msgspec.json.encode(answer)
+
+
+@pytest.mark.parametrize(
+    "fixes",
+    [
+        None,
+        [changes.Uncordon("n")],
+        [({"kind": "uncordon", "node": "n"},)],
+        [(changes.Tolerate(1, "", ""),)],  # type: ignore[arg-type]
+        [("restart it",)],
+        lambda name: [(Request({"cpu": 1}, {}),)],
+        lambda name: [(Request({}, {}),)],
+    ],
+    ids=repr,
+)
+def test_fixes_that_are_none(fixes: Any) -> None:
+    """One note, and no remedy of this plugin's."""
+    answer = asked(saying(fixes=fixes), "n", "m")
+    [note] = answer.notes
+    assert note.startswith('plugin "Outside" could not say what would help: ')
+    assert not answer.remedies
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        changes.MovePod("no/body", "nowhere"),
+        changes.Uncordon("nowhere"),
+        changes.AddNode("nowhere"),
+        changes.DropRequirement(7, "x"),
+        Request({"cpu": -(1 << 70), "no such": 1 << 70}, {"cpu": 1, "no such": 1}),
+    ],
+    ids=str,
+)
+def test_changes_that_help_nobody(change: Change) -> None:
+    """They are tried, do not help, and are not shown."""
+    answer = asked(saying(fixes=[(), (change,)]), "n")
+    assert (answer.remedies, answer.notes) == ([], [])
+
+
+def test_the_nearest_first() -> None:
+    """By `needed` and `free`, whatever their size; without them, or without sense in them, all is missing."""
+    numbers: dict[str, dict[str, Any]] = {
+        "most": {"needed": 10, "free": 9},
+        "half": {"needed": 10, "free": 5.0},
+        "huge": {"needed": 1, "free": -(10**400)},
+        "text": {"needed": "10", "free": 9},
+        "less": {"needed": 10, "free": -2},
+    }
+    answer = asked(saying(lambda name: ("", numbers[name])), *sorted(numbers))
+    assert [each.node for each in answer.rejected] == ["most", "half", "huge", "text", "less"]
+
+
+def test_asked_once() -> None:
+    """What is the same for all nodes is found once."""
+    found = []
+
+    class Counting(Outside):
+        def explain(self, inquiry: Any, row: int, reason: Any) -> Any:
+            return inquiry.once("Outside", lambda: found.append(row) or "looked up"), {}  # type: ignore[func-returns-value]
+
+    answer = asked(Counting, "n", "m")
+    assert (why(answer, "n"), why(answer, "m"), len(found)) == (["looked up"], ["looked up"], 1)
+
+
+def test_kinds_of_changes() -> None:
+    """Scripts tell changes apart by these words; what they encode to is what they are decoded from."""
+    every: list[Change] = [
+        Request({"cpu": 1}, {"cpu": 2}),
+        changes.Tolerate("k", "v", "NoSchedule"),
+        changes.DropNodeSelector("k", "v"),
+        changes.DropRequirement(0, "k in (v)"),
+        changes.DropPodTerm(True, "t", "pods", "zone"),
+        changes.SoftenSpread("zone"),
+        changes.DropHostPort("", "TCP", 80),
+        changes.Ungate(["g"]),
+        changes.Uncordon("n"),
+        changes.RemoveTaint("n", "t"),
+        changes.Label("n", "k", "v"),
+        changes.MovePod("p", "n"),
+        changes.AddNode("n"),
+    ]
+    encoded = msgspec.json.encode([tuple(every)])
+    assert msgspec.json.decode(encoded, type=list[Fix]) == [tuple(every)]
+    kinds = "request tolerate dropNodeSelector dropNodeAffinity dropPodTerm softenSpread dropHostPort ungate"
+    kinds += " uncordon removeTaint label movePod addNode"
+    assert " ".join(each["kind"] for each in msgspec.json.decode(encoded)[0]) == kinds
