@@ -24,11 +24,14 @@ HOLDER = '''
 import sys
 from pathlib import Path
 
+from scheduler.kit import ANYTHING, Plugin
 
-class Holder:
+
+class Holder(Plugin):
     """Holds the event loop of the first replica for some pods, whatever is thrown at it, until a file appears."""
 
     name = "Holder"
+    depends_on = ANYTHING
 
     def filter(self, pod, cluster):
         here = Path({home!r})

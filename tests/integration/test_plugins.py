@@ -17,11 +17,14 @@ from tests.packages import install_example, install_module
 TROUBLE = '''
 import time
 
+from scheduler.kit import ANYTHING, Plugin
 
-class Trouble:
+
+class Trouble(Plugin):
     """Breaks for some pods, and holds the scheduler for others."""
 
     name = "Trouble"
+    depends_on = ANYTHING
 
     def filter(self, pod, cluster):
         if pod.name == "breaks":
