@@ -74,39 +74,20 @@ class Declaration:
     methods: frozenset[str]
     """All that it overrides."""
     depends_on: DependsOn
-    normalizer: Normalizer | None
     normalizes: bool
     """It has `normalize`, as a Normalizer or as its own method."""
-
-    @property
-    def static(self) -> bool:
-        """Answers about a node follow from the pod's signature and the node object."""
-        return bool(self.depends_on) and not self.depends_on & ~NODE
-
-    @property
-    def on_node(self) -> bool:
-        """Answers about a node follow from the pod's signature, the node object and the pods on it."""
-        return bool(self.depends_on) and not self.depends_on & ~(NODE | PODS_HERE)
-
-    @property
-    def may_look_elsewhere(self) -> bool:
-        """What happens on one node may change the verdict on another."""
-        return bool(self.depends_on & (PODS_ELSEWHERE | OWN_STATE))
-
-    @property
-    def on_node_unless_elsewhere(self) -> bool:
-        """As `on_node` for pods for which it does not look elsewhere."""
-        return bool(self.depends_on) and not self.depends_on & ~(NODE | PODS_HERE | PODS_ELSEWHERE)
-
-    @property
-    def keeps_scores(self) -> bool:
-        """Its normalised scores can be kept by node."""
-        return self.on_node and (not self.normalizes or (self.static and self.normalizer is not None))
-
-    @property
-    def counts(self) -> bool:
-        """Whom to preempt is found by sums, as far as it goes."""
-        return "takes" in self.methods
+    static: bool
+    """Answers about a node follow from the pod's signature and the node object."""
+    on_node: bool
+    """Answers about a node follow from the pod's signature, the node object and the pods on it."""
+    may_look_elsewhere: bool
+    """What happens on one node may change the verdict on another."""
+    on_node_unless_elsewhere: bool
+    """As `on_node` for pods for which it does not look elsewhere."""
+    keeps_scores: bool
+    """Its normalised scores can be kept by node."""
+    counts: bool
+    """Whom to preempt is found by sums, as far as it goes."""
 
 
 _KNOWN_CLASSES: WeakKeyDictionary[type[Plugin], Declaration] = WeakKeyDictionary()
@@ -119,12 +100,20 @@ def declaration_of(plugin_class: type[Plugin]) -> Declaration:
         return found
     methods = frozenset(name for name in _METHODS if _overrides(plugin_class, name))
     normalize = plugin_class.normalize
+    depends_on = plugin_class.depends_on or DependsOn(0)
+    static = bool(depends_on) and not depends_on & ~NODE
+    on_node = bool(depends_on) and not depends_on & ~(NODE | PODS_HERE)
     found = _KNOWN_CLASSES[plugin_class] = Declaration(
         points=methods & frozenset(POINTS),
         methods=methods,
-        depends_on=plugin_class.depends_on or DependsOn(0),
-        normalizer=normalize if isinstance(normalize, Normalizer) else None,
+        depends_on=depends_on,
         normalizes=normalize is not None,
+        static=static,
+        on_node=on_node,
+        may_look_elsewhere=bool(depends_on & (PODS_ELSEWHERE | OWN_STATE)),
+        on_node_unless_elsewhere=bool(depends_on) and not depends_on & ~(NODE | PODS_HERE | PODS_ELSEWHERE),
+        keeps_scores=on_node and (normalize is None or (static and isinstance(normalize, Normalizer))),
+        counts="takes" in methods,
     )
     return found
 

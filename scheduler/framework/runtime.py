@@ -75,6 +75,8 @@ class Framework:
         self._by_name: dict[str, Any] = {
             plugin.name: plugin for plugins in profile.points.values() for plugin in plugins
         }
+        self._methods = {name: declared(plugin).methods for name, plugin in self._by_name.items()}
+        self._events: dict[str, ClusterEvent] = {name: plugin.events for name, plugin in self._by_name.items()}
         for plugin in self._by_name.values():
             if isinstance(plugin, Foreign):
                 plugin.guard = self.guard
@@ -104,12 +106,11 @@ class Framework:
 
     def events(self, plugin: str) -> ClusterEvent:
         """The events that may reverse a plugin's rejection."""
-        found = self._by_name.get(plugin)
-        return ANY if found is None else found.events
+        return self._events.get(plugin, ANY)
 
     def hint(self, plugin: Plugin, hint: str, *args: Any) -> bool:
         """What a plugin's queueing hint says; True of one without this hint. Raises PluginError."""
-        return hint not in declared(plugin).methods or bool(self.guard(plugin, getattr(plugin, hint), *args))
+        return hint not in self._methods[plugin.name] or bool(self.guard(plugin, getattr(plugin, hint), *args))
 
     def looks_at_one_node(self, plugin: str) -> bool:
         """Whether all that a plugin has against a pod is about single nodes, and follows from the pod's shape and them.
