@@ -12,48 +12,79 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def admission(
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 lets the system choose.")] = 8443,
+    port: Annotated[int, typer.Option(help="The port of the webhook; 0 lets the system choose one.")] = 8443,
     host: services.Host = "",
     namespace: Annotated[
         str,
-        typer.Option("--namespace", "-n", help="Ours: of Secret, Lease and Service. Default: the context's."),
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="The namespace of the server's Secret, Lease and Service. Default: the pod's own, or the context's.",
+        ),
     ] = "",
-    service: Annotated[str, typer.Option(help="The Service by which the API server reaches us.")] = "berth-admission",
-    service_port: Annotated[int, typer.Option(help="The Service's port.")] = 443,
-    url: Annotated[str, typer.Option(help="https://host[:port] to register in place of the Service.")] = "",
+    service: Annotated[
+        str, typer.Option(help="The Service by which the API server reaches the webhook.")
+    ] = "berth-admission",
+    service_port: Annotated[int, typer.Option(help="The port of that Service.")] = 443,
+    url: Annotated[str, typer.Option(help="Register this address (https://host[:port]) instead of the Service.")] = "",
     failure_policy: Annotated[
-        str, typer.Option(help="Of the validating webhook: Ignore or Fail. The mutating one is always Ignore.")
+        str,
+        typer.Option(
+            help="failurePolicy of the validating webhook: Ignore or Fail. That of the mutating one is always Ignore."
+        ),
     ] = "Ignore",
     exempt_namespace: services.Exempt = None,
     allow_prefix: services.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
     workers: Annotated[
-        int, typer.Option(help="Processes for reviews that are large or have costly policies; 0: threads instead.")
+        int,
+        typer.Option(help="How many processes judge large objects and costly policies; 0: threads judge them instead."),
     ] = 2,
     scheduler_lease: services.SchedulerLease = "berth",
     profile: services.Profiles = None,
-    configuration: Annotated[str, typer.Option(help="Name of both webhook configurations.")] = "zz-berth-admission",
+    configuration: Annotated[str, typer.Option(help="The name of both webhook configurations.")] = "zz-berth-admission",
     owner: Annotated[
-        str, typer.Option(help="A ClusterRole with which the configurations go. Without: they stay for good.")
+        str,
+        typer.Option(
+            help="A ClusterRole that owns the webhook configurations: they are deleted with it. Default: no owner, you "
+            "delete them yourself."
+        ),
     ] = "",
-    register: Annotated[bool, typer.Option(help="Keep the webhook configurations.")] = True,
+    register: Annotated[
+        bool, typer.Option(help="Create the webhook configurations and repair them when they are changed.")
+    ] = True,
     secret: Annotated[
-        str, typer.Option(help="The Secret with our certificates, made if absent.")
+        str, typer.Option(help="The Secret of the webhook's certificates; created if there is none.")
     ] = "berth-admission-tls",
-    lease: Annotated[str, typer.Option(help="The Lease of the replica that registers.")] = "berth-admission",
-    cert_file: Annotated[Path | None, typer.Option(help="Serve this certificate instead (re-read on change).")] = None,
-    key_file: Annotated[Path | None, typer.Option(help="Its key.")] = None,
+    lease: Annotated[
+        str, typer.Option(help="The Lease whose holder writes webhook configurations and certificates.")
+    ] = "berth-admission",
+    cert_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A certificate for the webhook (PEM) instead of that in --secret; read again when it changes."
+        ),
+    ] = None,
+    key_file: Annotated[Path | None, typer.Option(help="The private key of --cert-file (PEM).")] = None,
     ca_file: Annotated[
-        Path | None, typer.Option(help="The CA to register with it. Without: left to whoever injects caBundle.")
+        Path | None,
+        typer.Option(
+            help="The CA of --cert-file, to register as caBundle. Without it, something else must set caBundle."
+        ),
     ] = None,
     overlap: Annotated[
-        float, typer.Option(help="Seconds for which both CAs are trusted before a new one signs, and after.")
+        float,
+        typer.Option(
+            help="When the CA is replaced: seconds to trust both CAs before the new one signs, and again afterwards."
+        ),
     ] = 300.0,
     count_interval: Annotated[
-        float, typer.Option(help="Seconds between two writes of a policy's counts to its status; 0: none.")
+        float, typer.Option(help="Seconds between two updates of the counts in the policies' status; 0: do not count.")
     ] = 15.0,
-    drain: Annotated[float, typer.Option(help="Seconds to go on serving after SIGTERM, not ready any more.")] = 10.0,
+    drain: Annotated[
+        float, typer.Option(help="Seconds to go on answering after SIGTERM, while readiness fails.")
+    ] = 10.0,
     secure_port: services.SecurePort = 0,
     bind_address: services.BindAddress = "",
     tls_cert_file: services.CertFile = None,
@@ -63,7 +94,7 @@ def admission(
     context: services.Context = None,
     log_level: services.LogLevel = "info",
 ) -> int:
-    """Answer the API server's admission reviews by the MetadataPolicies of the cluster."""
+    """Run the webhook server that enforces MetadataPolicies: it answers the API server's admission reviews."""
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.kube.config import connect
     from scheduler.policy.admission.launch import admit

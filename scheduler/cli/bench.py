@@ -36,24 +36,26 @@ class Result(msgspec.Struct, rename="camel", frozen=True):
 
 @app.command()
 def bench(
-    files: Annotated[list[str], typer.Argument(help="Workload files; - is stdin.", show_default=False)],
+    files: Annotated[list[str], typer.Argument(help="Workload files; - is standard input.", show_default=False)],
     scheduler_name: Annotated[
-        str, typer.Option("-s", "--scheduler-name", help="Whom to measure: the schedulerName of the pods.")
+        str, typer.Option("-s", "--scheduler-name", help="The scheduler to measure, as pods name it in schedulerName.")
     ],
-    scale: Annotated[float, typer.Option(help="Multiplies every count of the workloads.")] = 1.0,
+    scale: Annotated[float, typer.Option(help="Multiply every count of the workloads by this.")] = 1.0,
     yes: Annotated[
         bool,
-        typer.Option("--among-real-nodes", help="Run though the cluster has nodes of its own, which get pods too."),
+        typer.Option(
+            "--among-real-nodes", help="Run even if the cluster has real nodes. They will get pods of the workload."
+        ),
     ] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave what was created where it is.")] = False,
-    context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Do not delete what was created.")] = False,
+    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
 ) -> int:
-    """Create the nodes and pods of workloads in namespaces of their own, time the bindings, and remove it all again.
+    """Create the nodes and pods of workloads in new namespaces, time the bindings, and delete it all again.
 
-    The scheduler has to run already; of a workload's modes only `stream` is measured. Exit code: 0 when all measured
-    pods were bound, 1 when some were not, 2 when the input is wrong.
+    The scheduler has to run already. Of a workload's modes only `stream` is measured. The exit code is 0 when all
+    measured pods were bound, 1 when some were not, 2 when the input is wrong.
     """
     if not 0 < scale <= 100:
         raise InputError(f"--scale: {scale:g}: expected more than 0 and at most 100")

@@ -11,20 +11,20 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 COMMANDS = {
-    "demo": "A small cluster told as a story: the real scheduler over real HTTP, reasons in numbers, 20 seconds.",
-    "run": "The scheduler: watch for pods that name one of our profiles, and bind them.",
-    "evictor": "Keeps promises after scheduling: evicts pods whose node is no longer what they asked for, with care.",
-    "explain": "Why a pod goes where it goes, or nowhere: every node, with numbers, and what would free it.",
-    "config": "What a configuration comes to, all defaults filled in, and what is wrong with it.",
-    "simulate": "What would happen: pods created, nodes added or drained; or a production trace played to its end.",
-    "bench": "Run workloads against a cluster, and time its scheduler.",
-    "admission": "The webhook server that enforces MetadataPolicies.",
-    "operator": "Keeps the status of MetadataPolicies: what they do, what is wrong with them, whom they would hit.",
-    "policy": "Try MetadataPolicies on objects, and find what is wrong with them.",
+    "demo": "Watch the real scheduler place pods on a small cluster, with its reasons in numbers; about 25 seconds.",
+    "run": "Run the scheduler: bind pods whose schedulerName is one of its profiles.",
+    "evictor": "Run the evictor: evict pods whose node is no longer what they asked for, when another can take them.",
+    "explain": "Show why a pod goes to a node, or to none: every node with its numbers, and changes that would help.",
+    "config": "Print a configuration with all defaults filled in, and find mistakes in it.",
+    "simulate": "Show what would happen if pods were created, or nodes added or drained; or play a production trace.",
+    "bench": "Create the nodes and pods of a workload in a cluster, and time its scheduler.",
+    "admission": "Run the webhook server that enforces MetadataPolicies.",
+    "operator": "Run the operator: it writes into the status of MetadataPolicies what they do, and what is wrong.",
+    "policy": "Try MetadataPolicies on objects, and find mistakes in them.",
     "version": "Print the version.",
 }
 SERVICES = frozenset(("run", "evictor", "admission", "operator"))
-"""Those that run until they are told to end: their usual options are read by `plain`."""
+"""Commands that run until they get a signal to end. `plain` reads their usual options."""
 
 
 class Lazy(TyperGroup):
@@ -48,4 +48,4 @@ app = typer.Typer(cls=Lazy, add_completion=False, pretty_exceptions_enable=False
 
 @app.callback()
 def berth() -> None:
-    """A second scheduler for Kubernetes: kube-scheduler's decisions, every node scored, explained with numbers."""
+    """A second scheduler for Kubernetes: it decides as kube-scheduler does, and explains each decision in numbers."""

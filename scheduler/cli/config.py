@@ -16,7 +16,11 @@ from scheduler.whatif.lint.checks import lint as checked
 from scheduler.whatif.lint.finding import Finding
 from scheduler.whatif.lint.settings import between
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="What a configuration comes to, and what is wrong.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Print a configuration with all defaults filled in, and find mistakes in it.",
+)
 DEFAULTS = "the defaults"
 
 
@@ -68,7 +72,10 @@ def lint(
         typer.Option("--config", help="Another of these files, given as `berth run` takes it; may be repeated."),
     ] = None,
     cluster: Annotated[
-        list[str] | None, typer.Option(help="A dump of the cluster it is for: `kubectl get nodes,pods,ns -A -o yaml`.")
+        list[str] | None,
+        typer.Option(
+            help="A dump of the cluster that the configuration is for: `kubectl get nodes,pods,ns -A -o yaml`."
+        ),
     ] = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
 ) -> int:

@@ -19,17 +19,19 @@ PACE = 0.34
 @app.command()
 def demo(
     kubeconfig: Annotated[
-        str | None, typer.Option(help="Play on this cluster, in a namespace of its own that is deleted again.")
+        str | None, typer.Option(help="Use this cluster, in a new namespace that is deleted at the end.")
     ] = None,
-    context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
-    out: Annotated[Path, typer.Option(help="Where the page goes.")] = Path("berth-demo.html"),
-    page: Annotated[bool, typer.Option("--page/--no-page", help="Write the page, or do without.")] = True,
-    fast: Annotated[bool, typer.Option("--fast", help="No pauses for the eye.")] = False,
-    seed: Annotated[int, typer.Option(help="Decides ties between equally good nodes.")] = 0,
+    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
+    out: Annotated[Path, typer.Option(help="The file to write the page to.")] = Path("berth-demo.html"),
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Write an HTML page of the tour.")] = True,
+    fast: Annotated[bool, typer.Option("--fast", help="Do not pause between the steps.")] = False,
+    seed: Annotated[
+        int, typer.Option(help="The number that decides which of several equally good nodes is taken.")
+    ] = 0,
 ) -> None:
-    """A small cluster told as a story: the real scheduler over real HTTP, with the reasons in numbers.
+    """Watch the real scheduler place pods on a small cluster, with its reasons in numbers. It takes about 25 seconds.
 
-    Without --kubeconfig it brings its own API server and needs nothing. It takes about 25 seconds.
+    Without --kubeconfig it starts an API server of its own and needs no cluster.
     """
     if context is not None and kubeconfig is None:
         raise InputError(f"--context {context}: goes with --kubeconfig")

@@ -75,7 +75,7 @@ def evictor(
     tls_private_key_file: services.KeyFile = None,
     client_ca_file: services.ClientCAFile = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
-    context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
+    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
     log_level: services.LogLevel = "info",
 ) -> int:
     """Evict pods whose node is no longer what they asked for, when another node can take them.

@@ -30,23 +30,30 @@ def explain(
     namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="The pod's namespace.")] = None,
     file: Annotated[
         str | None,
-        typer.Option("-f", "--filename", help="A pod (or Deployment, Job …) that is not there yet; - is stdin."),
+        typer.Option(
+            "-f",
+            "--filename",
+            help="A file with a pod (or Deployment, Job …) that does not exist yet; - is standard input.",
+        ),
     ] = None,
     cluster: Annotated[
         list[str] | None,
-        typer.Option(help="A dump instead of a live cluster: what `kubectl get nodes,pods,ns -A -o yaml` prints."),
+        typer.Option(
+            help="Read a file instead of a live cluster: what `kubectl get nodes,pods,ns -A -o yaml` prints. "
+            "May be repeated."
+        ),
     ] = None,
-    config: Annotated[str | None, typer.Option(help="A KubeSchedulerConfiguration file.")] = None,
+    config: Annotated[str | None, typer.Option(help="The KubeSchedulerConfiguration file.")] = None,
     scheduler: Annotated[str | None, typer.Option(help="The profile to use, by its schedulerName.")] = None,
-    context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
+    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
     output: Annotated[PageOutput, typer.Option("-o", "--output", help="The form of the answer.")] = PageOutput.TABLE,
     everything: Annotated[bool, typer.Option("--all", help="Show every node and every score.")] = False,
-    cases: Annotated[str | None, typer.Option(help="Answer a file of cases, a line of JSON each.")] = None,
+    cases: Annotated[str | None, typer.Option(help="Answer each case of a file: one line of JSON in, one out.")] = None,
 ) -> int:
-    """Why a pod goes where it goes, or nowhere: every node, with numbers, and what would free it.
+    """Show why a pod goes to a node, or to none: every node with its numbers, and changes that would help.
 
-    Exit code: 0 when a node can take the pod, 1 when none can, 2 when the input is wrong.
+    The exit code is 0 when a node can take the pod, 1 when none can, 2 when the input is wrong.
     """
     if cases is not None:
         from scheduler.cli.cases import print_cases

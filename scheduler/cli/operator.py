@@ -15,29 +15,40 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def operator(
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Ours: of our Lease and the schedulers'. Default: the context's.")
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="The namespace of the Leases, the operator's and the schedulers'. Default: the pod's own, or the "
+            "context's.",
+        ),
     ] = "",
     watch_namespace: Annotated[
-        list[str] | None, typer.Option(help="Only policies of this namespace; may be repeated. Default: all.")
+        list[str] | None,
+        typer.Option(help="Look at the policies of this namespace only; may be repeated. Default: all namespaces."),
     ] = None,
     profile: services.Profiles = None,
     scheduler_lease: services.SchedulerLease = "berth",
-    lease: Annotated[str, typer.Option(help="The Lease of the replica that writes.")] = "berth-operator",
+    lease: Annotated[str, typer.Option(help="The Lease whose holder writes statuses.")] = "berth-operator",
     exempt_namespace: services.Exempt = None,
     allow_prefix: services.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
     audit_kind: Annotated[
         list[str] | None,
-        typer.Option(help="Audit these: PLURAL, PLURAL.GROUP or PLURAL.VERSION.GROUP; may be repeated."),
+        typer.Option(
+            help="A kind of object to audit, as PLURAL, PLURAL.GROUP or PLURAL.VERSION.GROUP; may be repeated."
+        ),
     ] = None,
-    audit_interval: Annotated[float, typer.Option(help="Seconds between two audits of all objects; 0: none.")] = 900.0,
+    audit_interval: Annotated[
+        float, typer.Option(help="Seconds between two audits of all objects; 0: no audit.")
+    ] = 900.0,
     audit_once: Annotated[
-        bool, typer.Option("--audit-once", help="Audit now, print the report, write nothing.")
+        bool, typer.Option("--audit-once", help="Audit once, print the report and end. Nothing is written.")
     ] = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the report.")] = Output.TABLE,
     host: services.Host = "",
-    port: Annotated[int, typer.Option(help="Port of the probes; 0 lets the system choose.")] = 8081,
+    port: Annotated[int, typer.Option(help="The port of the probes; 0 lets the system choose one.")] = 8081,
     secure_port: services.SecurePort = 0,
     bind_address: services.BindAddress = "",
     tls_cert_file: services.CertFile = None,
@@ -47,7 +58,10 @@ def operator(
     context: services.Context = None,
     log_level: services.LogLevel = "info",
 ) -> int:
-    """Keep the status of MetadataPolicies. With --audit-once, exit code 1 when objects would be rejected or changed."""
+    """Run the operator: it writes into the status of MetadataPolicies what they do and what is wrong with them.
+
+    With --audit-once the exit code is 1 when a policy would reject or change an object that exists.
+    """
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.kube.config import connect
     from scheduler.kube.loop import loop_factory

@@ -31,27 +31,45 @@ from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import Policies, Policy
 from scheduler.report.wording import printable
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Try MetadataPolicies, and find what is wrong.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Try MetadataPolicies on objects, and find mistakes in them."
+)
 
 
 Form = Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")]
-Live = Annotated[list[str] | None, typer.Option("--scheduler", help="A scheduler that runs; others are reported.")]
+Live = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scheduler",
+        help="A schedulerName that is served; policies that send pods elsewhere are reported. May be repeated.",
+    ),
+]
 Allowed = Annotated[
-    list[str] | None, typer.Option("--allow-prefix", help="A reserved key prefix that policies may write after all.")
+    list[str] | None,
+    typer.Option("--allow-prefix", help="A reserved key prefix that policies may write all the same; may be repeated."),
 ]
 
 
 @app.command("eval")
 def evaluate(
-    file: Annotated[str | None, typer.Option("-f", "--filename", help="The object; - is standard input.")] = None,
+    file: Annotated[
+        str | None, typer.Option("-f", "--filename", help="The file with the object; - is standard input.")
+    ] = None,
     policies: Annotated[list[str] | None, typer.Option(help="Files or directories of MetadataPolicies.")] = None,
-    old: Annotated[str | None, typer.Option(help="The object as it was; makes this an update.")] = None,
+    old: Annotated[
+        str | None, typer.Option(help="The object before an update. Without it, the object is created.")
+    ] = None,
     namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="The object's namespace.")] = None,
-    more: Annotated[str | None, typer.Option("--options", help='As in cases: {"liveSchedulers":["berth"]} …')] = None,
-    cases_file: Annotated[str | None, typer.Option("--cases", help="A file of cases, a line of JSON each.")] = None,
+    more: Annotated[
+        str | None,
+        typer.Option("--options", help='Options as in a file of --cases, in JSON: {"liveSchedulers":["berth"]} …'),
+    ] = None,
+    cases_file: Annotated[
+        str | None, typer.Option("--cases", help="Answer each case of a file: one line of JSON in, one out.")
+    ] = None,
     output: Form = Output.TABLE,
 ) -> int:
-    """The verdict on one object: allowed or not, the patch, the warnings. Exit code 1 when it is denied."""
+    """Try policies on one object: is it allowed, what do they change, what do they warn of? Exit code 1 when denied."""
     if cases_file is not None:
         return _answer_all(cases_file)
     if file is None or not policies:
@@ -75,16 +93,21 @@ def lint(
     files: Annotated[list[str], typer.Argument(help="Files or directories of MetadataPolicies.")],
     scheduler: Live = None,
     owner: Annotated[
-        list[str] | None, typer.Option("--owner-selector", help='What owners find pods by: {"matchLabels": …}.')
+        list[str] | None,
+        typer.Option(
+            "--owner-selector",
+            help='A label selector by which a controller finds its pods: {"matchLabels": …}; may be repeated.',
+        ),
     ] = None,
     allow_prefix: Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
     output: Form = Output.TABLE,
 ) -> int:
-    """What is wrong with policies: bad specs, dead rules, conflicts, policies that undo or reject their own work.
+    """Find mistakes in policies: bad specs, rules that never match, conflicts, policies that reject their own changes.
 
-    Each namespace's policies are looked at together, as if all of them enforced. Exit code 1 when something is found.
+    The policies of each namespace are looked at together, as if all were in mode enforce. Exit code 1 when something is
+    found.
     """
     accepted: list[Policy] = []
     findings: list[Finding] = []
@@ -112,29 +135,36 @@ def lint(
 def preview(
     policies: Annotated[
         list[str] | None,
-        typer.Option(help="Files or directories of MetadataPolicies. Without: those of the live cluster."),
+        typer.Option(help="Files or directories of MetadataPolicies. Default: those of the live cluster."),
     ] = None,
     cluster: Annotated[
         list[str] | None,
-        typer.Option(help="A dump: what `kubectl get pods,deploy,… -A -o yaml` prints. Without: the live cluster."),
+        typer.Option(
+            help="Read a file instead of the live cluster: what `kubectl get pods,deploy,… -A -o yaml` prints. May be "
+            "repeated."
+        ),
     ] = None,
-    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Only objects of this namespace.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="Look at objects of this namespace only.")
+    ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="Of the live cluster these: PLURAL, PLURAL.GROUP or PLURAL.VERSION.GROUP; may be repeated."),
+        typer.Option(
+            help="A kind of object to look at, as PLURAL, PLURAL.GROUP or PLURAL.VERSION.GROUP; may be repeated."
+        ),
     ] = None,
-    kubeconfig: Annotated[str | None, typer.Option(help="The live cluster.")] = None,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file of the live cluster.")] = None,
+    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
     scheduler: Live = None,
-    own_namespace: Annotated[str, typer.Option(help="Berth's own namespace, which is exempt.")] = "",
+    own_namespace: Annotated[str, typer.Option(help="The namespace that Berth runs in; no policy applies there.")] = "",
     allow_prefix: Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
     output: Form = Output.TABLE,
 ) -> int:
-    """What policies would do to the objects of a cluster, were they created anew: rejected, relabelled, sent elsewhere.
+    """Show what policies would do to the objects of a cluster if each were created again: reject, change, reroute.
 
-    A live cluster is only read. What can't be listed there is named on stderr and left out.
+    A live cluster is only read. Kinds that can't be listed there are named on stderr and left out.
     """
     allowed = tuple(allow_prefix or ())
     live = frozenset(scheduler) if scheduler else None
@@ -164,7 +194,7 @@ def test(
     directory: Annotated[str, typer.Argument(help="A directory with test files (YAML with `policies` and `cases`).")],
     output: Form = Output.TABLE,
 ) -> int:
-    """Run the test cases that are kept beside policies. Exit code 1 when one fails."""
+    """Run the tests of policies: files with `policies` and `cases`. Exit code 1 when a case fails."""
     results = [result for path in test_files(directory) for result in run_tests(path)]
     if not results:
         raise InputError(f"{directory}: holds no test: expected YAML files with `policies` and `cases`")

@@ -16,22 +16,37 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def run(
     config: Annotated[
-        str | None, typer.Option("--config", help="KubeSchedulerConfiguration (YAML). Without it: one profile, berth.")
+        str | None,
+        typer.Option(
+            "--config", help="The KubeSchedulerConfiguration file (YAML). Default: one profile with the name berth."
+        ),
     ] = None,
-    kubeconfig: Annotated[str | None, typer.Option(help="Overrides clientConnection.kubeconfig.")] = None,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
-    seed: Annotated[int, typer.Option(help="Decides ties between equally good nodes.")] = 0,
+    kubeconfig: Annotated[
+        str | None, typer.Option(help="The kubeconfig file; overrides clientConnection.kubeconfig.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
+    seed: Annotated[
+        int, typer.Option(help="The number that decides which of several equally good nodes is taken.")
+    ] = 0,
     secure_port: services.SecurePort = 10259,
     bind_address: services.BindAddress = "",
     tls_cert_file: services.CertFile = None,
     tls_private_key_file: services.KeyFile = None,
     client_ca_file: services.ClientCAFile = None,
     verify: Annotated[
-        int, typer.Option(metavar="N", help="Take every Nth decision again on a cluster made anew; 0: none.")
+        int,
+        typer.Option(
+            metavar="N",
+            help="Check every Nth decision: compute it again from the objects, without any kept result. 0: check none.",
+        ),
     ] = 0,
     log_level: services.LogLevel = "info",
 ) -> int:
-    """Watch for pods that name one of our profiles as schedulerName, and bind them. Exit code 1: the Lease was lost."""
+    """Run the scheduler: bind pods whose schedulerName is one of its profiles.
+
+    The exit code is 0 after SIGTERM or SIGINT, 1 when the Lease was lost or the process was stuck, 2 when the input is
+    wrong or the address is taken.
+    """
     # What is imported and listed first stays: looking through it a hundred times would free nothing.
     gc.set_threshold(*QUIET)
     # Heavy imports wait until the command is known, so that the others start at once.

@@ -14,46 +14,62 @@ if TYPE_CHECKING:
 
 Exempt = Annotated[
     list[str] | None,
-    typer.Option("--exempt-namespace", help="A further namespace without policies; may be repeated."),
+    typer.Option(
+        "--exempt-namespace",
+        help="A namespace where no policy applies, besides kube-system and Berth's own; may be repeated.",
+    ),
 ]
 Allowed = Annotated[
     list[str] | None,
-    typer.Option("--allow-prefix", help="A reserved key prefix that policies may write; may be repeated."),
+    typer.Option("--allow-prefix", help="A reserved key prefix that policies may write all the same; may be repeated."),
 ]
 ReservedToo = Annotated[
     list[str] | None,
-    typer.Option("--reserve-prefix", help="A further key prefix that policies may not write; may be repeated."),
+    typer.Option(
+        "--reserve-prefix",
+        help="A key prefix that policies may not write, besides those always reserved; may be repeated.",
+    ),
 ]
 ReserveKnown = Annotated[
     bool,
     typer.Option(
         "--reserve-known/--no-reserve-known",
-        help="Keep policies from writing keys that are known to give rights, sidecars or exceptions (docs/policy.md).",
+        help="Forbid policies to write labels and annotations that give an object rights, sidecars or exceptions "
+        "(docs/policy.md lists them).",
     ),
 ]
-SchedulerLease = Annotated[str, typer.Option("--scheduler-lease", help="The scheduler's Lease in our namespace.")]
+SchedulerLease = Annotated[str, typer.Option("--scheduler-lease", help="The scheduler's Lease, in --namespace.")]
 Profiles = Annotated[
     list[str] | None,
     typer.Option(
         "--profile",
-        help="A schedulerName that this Lease stands for when it does not say itself; may be repeated.",
+        help="A schedulerName that the scheduler serves, used when its Lease does not list them; may be repeated.",
     ),
 ]
-Host = Annotated[str, typer.Option("--host", help="Address to listen on; empty: every one.")]
-Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", help="The cluster to serve.")]
-Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
+Host = Annotated[str, typer.Option("--host", help="The address to listen on; empty: every address.")]
+Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", help="The kubeconfig file.")]
+Context = Annotated[str | None, typer.Option("--context", help="The context of the kubeconfig.")]
 LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
-SecurePort = Annotated[int, typer.Option("--secure-port", help="HTTPS for health, metrics and configz; 0: none.")]
-BindAddress = Annotated[str, typer.Option("--bind-address", help="Where it listens; empty: every address.")]
-CertFile = Annotated[
-    str | None, typer.Option("--tls-cert-file", help="Certificate (PEM), read anew when it changes; without: our own.")
+SecurePort = Annotated[
+    int, typer.Option("--secure-port", help="The HTTPS port of health, metrics and configz; 0: do not serve them.")
 ]
-KeyFile = Annotated[str | None, typer.Option("--tls-private-key-file", help="The certificate's key (PEM).")]
+BindAddress = Annotated[str, typer.Option("--bind-address", help="The address of --secure-port; empty: every address.")]
+CertFile = Annotated[
+    str | None,
+    typer.Option(
+        "--tls-cert-file",
+        help="The certificate of --secure-port (PEM), read again when it changes. Default: a self-signed one.",
+    ),
+]
+KeyFile = Annotated[
+    str | None, typer.Option("--tls-private-key-file", help="The private key of that certificate (PEM).")
+]
 ClientCAFile = Annotated[
     str | None,
     typer.Option(
         "--client-ca-file",
-        help="CAs (PEM) that sign clients' certificates, read anew when it changes; without: those the cluster names.",
+        help="The CAs (PEM) whose client certificates --secure-port accepts, read again when the file changes. "
+        "Default: those of the API server.",
     ),
 ]
 

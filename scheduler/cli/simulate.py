@@ -37,34 +37,54 @@ _PROBLEMS = 8
 def simulate(
     files: Annotated[
         list[str] | None,
-        typer.Option("-f", "--filename", help="Pods or workloads to create, nodes to add; - is stdin. Repeatable."),
+        typer.Option(
+            "-f",
+            "--filename",
+            help="A file with pods or workloads to create, or nodes to add; - is standard input. May be repeated.",
+        ),
     ] = None,
-    drain: Annotated[list[str] | None, typer.Option(help="A node to drain. Repeatable.")] = None,
+    drain: Annotated[list[str] | None, typer.Option(help="The name of a node to drain; may be repeated.")] = None,
     cluster: Annotated[
         list[str] | None,
-        typer.Option(help="A dump instead of a live cluster: what `kubectl get nodes,pods,ns -A -o yaml` prints."),
+        typer.Option(
+            help="Read a file instead of a live cluster: what `kubectl get nodes,pods,ns -A -o yaml` prints. "
+            "May be repeated."
+        ),
     ] = None,
-    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Of pods that name none.")] = None,
-    config: Annotated[str | None, typer.Option(help="A KubeSchedulerConfiguration file.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="The namespace of pods in -f that do not name one.")
+    ] = None,
+    config: Annotated[str | None, typer.Option(help="The KubeSchedulerConfiguration file.")] = None,
     scheduler: Annotated[str | None, typer.Option(help="The profile to use, by its schedulerName.")] = None,
-    context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
+    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Instead of a cluster: a directory with openb_nodes.csv and openb_pods.csv.")
+        Path | None,
+        typer.Option(help="Play a trace instead: a directory that has openb_nodes.csv and openb_pods.csv."),
     ] = None,
-    load: Annotated[float, typer.Option(help="Trace: saturate until pods ask for this much of all GPUs.")] = 1.3,
+    load: Annotated[
+        float, typer.Option(help="With --trace: create pods until they ask for this multiple of all GPUs.")
+    ] = 1.3,
     fill: Annotated[
-        float, typer.Option(help="Trace: stretch lifetimes until some moment asks for this much; 0: as they are.")
+        float,
+        typer.Option(
+            help="With --trace: lengthen the pods' lifetimes until they ask for this share of the scarcest resource at "
+            "some moment. 0: leave the lifetimes as they are."
+        ),
     ] = 0.6,
     beside: Annotated[
-        list[Path] | None, typer.Option(help="Trace: a saturation recorded from another scheduler. Repeatable.")
+        list[Path] | None,
+        typer.Option(
+            help="With --trace: what `python -m bench.trace` recorded of another scheduler, to compare with; may be "
+            "repeated."
+        ),
     ] = None,
     output: Annotated[PageOutput, typer.Option("-o", "--output", help="The form of the answer.")] = PageOutput.TABLE,
 ) -> int:
-    """What would happen if these pods were created, these nodes added or drained: the same engine, nothing written.
+    """Show what would happen if pods were created, or nodes added or drained. Nothing is written.
 
-    With --trace: a production trace is played with each profile of the configuration, or with the default and a packed
-    one. Exit code: 0 when all pods get a node, 1 when some wait, 2 when the input is wrong.
+    With --trace, a production trace is played with each profile of --config; without --config, with the default profile
+    and one that packs nodes. The exit code is 0 when all pods get a node, 1 when some wait, 2 when the input is wrong.
     """
     if trace is not None:
         if files or drain or cluster:

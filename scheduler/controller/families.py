@@ -11,161 +11,186 @@ _STEP = exponential(0.0001, 2, 12)
 ATTEMPTS = Family(
     "scheduler_schedule_attempts_total",
     "counter",
-    "Attempts to schedule a pod: scheduled, unschedulable, or error.",
+    "Attempts to schedule a pod, by result: scheduled, unschedulable, or error.",
     ("result", "profile"),
 )
 ATTEMPT_SECONDS = Family(
     "scheduler_scheduling_attempt_duration_seconds",
     "histogram",
-    "One attempt, from taking the pod off the queue to the answer to its Binding.",
+    "Seconds that an attempt took, from taking the pod off the queue to the API server's answer to its Binding.",
     ("result", "profile"),
     _ATTEMPT,
 )
 ALGORITHM_SECONDS = Family(
     "scheduler_scheduling_algorithm_duration_seconds",
     "histogram",
-    "Filtering, scoring and, for pods that fit nowhere, preemption.",
+    "Seconds that filtering, scoring and (for pods that fit on no node) preemption took.",
     (),
     _ATTEMPT,
 )
 EVENT_SECONDS = Family(
     "scheduler_event_handling_duration_seconds",
     "histogram",
-    "Applying one change of the cluster to cache and queue.",
+    "Seconds that applying one change of the cluster to the cache and the queue took.",
     ("event",),
     _STEP,
 )
-PENDING = Family("scheduler_pending_pods", "gauge", "Pods that wait, by where they wait.", ("queue",))
-QUEUED = Family("scheduler_queued_entities", "gauge", "The same; we queue pods only.", ("queue", "type"))
+PENDING = Family("scheduler_pending_pods", "gauge", "Pending pods, by the queue that they are in.", ("queue",))
+QUEUED = Family(
+    "scheduler_queued_entities", "gauge", "The same as scheduler_pending_pods: only pods are queued.", ("queue", "type")
+)
 SLI_SECONDS = Family(
     "scheduler_pod_scheduling_sli_duration_seconds",
     "histogram",
-    "From a pod's first stay in the active queue to its binding, all attempts together.",
+    "Seconds from a pod's first entry into the active queue to its binding, over all its attempts.",
     ("attempts",),
     exponential(0.01, 2, 20),
 )
 POD_ATTEMPTS = Family(
     "scheduler_pod_scheduling_attempts",
     "histogram",
-    "Attempts that a pod took until it was bound.",
+    "How many attempts it took to bind a pod.",
     (),
     exponential(1, 2, 5),
 )
 POINT_SECONDS = Family(
     "scheduler_framework_extension_point_duration_seconds",
     "histogram",
-    "All plugins of an extension point, over all nodes. PreScore is part of Score here, assuming a part of Reserve; "
-    "Permit and PostBind where a profile has such plugins, and all of them answer at once.",
+    "Seconds that all plugins of an extension point took for all nodes. Score includes PreScore, and Reserve includes "
+    "assuming the pod. Permit and PostBind are measured only when all plugins there are synchronous.",
     ("extension_point", "status", "profile"),
     _STEP,
 )
 PLUGIN_SECONDS = Family(
     "scheduler_plugin_execution_duration_seconds",
     "histogram",
-    "One call of a plugin, over all nodes asked about; timed in one attempt of ten.",
+    "Seconds that one call of a plugin took, for all nodes of the call. One attempt in ten is timed.",
     ("plugin", "extension_point", "status"),
     exponential(0.00001, 1.5, 20),
 )
 EVALUATIONS = Family(
     "scheduler_plugin_evaluation_total",
     "counter",
-    "Attempts in which a plugin's extension point was run; an answer remembered for the pod's shape counts too.",
+    "Attempts that used a plugin's result at an extension point, whether it was computed or kept from an equal pod.",
     ("plugin", "extension_point", "profile"),
 )
 INCOMING = Family(
     "scheduler_queue_incoming_pods_total",
     "counter",
-    "Pods that entered a queue, by what sent them there.",
+    "Pods that entered a queue, by the event that moved them there.",
     ("queue", "event"),
 )
 INCOMING_ENTITIES = Family(
-    "scheduler_queue_incoming_entities_total", "counter", "The same; we queue pods only.", ("queue", "event", "type")
+    "scheduler_queue_incoming_entities_total",
+    "counter",
+    "The same as scheduler_queue_incoming_pods_total: only pods are queued.",
+    ("queue", "event", "type"),
 )
-PREEMPTIONS = Family("scheduler_preemption_attempts_total", "counter", "Pods for which victims were looked for.")
-VICTIMS = Family("scheduler_preemption_victims", "histogram", "Victims of one preemption.", (), exponential(1, 2, 7))
+PREEMPTIONS = Family(
+    "scheduler_preemption_attempts_total",
+    "counter",
+    "Attempts to find victims for a pod that fits on no node, successful or not.",
+)
+VICTIMS = Family(
+    "scheduler_preemption_victims", "histogram", "How many victims one preemption had.", (), exponential(1, 2, 7)
+)
 AFTER_FLUSH = Family(
     "scheduler_pod_scheduled_after_flush_total",
     "counter",
-    "Pods bound after they had waited for five minutes without anything waking them: a hint may be missing.",
+    "Pods that were bound only because they are tried again after five minutes without an event for them: a plugin may "
+    "lack an event or a queueing hint.",
 )
 PERMIT_WAIT = Family(
     "scheduler_permit_wait_duration_seconds",
     "histogram",
-    "How long pods waited for Permit plugins, by what came of it.",
+    "Seconds that pods waited for Permit plugins, by result.",
     ("result",),
     _ATTEMPT,
 )
-CACHE_SIZE = Family("scheduler_cache_size", "gauge", "Nodes, pods on nodes, and pods assumed there.", ("type",))
+CACHE_SIZE = Family(
+    "scheduler_cache_size", "gauge", "How many nodes, pods and assumed pods are in the cache.", ("type",)
+)
 UNSCHEDULABLE_PODS = Family(
     "scheduler_unschedulable_pods",
     "gauge",
-    "Waiting pods by who rejected them last; a pod counts once for each plugin.",
+    "Pending pods by the plugins that rejected them last. A pod counts once for each of its plugins.",
     ("plugin", "profile"),
 )
 LEADER = Family(
-    "leader_election_master_status", "gauge", "1 while this process holds the Lease, 0 while it stands by.", ("name",)
+    "leader_election_master_status", "gauge", "1 while this process holds the Lease, 0 while it does not.", ("name",)
 )
 
 DECISIONS = Family(
     "berth_decisions_total",
     "counter",
-    "Attempts by whether what is known of such pods decided it (hit), or all nodes were looked at anew (miss).",
+    "Attempts, by whether results kept from equal pods were used (hit), or every node was filtered and scored (miss).",
     ("memo", "profile"),
 )
 VERIFICATIONS = Family(
     "berth_verifications_total",
     "counter",
-    "Decisions taken again on a cluster made anew (--verify): equal, differs, or given_up, which would cost too much.",
+    "Decisions that --verify computed a second time from the objects, by result: equal, differs, or given_up (the "
+    "second computation would cost too much).",
     ("result", "profile"),
 )
 STEPS = Family(
     "berth_attempt_steps_total",
     "counter",
-    "Steps of work that a pod can make expensive, over all attempts. A step is about a microsecond of one core.",
+    "Steps of work in all attempts, counted where a pod's own fields decide how much there is. One step takes about a "
+    "microsecond of one core.",
 )
 SLICES = Family(
     "berth_attempt_slices_total",
     "counter",
-    "Times that an attempt used up its slice of steps, and was set aside to go on between other pods.",
+    "How often an attempt used up its slice of steps and was interrupted, so that other pods had a turn.",
 )
 TOO_COSTLY = Family(
     "berth_attempts_too_costly_total",
     "counter",
-    "Attempts that failed because they took more steps than an attempt may in all.",
+    "Attempts that failed because they took more steps than one attempt is allowed.",
 )
 COSTLY_NAMESPACES = Family(
     "berth_namespace_costly_steps",
     "gauge",
-    "Steps that a namespace's attempts lately took beyond the free ones, of the 20 namespaces that took most.",
+    "Steps that a namespace's attempts took lately beyond those that are free, for the 20 namespaces with the most.",
     ("namespace",),
 )
 IN_FLIGHT = Family(
     "berth_writes_in_flight",
     "gauge",
-    "Writes for pods in their binding cycle, and calls of extenders, without answer.",
+    "Writes for pods in their binding cycle, and calls of extenders, that are not answered yet.",
 )
-INBOX = Family("berth_inbox", "gauge", "Changes of the cluster that wait to be applied.")
-EVENTS_DROPPED = Family("berth_events_dropped_total", "counter", "Events of pods that could not be written.")
+INBOX = Family("berth_inbox", "gauge", "Changes of the cluster that were received and are not applied yet.")
+EVENTS_DROPPED = Family("berth_events_dropped_total", "counter", "Events about pods that could not be written.")
 STALENESS = Family(
     "berth_watch_staleness_seconds",
     "gauge",
-    "Since the API server last said anything about a kind; about a minute is normal for quiet ones.",
+    "Seconds since the API server last sent anything about a kind. About 60 is normal for a kind that does not change.",
     ("kind",),
 )
-WATCHED_OBJECTS = Family("berth_watch_objects", "gauge", "Objects known of a kind.", ("kind",))
+WATCHED_OBJECTS = Family("berth_watch_objects", "gauge", "How many objects of a kind are known.", ("kind",))
 WATCH_TROUBLE = Family(
     "berth_watch_trouble_total",
     "counter",
-    "What went wrong with lists and watches: errors, expired, stalls, garbled, malformed, missed_deletes.",
+    "Problems with lists and watches, by kind of problem: errors, expired, stalls, garbled, malformed, missed_deletes.",
     ("kind", "trouble"),
 )
-RETRIES = Family("berth_api_retries_total", "counter", "Requests sent again, by the answer before.", ("code",))
+RETRIES = Family(
+    "berth_api_retries_total",
+    "counter",
+    "Requests that were sent again, by the status code of the answer before.",
+    ("code",),
+)
 RELOADS = Family("berth_config_reloads_total", "counter", "Reloads of the configuration, by result.", ("result",))
-RELOAD_OK = Family("berth_config_last_reload_successful", "gauge", "1 unless the last reload met an error.")
+RELOAD_OK = Family(
+    "berth_config_last_reload_successful",
+    "gauge",
+    "1 if the configuration was never reloaded or the last reload succeeded, 0 if the last reload failed.",
+)
 DIFFERENCES = Family(
     "berth_cache_differences",
     "gauge",
-    "What the last comparison of the cache with a fresh list (SIGUSR2) found different.",
+    "How many differences the last comparison of the cache with a fresh list found (SIGUSR2 starts one).",
 )
 
 TROUBLES = ("errors", "expired", "stalls", "garbled", "malformed", "missed_deletes")

@@ -20,7 +20,7 @@ ever seen (25 s)."""
 LAG = Family(
     "berth_event_loop_lag_seconds",
     "histogram",
-    "How much later than planned the event loop came to its heartbeat, four times a second.",
+    "Seconds by which the event loop was late for a timer that runs four times a second.",
     (),
     exponential(0.001, 2, 14),
 )

@@ -35,7 +35,9 @@ AFTER_OUR_END = "APPLICATION_DATA_AFTER_CLOSE_NOTIFY"
 MOST_HEADERS = 64
 READ_BYTES = 16 << 10
 HEALTH = frozenset(("/livez", "/healthz", "/readyz"))
-CONNECTIONS = Family("berth_port_connections", "gauge", "Open connections of each port that we listen on.", ("port",))
+CONNECTIONS = Family(
+    "berth_port_connections", "gauge", "Open connections of each port that the process listens on.", ("port",)
+)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Context = Callable[[], ssl.SSLContext | None]

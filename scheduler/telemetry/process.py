@@ -13,12 +13,14 @@ from scheduler import __version__
 from scheduler.telemetry import log
 from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
 
-BUILD = Family("berth_build_info", "gauge", "Always 1; the version is in the label.", ("version", "python"))
-CPU = Family("process_cpu_seconds_total", "counter", "User and system time spent.")
-MEMORY = Family("process_resident_memory_bytes", "gauge", "Resident memory.")
-START = Family("process_start_time_seconds", "gauge", "When the process started, in seconds since the epoch.")
+BUILD = Family(
+    "berth_build_info", "gauge", "Always 1. The labels have the versions of Berth and Python.", ("version", "python")
+)
+CPU = Family("process_cpu_seconds_total", "counter", "CPU seconds that the process used, user and system.")
+MEMORY = Family("process_resident_memory_bytes", "gauge", "Resident memory in bytes.")
+START = Family("process_start_time_seconds", "gauge", "Start time of the process, in seconds since 1970.")
 FILES = Family("process_open_fds", "gauge", "Open file descriptors.")
-LOST_LINES = Family("berth_log_lines_dropped_total", "counter", "Lines of the log that could not be written.")
+LOST_LINES = Family("berth_log_lines_dropped_total", "counter", "Log lines that could not be written.")
 FAMILIES = (BUILD, CPU, MEMORY, START, FILES, LOST_LINES)
 
 _STARTED = time.time()

@@ -10,13 +10,13 @@ from scheduler.telemetry.instruments import Asked, Counter, Family, Histogram, I
 REVIEWS = Family(
     "berth_admission_reviews_total",
     "counter",
-    "Reviews answered, by what came of them",
+    "Reviews that were answered, by outcome",
     ("endpoint", "operation", "outcome"),
 )
 SECONDS = Family(
     "berth_admission_review_seconds",
     "histogram",
-    "From the last byte of a review to its answer",
+    "Seconds from the last byte of a review to its answer",
     ("endpoint",),
     (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0),
 )

@@ -161,44 +161,56 @@ class Replica:
         started = time.monotonic()
         return Metrics(
             {
-                "berth_admission_uptime_seconds": ("Since the start", lambda: time.monotonic() - started),
+                "berth_admission_uptime_seconds": (
+                    "Seconds since the process started",
+                    lambda: time.monotonic() - started,
+                ),
                 "berth_admission_policies": ("Policies that apply", lambda: self.cache.counts()[0]),
-                "berth_admission_policies_refused": ("Policies not accepted", lambda: self.cache.counts()[1]),
+                "berth_admission_policies_refused": ("Policies that were not accepted", lambda: self.cache.counts()[1]),
                 "berth_admission_policies_left_out": (
-                    "Policies that are accepted and not applied, as those of their namespace cost too much",
+                    "Policies that are accepted but not applied, because the policies of their namespace cost too much",
                     lambda: self.cache.left_out,
                 ),
                 "berth_admission_namespaces_closed": (
-                    "Namespaces that nothing is let into, as a policy that rejects is left out there",
+                    "Namespaces where every create is refused, because a policy that rejects is not applied there",
                     lambda: self.cache.closed,
                 ),
                 "berth_admission_longest_turn_seconds": (
-                    "The longest that the event loop was held at one go since the start, in CPU time",
+                    "The longest turn of the event loop since the start, in seconds of CPU time",
                     lambda: self._blocks.longest,
                 ),
                 "berth_admission_aside_waiting": (
-                    "Reviews that are dear to judge and wait for a worker",
+                    "Expensive reviews that wait for a worker process",
                     lambda: self._aside.lanes.waiting,
                 ),
                 "berth_admission_workers_replaced": (
-                    "Workers that another took the place of: they did not answer, or held much memory",
+                    "Worker processes that were replaced because they did not answer or used too much memory",
                     lambda: self._aside.replaced,
                 ),
                 "berth_admission_policies_staleness_seconds": (
-                    "Since the API server last said anything about policies; a minute is normal",
+                    "Seconds since the API server last sent anything about policies. About 60 is normal",
                     lambda: self.cache.reflector.staleness() or 0.0,
                 ),
-                "berth_admission_leading": ("1 for the replica that registers", lambda: float(self.elector.leading)),
+                "berth_admission_leading": (
+                    "1 for the replica that writes webhook configurations and certificates, 0 for others",
+                    lambda: float(self.elector.leading),
+                ),
                 "berth_admission_registration_repairs": (
-                    "Webhook configurations written after the first time",
+                    "How often a webhook configuration was written again because it had been changed",
                     lambda: self.registration.repairs,
                 ),
-                "berth_admission_count_writes": ("Policies' counts written to a status", lambda: self.counting.writes),
+                "berth_admission_count_writes": (
+                    "Updates of the counts in a policy's status",
+                    lambda: self.counting.writes,
+                ),
                 "berth_admission_count_failures": (
-                    "Writes of counts that failed; they are tried again",
+                    "Updates of counts that failed and are tried again",
                     lambda: self.counting.failures,
                 ),
-                "berth_admission_owner_lookups": ("Owners read for the owner guard", lambda: self._owners.lookups),
+                "berth_admission_owner_lookups": (
+                    "Owners that were read, so that no policy changes a label by which an owner finds its pods",
+                    lambda: self._owners.lookups,
+                ),
                 "berth_admission_owner_failures": (
                     "Owners that could not be read",
                     lambda: self._reviewer.guard_failures,

@@ -34,7 +34,7 @@ def test_help_of_a_command(berth: Berth) -> None:
     """Options and exit codes are told."""
     found = berth("explain", "--help")
     assert found.code == 0
-    for words in ("--cluster", "--cases", "Exit code"):
+    for words in ("--cluster", "--cases", "exit code"):
         assert words in found.out
 
 
