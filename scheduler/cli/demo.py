@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from scheduler.cli.errors import FOUND, InputError
-from scheduler.cli.errors import tell as complain
+from scheduler.cli.errors import FOUND, InputError, complain
 
 app = typer.Typer(add_completion=False)
 PACE = 0.34
@@ -54,7 +53,7 @@ def demo(
     connection = connect(kubeconfig, context) if kubeconfig is not None else None
     terminal = Terminal(console)
 
-    async def tell() -> Recording:
+    async def play() -> Recording:
         story = asyncio.current_task()
         assert story is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
@@ -64,7 +63,7 @@ def demo(
 
     try:
         with terminal, asyncio.Runner(loop_factory=loop_factory()) as runner:
-            recording = runner.run(tell())
+            recording = runner.run(play())
     except LateError as error:
         complain([str(error)])
         raise typer.Exit(FOUND) from error

@@ -53,11 +53,11 @@ def guard(command: Callable[[], int | None]) -> int:
         lines = _lines(error)
         if lines is None:
             raise
-        tell(lines)
+        complain(lines)
         return WRONG
 
 
-def tell(lines: list[str]) -> None:
+def complain(lines: list[str]) -> None:
     """Write lines to stderr under our name."""
     from scheduler.report.wording import printable
 

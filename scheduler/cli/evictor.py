@@ -85,7 +85,7 @@ def evictor(
     With --dry-run the exit code is 0 when all promises are kept, 1 when some are broken, 2 when the input is wrong.
     """
     # Heavy imports wait until the command is known, so that the others start at once.
-    from scheduler.cli.errors import FOUND, InputError, about, tell
+    from scheduler.cli.errors import FOUND, InputError, about, complain
     from scheduler.cli.inputs import configuration, named, world
     from scheduler.engine.eviction.settings import OWNER_BACKOFF_MOST, Settings
     from scheduler.framework.profiles import build
@@ -133,7 +133,7 @@ def evictor(
 
             there, _, _ = listed(path, context, decoder, classes=False)
         known, problems = past(there, careful, dump=bool(cluster), kubeconfig=path, context=context)
-        tell([*there.problems[:_PROBLEMS], *problems])
+        complain([*there.problems[:_PROBLEMS], *problems])
         made = plan(there.cluster, frameworks, careful, known)
         _print(made, output)
         return FOUND if made.evictions else 0

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from scheduler.cli.errors import FOUND, InputError, about, tell
+from scheduler.cli.errors import FOUND, InputError, about, complain
 from scheduler.cli.inputs import configuration, named, world
 from scheduler.cli.output import PageOutput, as_json, as_table
 from scheduler.cli.pods import from_cluster, from_file
@@ -78,7 +78,7 @@ def explain(
         from scheduler.cli.live import listed
 
         there, where, usual = listed(path, context, decoder, classes=file is not None)
-    tell(there.problems[:_PROBLEMS])
+    complain(there.problems[:_PROBLEMS])
     if file is not None:
         asked, node = from_file(file, pod, namespace, there, notes, usual)
     else:
@@ -89,7 +89,7 @@ def explain(
         from scheduler.cli.history import past
 
         known, problems = past(there, Settings(), dump=bool(cluster), kubeconfig=path, context=context, taken=asked.uid)
-        tell(problems)
+        complain(problems)
     answer = explained(asked, framework, there.cluster, node=node, notes=notes, past=known)
     _print(answer, output, everything=everything)
     return 0 if answer.outcome == FITS else FOUND

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from typing import NamedTuple
 
-from scheduler.cli.errors import InputError, tell
+from scheduler.cli.errors import InputError, complain
 from scheduler.kube.client import Client
 from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
@@ -59,7 +59,7 @@ def cluster_impact(
         found = asyncio.run(_listed(connection, wanted, namespace, given is None))
     policies = _accepted(found, options.allowed_prefixes) if given is None else given
     if found.problems:
-        tell([f"{problem}; left out" for problem in found.problems])
+        complain([f"{problem}; left out" for problem in found.problems])
     return impact(policies, found.objects, options, found.owners)
 
 

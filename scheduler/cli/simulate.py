@@ -11,7 +11,7 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
-from scheduler.cli.errors import FOUND, InputError, about, tell
+from scheduler.cli.errors import FOUND, InputError, about, complain
 from scheduler.cli.inputs import configuration, content, documents, named, world
 from scheduler.cli.output import PageOutput, as_json, as_table
 from scheduler.framework.profiles import build
@@ -103,7 +103,7 @@ def simulate(
         from scheduler.cli.live import listed
 
         there, where, usual = listed(kubeconfig or settings.client_connection.kubeconfig or None, context, decoder)
-    tell(there.problems[:_PROBLEMS])
+    complain(there.problems[:_PROBLEMS])
     for name in drain or ():
         if there.cluster.nodes.live_row(name) is None:
             raise InputError(f"--drain: {name}: no such node in {where}")

@@ -76,7 +76,7 @@ class Comparer:
                     again = set(await self._look())
                     found = [line for line in found if line in again]
             except (ApiError, Unreachable) as error:
-                log.error("cache not compared", error=str(error)[:300])
+                log.error("the cache could not be compared", error=str(error)[:300])
                 continue
             self.found = len(found)
             (log.error if found else log.info)("cache compared", differences=len(found), first=found[:SHOWN])

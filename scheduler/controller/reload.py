@@ -74,14 +74,16 @@ class Reloader:
         """Read the configuration, and decide by it from the next cycle on; with an error all stays as it is."""
         self._seen = self._signature()
         if self._path is None:
-            log.warning("there is no configuration file to reload")
+            log.warning("nothing was reloaded, as there is no configuration file")
             return
         try:
             config, frameworks = self._load()
         except ReloadError as error:
             self.error = str(error)
             self._reloads.add(1, "error")
-            log.error("configuration not reloaded, the one before stays", errors=str(error).splitlines()[:20])
+            log.error(
+                "the configuration was not reloaded, the one before stays in use", errors=str(error).splitlines()[:20]
+            )
             return
         asked = config
         config = replace(asked, **{name: getattr(self.config, name) for name in AT_START})

@@ -55,6 +55,8 @@ GATHER_SECONDS = 0.003
 SLICE_SECONDS = 0.004
 """Other tasks have slices of their own in the same turn of the loop: the lists of several kinds, answers to writes."""
 _IDLE_SECONDS = 30.0
+_BUG = "a bug of the scheduler, whose log says more"
+"""What a pod is told whose cycle failed; the exception itself would tell its author nothing."""
 _TROUBLE_SECONDS = 1.0
 
 Observer = Callable[[Instruction], None]
@@ -258,9 +260,9 @@ class Scheduler:
         """Say once what of an object could not be read; the rest of it takes part."""
         match thing:
             case Node(problems=problems):
-                what = "node partly unreadable"
+                what = "parts of a node can't be read and are left out"
             case Pod():
-                what, problems = "pod partly unreadable", thing.shape.warnings
+                what, problems = "parts of a pod can't be read and are left out", thing.shape.warnings
             case _:
                 return
         if problems and self._told.get(thing.uid) != problems:
@@ -272,11 +274,11 @@ class Scheduler:
         self._awake.set()
 
     def _malformed(self, resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
-        log.error("object not understood, done without", kind=resource.kind, key=key, error=str(error)[:300])
+        log.error("an object can't be read and is left out", kind=resource.kind, key=key, error=str(error)[:300])
 
     def _refused(self, resource: Resource, error: ApiError | None) -> None:
         if error is None:
-            log.info("allowed again", kind=resource.kind)
+            log.info("allowed to list and watch again", kind=resource.kind)
         else:
             log.error("not allowed to follow", kind=resource.kind, needed=resource in NEEDED, error=str(error)[:300])
         self._awake.set()
@@ -352,9 +354,9 @@ class Scheduler:
         """Schedule one pod. The one catch there is: a fault of ours costs a pod its attempt, not all pods the loop."""
         try:
             return self.meter.handle(Cycle(), now)
-        except Exception as error:
-            log.exception("a cycle broke")
-            return self.meter.handle(Broke(f"{type(error).__name__}: {error}"), now)
+        except Exception:
+            log.exception("a scheduling cycle failed, this is a bug of Berth")
+            return self.meter.handle(Broke(_BUG), now)
 
     async def _wait(self, seconds: float) -> None:
         """Sleep until something arrives or the time is over."""

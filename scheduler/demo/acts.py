@@ -38,7 +38,7 @@ async def opening(play: Play) -> None:
     if cordoned:
         lines.append(f"{_listed(cordoned)} {_be(cordoned)} cordoned: closed for maintenance.")
     title = f"Berth watches for pods that name “{setting.scheduler}” as their scheduler"
-    await play.tell("scene", title, lines, puts=puts, beats=2.0)
+    await play.show("scene", title, lines, puts=puts, beats=2.0)
 
 
 async def database(play: Play) -> None:
@@ -118,10 +118,10 @@ async def gated(play: Play) -> None:
     await play.mirror.until(lambda: _gated(play, key), f"pod {name} to be reported as gated", PATIENCE)
     tries = sum(verdict.pod == key for verdict in play.witness.verdicts)
     lines = [f"Its condition is PodScheduled=False, reason SchedulingGated; decisions on it so far: {tries}."]
-    await play.tell("gated", f"{name} waits at its gate", lines, pod=name, puts={name: ""}, beats=1.5)
+    await play.show("gated", f"{name} waits at its gate", lines, pod=name, puts={name: ""}, beats=1.5)
     await play.patch_pod(name, {"spec": {"schedulingGates": None}})
-    await play.tell("change", f"The gate of {name} is lifted", ["PATCH spec.schedulingGates: none left."], pod=name)
-    await play.tell_outcome(name)
+    await play.show("change", f"The gate of {name} is lifted", ["PATCH spec.schedulingGates: none left."], pod=name)
+    await play.show_outcome(name)
 
 
 async def misfit(play: Play) -> None:

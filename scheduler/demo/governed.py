@@ -30,7 +30,7 @@ async def governed(play: Play) -> None:
     async with Policed(play.client.connection, play.setting.namespace, policies):
         names = [policy["metadata"]["name"] for policy in policies]
         lines = ["$ kubectl apply -f policies.yaml", *(f"metadatapolicy.podberth.dev/{name} created" for name in names)]
-        await play.tell("change", "Two policies are applied", lines)
+        await play.show("change", "Two policies are applied", lines)
         await _refused(play, "stray-0")
         await _routed(play, "sweep-0")
 
@@ -42,7 +42,7 @@ async def _refused(play: Play, name: str) -> None:
         await play.client.create(PODS.path(play.setting.namespace), msgspec.json.encode(_modest(name)))
     except ApiError as error:
         lines.append(f"Error from server ({error.reason}): {error.message}")
-        await play.tell("rejected", f"{name} is refused: nobody owns it", lines, beats=2.0)
+        await play.show("rejected", f"{name} is refused: nobody owns it", lines, beats=2.0)
         return
     raise RuntimeError(f"pod {name} was to be refused")
 
@@ -63,8 +63,8 @@ async def _routed(play: Play, name: str) -> None:
         f"  spec.schedulerName: {stored['spec']['schedulerName']}",
     ]
     scheduler = stored["spec"]["schedulerName"]
-    await play.tell("change", f"{name} is sent to {scheduler}", lines, pod=name, puts={name: ""}, beats=2.0)
-    await play.tell_outcome(name)
+    await play.show("change", f"{name} is sent to {scheduler}", lines, pod=name, puts={name: ""}, beats=2.0)
+    await play.show_outcome(name)
 
 
 def require_owner() -> Object:

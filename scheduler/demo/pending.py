@@ -10,7 +10,7 @@ from scheduler.demo import words
 from scheduler.demo.objects import Object
 from scheduler.demo.play import Play
 from scheduler.demo.recording import Explained
-from scheduler.demo.witness import Verdict
+from scheduler.demo.witness import SeenDecision
 from scheduler.framework.changes import Request, Uncordon
 from scheduler.whatif.explanation import RejectedNode, Remedy
 
@@ -32,8 +32,8 @@ async def free_by_uncordoning(play: Play, report: Object) -> None:
     node = play.short(change.node)
     await play.patch_node(node, {"spec": {"unschedulable": False}})
     title = f"The maintenance of {node} is over: uncordon {node}"
-    await play.tell("change", title, ["PATCH spec.unschedulable: false."], node=node, cordons={node: False})
-    await play.tell_outcome(name, after=verdict)
+    await play.show("change", title, ["PATCH spec.unschedulable: false."], node=node, cordons={node: False})
+    await play.show_outcome(name, after=verdict)
 
 
 async def free_by_asking_less(play: Play, report: Callable[[int], Object]) -> None:
@@ -50,12 +50,12 @@ async def free_by_asking_less(play: Play, report: Callable[[int], Object]) -> No
     await play.delete_pod(name)
     title = f"{name} gives in: deleted, and created anew asking for {words.cores(modest)} cores"
     line = "More would do, as you saw. But the room on your nodes is yours."
-    await play.tell("change", title, [line], pod=name, puts={name: None})
+    await play.show("change", title, [line], pod=name, puts={name: None})
     await play.create(report(modest))
-    await play.tell_outcome(name, after=verdict)
+    await play.show_outcome(name, after=verdict)
 
 
-async def _explained(play: Play, pod: Object, kind: type[Wanted]) -> tuple[Verdict, Wanted | None]:
+async def _explained(play: Play, pod: Object, kind: type[Wanted]) -> tuple[SeenDecision, Wanted | None]:
     """Create the pod, tell why it waits and what would free it; the first single change of this kind."""
     name = pod["metadata"]["name"]
     [verdict] = await play.place(pod)
@@ -74,7 +74,7 @@ async def _explained(play: Play, pod: Object, kind: type[Wanted]) -> tuple[Verdi
         if len(remedy.changes) == 1 and isinstance(remedy.changes[0], kind)
     ]
     taken, change = offered[0] if offered else (None, None)
-    await play.tell(
+    await play.show(
         "pending",
         f"Why {name} waits, and what would free it",
         [*_node_lines(nodes), *_remedy_lines(remedies)],
@@ -85,11 +85,11 @@ async def _explained(play: Play, pod: Object, kind: type[Wanted]) -> tuple[Verdi
     return verdict, change
 
 
-async def _stays(play: Play, verdict: Verdict) -> None:
+async def _stays(play: Play, verdict: SeenDecision) -> None:
     """What the story may change here would not free the pod; or it found a node after all."""
     if verdict.node is None:
         name = verdict.pod.rpartition("/")[2]
-        await play.tell("pending", f"{name} stays pending: none of these is the story's to change", pod=name)
+        await play.show("pending", f"{name} stays pending: none of these is the story's to change", pod=name)
 
 
 def _in_the_way(play: Play, rejected: RejectedNode) -> str:

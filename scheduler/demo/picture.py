@@ -9,7 +9,7 @@ from rich.text import Text
 
 from scheduler.demo import words
 from scheduler.demo.recording import NodeCard, PodCard, Step
-from scheduler.demo.witness import Verdict
+from scheduler.demo.witness import SeenDecision
 
 OTHERS = "bright_black"
 APPS = ("blue", "magenta", "cyan", "yellow", "green", "bright_blue", "red")
@@ -29,7 +29,7 @@ class Picture:
         self.where: dict[str, str] = {}
         self.cordons: dict[str, bool] = {}
         self._fresh = ""
-        self._why: Verdict | None = None
+        self._why: SeenDecision | None = None
         self._colours: dict[str, str] = {}
 
     def show(self, step: Step) -> None:
@@ -127,7 +127,7 @@ class Picture:
         return self._colours.setdefault(card.app, APPS[len(self._colours) % len(APPS)])
 
 
-def _points(verdict: Verdict, width: int) -> RenderableType:
+def _points(verdict: SeenDecision, width: int) -> RenderableType:
     """The best nodes with their points, a colour a plugin; what gave all nodes the same is only named."""
     shown = verdict.candidates[:BEST]
     deciding = [name for name in verdict.weights if len(verdict.points(name)) > 1]

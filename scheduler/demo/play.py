@@ -11,7 +11,7 @@ from scheduler.demo.cast import Setting
 from scheduler.demo.mirror import LateError, Mirror
 from scheduler.demo.objects import GPU, ZONE, Object
 from scheduler.demo.recording import Act, NodeCard, PodCard, Recording, Step
-from scheduler.demo.witness import Verdict, Witness
+from scheduler.demo.witness import SeenDecision, Witness
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.resources import NODES, PODS
@@ -61,8 +61,8 @@ class Play:
         self._audience(act, self.recording)
         await self.pause(2.0)
 
-    async def tell(self, kind: str, title: str, lines: Sequence[str] = (), *, beats: float = 1.0, **more: Any) -> Step:
-        """Tell one step."""
+    async def show(self, kind: str, title: str, lines: Sequence[str] = (), *, beats: float = 1.0, **more: Any) -> Step:
+        """Show one step to the audience."""
         step = Step(len(self.recording.acts) - 1, kind, title, list(lines), **more)
         self.recording.steps.append(step)
         self._audience(step, self.recording)
@@ -76,8 +76,8 @@ class Play:
 
     # --- doing ----------------------------------------------------------------------------------------------------
 
-    async def place(self, *pods: Object, together: bool = False) -> list[Verdict]:
-        """Create pods, one after the other or all at once, and tell where each went and why."""
+    async def place(self, *pods: Object, together: bool = False) -> list[SeenDecision]:
+        """Create pods, one after the other or all at once, and show where each went and why."""
         verdicts = []
         if together:
             for pod in pods:
@@ -85,7 +85,7 @@ class Play:
         for pod in pods:
             if not together:
                 await self.create(pod)
-            verdicts.append(await self.tell_outcome(pod["metadata"]["name"]))
+            verdicts.append(await self.show_outcome(pod["metadata"]["name"]))
         return verdicts
 
     async def create(self, pod: Object) -> None:
@@ -105,14 +105,14 @@ class Play:
         await self.mirror.until(lambda: self._pod(name) is not None, f"pod {name} to show up", PATIENCE)
         self.card(self._there(name))
 
-    async def tell_outcome(self, name: str, *, after: Verdict | None = None) -> Verdict:
-        """Wait until a pod is bound or has found no node, and tell it.
+    async def show_outcome(self, name: str, *, after: SeenDecision | None = None) -> SeenDecision:
+        """Wait until a pod is bound or has found no node, and show it.
 
         `after`: the failure before; only a node is waited for then.
         """
         verdict = await self.outcome(name, after=after)
         if verdict.node is None:
-            await self.tell(
+            await self.show(
                 "pending",
                 f"{name} stays pending",
                 [verdict.message],
@@ -123,10 +123,10 @@ class Play:
         else:
             node = verdict.node
             lines = words.why(verdict)
-            await self.tell("bound", f"{name} → {node}", lines, pod=name, node=node, puts={name: node}, verdict=verdict)
+            await self.show("bound", f"{name} → {node}", lines, pod=name, node=node, puts={name: node}, verdict=verdict)
         return verdict
 
-    async def outcome(self, name: str, *, after: Verdict | None = None) -> Verdict:
+    async def outcome(self, name: str, *, after: SeenDecision | None = None) -> SeenDecision:
         """Wait for the decision on a pod, and when it is a node, for the API server to say the same."""
         key = f"{self.setting.namespace}/{name}"
 

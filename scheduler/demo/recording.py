@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from scheduler.demo import words
-from scheduler.demo.witness import Verdict
+from scheduler.demo.witness import SeenDecision
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Step:
     node: str = ""
     puts: dict[str, str | None] = field(default_factory=dict)
     cordons: dict[str, bool] = field(default_factory=dict)
-    verdict: Verdict | None = None
+    verdict: SeenDecision | None = None
     explanation: Explained | None = None
 
 

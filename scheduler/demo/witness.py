@@ -41,7 +41,7 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class Verdict:
+class SeenDecision:
     """One decision. `node` is None when the pod found none; the winner comes first among the candidates.
 
     `tied`: how many nodes share the best total. `seconds`: what deciding took.
@@ -123,11 +123,11 @@ class Witness:
     """Keeps what the scheduler decided. `told` is called after each decision; `short` gives a node's name to show."""
 
     def __init__(self, told: Callable[[], None], short: Callable[[str], str]) -> None:
-        self.verdicts: list[Verdict] = []
+        self.verdicts: list[SeenDecision] = []
         self.errors: list[str] = []
         self._told = told
         self._short = short
-        self._read: Verdict | None = None
+        self._read: SeenDecision | None = None
 
     def watch(self, frameworks: Mapping[str, Framework]) -> dict[str, Framework]:
         """The same frameworks under our eyes."""
@@ -150,7 +150,7 @@ class Witness:
             case Failed():
                 self.errors.append(f"{instruction.pod.name}: {instruction.message}")
 
-    def last(self, pod: str) -> Verdict | None:
+    def last(self, pod: str) -> SeenDecision | None:
         """The latest decision on a pod (namespace/name)."""
         return next((verdict for verdict in reversed(self.verdicts) if verdict.pod == pod), None)
 
@@ -161,7 +161,7 @@ class Witness:
             raise RuntimeError(f"{decision.pod.key}: the quick and the plain decision differ")
         names = [self._short(name or "") for name in cluster.nodes.names]
         totals: Any = decision.totals if decision.totals is not None else [0] * len(decision.feasible)
-        self._read = Verdict(
+        self._read = SeenDecision(
             pod=decision.pod.key,
             profile=decision.pod.scheduler_name,
             seconds=seconds,
@@ -180,7 +180,7 @@ class Witness:
         )
 
 
-def _chosen(verdict: Verdict, node: str) -> None:
+def _chosen(verdict: SeenDecision, node: str) -> None:
     """Put the winner first."""
     verdict.node = node
     verdict.candidates.sort(key=lambda candidate: (candidate.node != node, -candidate.total, candidate.node))

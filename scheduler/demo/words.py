@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from scheduler.demo.witness import Verdict
+from scheduler.demo.witness import SeenDecision
 
 SHORT = {
     "node(s) had untolerated taint(s)": "tainted",
@@ -36,7 +36,7 @@ def took(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def ruled_out(verdict: Verdict) -> str:
+def ruled_out(verdict: SeenDecision) -> str:
     """Who could not take the pod, by reason; empty when everybody could. Each node counts once, for its commonest."""
     common = Counter(refusal.reason for refusal in verdict.refusals)
     reasons: dict[str, str] = {}
@@ -48,7 +48,7 @@ def ruled_out(verdict: Verdict) -> str:
     return ", ".join(f"{count} {_short(reason)}" for reason, count in counts.most_common())
 
 
-def why(verdict: Verdict) -> list[str]:
+def why(verdict: SeenDecision) -> list[str]:
     """Two sentences: who could take the pod, and why the winner won."""
     able = len(verdict.candidates)
     out = ruled_out(verdict)
@@ -69,7 +69,7 @@ def why(verdict: Verdict) -> list[str]:
     return lines
 
 
-def differences(verdict: Verdict) -> list[tuple[str, int]]:
+def differences(verdict: SeenDecision) -> list[tuple[str, int]]:
     """By how much the winner leads the runner-up in each plugin, the biggest first; equal ones are left out."""
     second = verdict.runner_up
     if second is None:
@@ -83,7 +83,7 @@ def plugin_words(name: str) -> str:
     return PLUGIN_WORDS.get(name, name)
 
 
-def _differences(verdict: Verdict) -> str:
+def _differences(verdict: SeenDecision) -> str:
     return ", ".join(f"{plugin_words(name)} {points:+d}".replace("-", "−") for name, points in differences(verdict))
 
 

@@ -18,7 +18,7 @@ from scheduler.kube.connection import Connection, Tls, goes_direct
 from scheduler.kube.credentials import Credential, Credentials
 from scheduler.kube.errors import ConfigError
 from scheduler.kube.kubeconfig import Selected, select
-from scheduler.kube.settings import Settings, plain, proxies, settings
+from scheduler.kube.settings import ServerSettings, plain, proxies, settings
 
 TOKEN_FILE_SECONDS = 10.0  # client-go re-reads about once a minute; a read costs less than one request
 USER_AGENT = f"berth/{__version__}"
@@ -114,7 +114,7 @@ def from_kubeconfig(paths: list[str], context: str | None = None, *, user_agent:
     )
 
 
-def _settings(chosen: Selected) -> Settings:
+def _settings(chosen: Selected) -> ServerSettings:
     if plain(chosen):
         return settings(chosen)
     from scheduler.kube import packaged  # slow to import, and most users have no need of it

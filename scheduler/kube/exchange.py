@@ -35,7 +35,7 @@ _HEADER_LENGTHS = frozenset(map(len, ("Content-Length", "Transfer-Encoding", "Re
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     """A whole response. `retry_after` is the header's value."""
 
     status: int
@@ -52,14 +52,14 @@ class _Line(asyncio.Protocol):
         self.heard = False
         """Any byte of the answer has come."""
         self.idle_since = 0.0
-        self._answer: asyncio.Future[Answer] | None = None
+        self._answer: asyncio.Future[Response] | None = None
         self._parser = HttpResponseParser(self)
         self._body: list[bytes] = []
         self._retry_after: str | None = None
         self._encoding = b""
         self._framed = False
 
-    def ask(self, message: bytes) -> asyncio.Future[Answer]:
+    def ask(self, message: bytes) -> asyncio.Future[Response]:
         """Send a request; the future raises Unreachable when the connection ends first."""
         self._answer = asyncio.get_running_loop().create_future()
         self.heard = False
@@ -132,7 +132,7 @@ class _Line(asyncio.Protocol):
             except zlib.error as error:
                 answer.set_exception(Unreachable(f"the answer can't be unpacked: {error}"))
                 return
-        answer.set_result(Answer(status, body, retry_after))
+        answer.set_result(Response(status, body, retry_after))
 
     def _fail(self, error: Unreachable) -> None:
         if self._answer is not None and not self._answer.done():
@@ -180,7 +180,7 @@ class Exchange:
 
     async def send(
         self, verb: str, message: bytes, context: ssl.SSLContext | None, seconds: float, within: float | None = None
-    ) -> Answer:
+    ) -> Response:
         """Send a `message` and return the answer, whatever its status; `seconds` for all of it.
 
         `within`: seconds in which it has to be on its way, or it is not sent; afterwards it takes its time. Raises
@@ -241,7 +241,7 @@ class Exchange:
             else:
                 return stream
 
-    def _late(self, line: _Line, answer: asyncio.Future[Answer]) -> None:
+    def _late(self, line: _Line, answer: asyncio.Future[Response]) -> None:
         if not answer.done():
             answer.set_exception(Unreachable(f"no answer in time from {self._authority}", timed_out=True))
         line.close()

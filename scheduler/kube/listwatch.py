@@ -23,7 +23,7 @@ import msgspec
 from scheduler.kube.backoff import Backoff
 from scheduler.kube.changes import Change, Counts, Key, T
 from scheduler.kube.errors import ApiError, Unreachable, read_status
-from scheduler.kube.ledger import Ledger
+from scheduler.kube.known_objects import KnownObjects
 from scheduler.kube.lines import LineSplitter
 from scheduler.kube.wire import MALFORMED, ListMeta, list_page, watch_event
 
@@ -100,7 +100,7 @@ class ListWatch(Generic[T]):
         self.refused: ApiError | None = None
         self.heard_at: float | None = None
         self.counts = Counts()
-        self.ledger: Ledger[T] = Ledger(decode, self.counts, on_malformed)
+        self.objects: KnownObjects[T] = KnownObjects(decode, self.counts, on_malformed)
         self._rng = rng
         self._page_size = self._limit = page_size
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
@@ -124,7 +124,7 @@ class ListWatch(Generic[T]):
         if self._resync and self.phase is Phase.LISTED:
             self.phase = Phase.EMPTY
         if self.phase is Phase.LISTED:
-            query = {"watch": "true", "resourceVersion": str(self.ledger.position), "allowWatchBookmarks": "true"}
+            query = {"watch": "true", "resourceVersion": str(self.objects.position), "allowWatchBookmarks": "true"}
             query["timeoutSeconds"] = str(int(WATCH_SECONDS * (1 + self._rng())))
             return OpenWatch(urlencode({**query, **self._selectors}))
         if self.phase is Phase.EMPTY:
@@ -140,19 +140,19 @@ class ListWatch(Generic[T]):
 
     def take(self) -> list[Change[T]]:
         """The changes collected since the last call, in order."""
-        return self.ledger.take()
+        return self.objects.take()
 
     # -- LIST ----------------------------------------------------------------------------------------------------
 
     def _start_list(self, *, whole: bool = False) -> None:
         self.phase = Phase.LISTING
-        self.ledger.restart()
+        self.objects.restart()
         self._next = ""
         self._whole = whole
         self._resync = False
 
     def page(self, body: bytes, now: float) -> list[msgspec.Raw]:
-        """A page came: its items, each to be given to `ledger.listed` before `page_done`.
+        """A page came: its items, each to be given to `objects.listed` before `page_done`.
 
         What is no list (a proxy's HTML) has no items, and the same page is asked for again after a pause.
         """
@@ -179,7 +179,7 @@ class ListWatch(Generic[T]):
         self._next = page.next
         if page.next:
             return False
-        self.ledger.finish(page.resource_version)
+        self.objects.finish(page.resource_version)
         self.counts.lists += 1
         self.counts.relists += self.synced
         self._lists_in_row += 1
@@ -214,10 +214,10 @@ class ListWatch(Generic[T]):
         gone = error.status == 404 and self.refused is not None and self.refused.status == 404
         self.refused = error
         self.phase = Phase.EMPTY
-        self.ledger.restart()
-        if not gone or not self.ledger.known:
+        self.objects.restart()
+        if not gone or not self.objects.known:
             return False
-        self.ledger.forget()
+        self.objects.forget()
         return True
 
     def _expired(self, now: float) -> None:
@@ -263,11 +263,11 @@ class ListWatch(Generic[T]):
             return
         word = event.type
         if word == "MODIFIED" or word == "ADDED":
-            self.ledger.upsert(event.object, decode)
+            self.objects.upsert(event.object, decode)
         elif word == "DELETED":
-            self.ledger.delete(event.object)
+            self.objects.delete(event.object)
         elif word == "BOOKMARK":
-            self.ledger.bookmark(event.object)
+            self.objects.bookmark(event.object)
         elif word == "ERROR":
             self._error(ApiError.from_event(read_status(event.object)), now)
             return

@@ -24,12 +24,12 @@ from scheduler.kube.connection import Tls
 from scheduler.kube.credentials import Credential
 from scheduler.kube.errors import ConfigError, one_line
 from scheduler.kube.kubeconfig import Selected
-from scheduler.kube.settings import Settings, as_file
+from scheduler.kube.settings import ServerSettings, as_file
 
 EXPIRY_SKEW = 10.0  # s; renew an exec plugin's token this long before it ends
 
 
-def settings(chosen: Selected) -> Settings:
+def settings(chosen: Selected) -> ServerSettings:
     """Have the package read all but token files and exec plugins. Raises ConfigError."""
     found = Configuration()
     try:
@@ -40,7 +40,7 @@ def settings(chosen: Selected) -> Settings:
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(f"{chosen.where}: {one_line(f'{type(error).__name__}: {error}')}") from error
     header = found.get_api_key_with_prefix("BearerToken")
-    return Settings(
+    return ServerSettings(
         host=found.host,
         ca_file=found.ssl_ca_cert,
         cert_file=found.cert_file,

@@ -13,7 +13,7 @@ from yarl import URL
 
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import Unreachable
-from scheduler.kube.exchange import CONNECT_SECONDS, KEEPALIVE_SECONDS, Answer, keep_alive
+from scheduler.kube.exchange import CONNECT_SECONDS, KEEPALIVE_SECONDS, Response, keep_alive
 
 
 class Proxied:
@@ -45,7 +45,7 @@ class Proxied:
         body: bytes | None,
         seconds: float,
         within: float | None,
-    ) -> Answer:
+    ) -> Response:
         """As `Exchange.send`."""
         limits = aiohttp.ClientTimeout(total=seconds, connect=within, sock_connect=CONNECT_SECONDS)
         response = await self._request(verb, target, headers, body, limits)
@@ -55,7 +55,7 @@ class Proxied:
             raise Unreachable("the answer stopped half way", timed_out=True) from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(_say(error)) from error
-        return Answer(response.status, found, response.headers.get("Retry-After"))
+        return Response(response.status, found, response.headers.get("Retry-After"))
 
     async def open(self, target: str, headers: list[tuple[str, str]], idle: float) -> ProxiedStream:
         """As `Exchange.open`."""

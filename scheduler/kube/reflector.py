@@ -123,11 +123,11 @@ class Reflector(Generic[T]):
     @property
     def position(self) -> str:
         """The resourceVersion up to which changes were delivered."""
-        return str(self._machine.ledger.position)
+        return str(self._machine.objects.position)
 
     def __len__(self) -> int:
         """Objects known."""
-        return len(self._machine.ledger.known)
+        return len(self._machine.objects.known)
 
     def staleness(self) -> float | None:
         """Seconds since the server last said anything (an event, a bookmark, a page); None if it never did.
@@ -146,7 +146,7 @@ class Reflector(Generic[T]):
     def redeliver(self) -> None:
         """List anew now and deliver everything as updated: for a receiver that now wants what it left aside before."""
         self._doubts += 1
-        self._machine.ledger.doubt()
+        self._machine.objects.doubt()
         self.resync()
 
     # -- what it does --------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Reflector(Generic[T]):
         except (ApiError, Unreachable) as error:
             self._failed(error)
             return
-        await self._in_slices(machine.page(body, self._clock()), _itself, machine.ledger.listed)
+        await self._in_slices(machine.page(body, self._clock()), _itself, machine.objects.listed)
         if machine.page_done():
             changes = machine.take()
             self._deliver(changes[:BATCH_OBJECTS], True)

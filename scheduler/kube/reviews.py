@@ -182,7 +182,11 @@ class Reviews:
         """Count it; one line of the log now and then says how many there were."""
         self._over += 1
         if now - self._told_at >= TOLD_SECONDS:
-            log.warning("requests refused unreviewed, there are too many new ones", requests=self._over, last=peer)
+            log.warning(
+                "requests were refused without asking the API server, there were too many",
+                requests=self._over,
+                last=peer,
+            )
             self._over, self._told_at = 0, now
 
     async def _owner(self, token: str) -> User:

@@ -164,7 +164,7 @@ class Schedulers:
 
     def _refused(self, _: Resource, error: ApiError | None) -> None:
         if error is not None:
-            log.error("Leases can't be followed: nobody knows which schedulers live", error=str(error)[:300])
+            log.error("Leases can't be watched, so it is not known which schedulers are live", error=str(error)[:300])
             self._refused_since = self._clock()
         else:
             self._refused_since = None

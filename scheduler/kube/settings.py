@@ -25,7 +25,7 @@ _inline: dict[bytes, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServerSettings:
     """Where the API server is and how to authenticate. Files are absolute; `header` is Authorization's value."""
 
     host: str
@@ -42,7 +42,7 @@ def plain(chosen: Selected) -> bool:
     return not user.get("auth-provider") and not (user.get("exec") and not user.get("token"))
 
 
-def settings(chosen: Selected) -> Settings:
+def settings(chosen: Selected) -> ServerSettings:
     """The settings of a context whose user is `plain`. A token wins over a password, data over a file."""
     cluster, user = chosen.cluster, chosen.user
     header = None
@@ -50,7 +50,7 @@ def settings(chosen: Selected) -> Settings:
         header = f"Bearer {user['token'].strip()}"
     elif user.get("username") and user.get("password"):
         header = "Basic " + base64.b64encode(f"{user['username']}:{user['password']}".encode()).decode()
-    return Settings(
+    return ServerSettings(
         host=cluster["server"].rstrip("/"),
         ca_file=_file(cluster, "certificate-authority", chosen.cluster_base),
         cert_file=_file(user, "client-certificate", chosen.user_base),

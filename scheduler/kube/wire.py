@@ -1,7 +1,7 @@
 """The outer shells of what list and watch send, decoded once; what is inside stays raw for the caller's decoder.
 
-Items of a typed list carry no kind and apiVersion, and a big list is decoded without touching its items. `ledger`
-and `listwatch` use these.
+Items of a typed list have no kind and apiVersion, and a big list is decoded without touching its items.
+`known_objects` and `listwatch` use these.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Complaints:
         self._told: dict[Reason, tuple[float, int]] = {}
         """When each reason last had a line, and how often it was met since then."""
 
-    def tell(self, reason: Reason, peer: str, detail: object = "") -> None:
+    def record(self, reason: Reason, peer: str, detail: object = "") -> None:
         """One more was refused."""
         self.refused.add(1, self._port, reason)
         now = self._clock()
@@ -76,11 +76,11 @@ class _Heard(logging.Handler):
         peer = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
         if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
             error.__traceback__ = None  # it would keep in memory what the client has sent
-            self._complaints.tell("too-long" if isinstance(error, LineTooLong) else "malformed", peer, _said(error))
+            self._complaints.record("too-long" if isinstance(error, LineTooLong) else "malformed", peer, _said(error))
         elif isinstance(error, ConnectionError):
             pass  # the client went away
         elif record.levelno >= logging.WARNING:
-            log.error("a request broke, a bug", peer=peer, said=record.getMessage(), exc_info=error)
+            log.error("a request failed, this is a bug of Berth", peer=peer, said=record.getMessage(), exc_info=error)
 
 
 def _said(error: BaseException) -> str:

@@ -154,7 +154,7 @@ class Port:
         if error.errno not in NO_DESCRIPTOR:
             log.error("can't accept connections", port=self.name, error=str(error))
             return ACCEPT_AGAIN_SECONDS
-        self.complaints.tell("no-descriptor", "", error)
+        self.complaints.record("no-descriptor", "", error)
         gone = self.connections.first_to_go()
         if gone is not None:
             self.connections.leave(gone)
@@ -172,9 +172,9 @@ class Port:
             # Cut off, or the client went away, or it does not speak TLS. The traceback would keep all of it in memory.
             error.__traceback__ = None
             if isinstance(error, ssl.SSLError):
-                self.complaints.tell("tls", held.peer, error.reason or error)
-        except Exception as error:  # one connection's trouble is not the port's
-            log.error("a connection broke, a bug", port=self.name, error=type(error).__name__, exc_info=True)
+                self.complaints.record("tls", held.peer, error.reason or error)
+        except Exception:  # one connection's trouble is not the port's
+            log.error("a connection failed, this is a bug of Berth", port=self.name, exc_info=True)
         finally:
             if watched.lost:
                 held.end = nothing
@@ -198,7 +198,7 @@ class Port:
                 self._cut(one, "late" if stage is Stage.ASKING else "slow")
 
     def _cut(self, one: Connection, reason: Reason) -> None:
-        self.complaints.tell(reason, one.peer)
+        self.complaints.record(reason, one.peer)
         one.end()
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class Port:
 
     def busy(self, peer: str, status: int) -> web.Response:
         """Say that too much is under way."""
-        self.complaints.tell("busy", peer)
+        self.complaints.record("busy", peer)
         response = web.Response(status=status, text="too much is under way, try again\n", headers={"Retry-After": "1"})
         response.force_close()
         return response
@@ -311,7 +311,7 @@ class _Watched(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = True
         if isinstance(error, ssl.SSLError) and error.reason != AFTER_OUR_END:
-            self._port.complaints.tell("tls", self.held.peer, error.reason or error)
+            self._port.complaints.record("tls", self.held.peer, error.reason or error)
         self._port.went(self)
         self.inner.connection_lost(error)
         for message, _ in self.inner._messages:

@@ -123,7 +123,7 @@ class Serving:
                 self._look()
 
         def kept(why: str) -> None:
-            log.info("client certificates not looked at, tokens are", reason=why[:300])
+            log.info("client certificates are not accepted, only tokens are", reason=why[:300])
 
         await self._gate.authorities(found, kept)
 
@@ -134,7 +134,7 @@ class Serving:
             with asyncio.Runner(loop_factory=type(main)) as runner:
                 runner.run(self._serve(main))
         except Exception:
-            log.exception("serving ended, a bug")
+            log.exception("serving ended, this is a bug of Berth")
 
     async def _serve(self, main: asyncio.AbstractEventLoop) -> None:
         """On the serving thread."""
@@ -225,9 +225,11 @@ class _Followed:
         """Take what is new."""
         try:
             if self._refresh():
-                log.info("serves with a new file", what=self._what)
+                log.info("a changed file is in use now", what=self._what)
             self._told = ""
         except CertificateError as error:
             if str(error) != self._told:
-                log.error("not usable, serves with what was before", what=self._what, error=str(error))
+                log.error(
+                    "a changed file can't be used, the one before stays in use", what=self._what, error=str(error)
+                )
             self._told = str(error)

@@ -122,7 +122,7 @@ class _Answer:
             message=message,
             verdict=None
             if verdict is None
-            else shown.Verdict(plugin=verdict[0], code=verdict[1].code, reason=verdict[1].text),
+            else shown.EarlyRejection(plugin=verdict[0], code=verdict[1].code, reason=verdict[1].text),
             choice=_choice(feasible),
             scorers=[shown.Scorer(plugin=s.plugin, weight=s.weight) for s in decision.scores],
             feasible=feasible,

@@ -99,7 +99,7 @@ class ReasonCount(Shown, frozen=True):
     nodes: int
 
 
-class Verdict(Shown, frozen=True):
+class EarlyRejection(Shown, frozen=True):
     """Why the pod was rejected before any node was looked at."""
 
     plugin: str
@@ -162,7 +162,7 @@ class Explanation(Shown, kw_only=True, frozen=True):
     profile: str
     nodes: NodeCounts
     message: str | None
-    verdict: Verdict | None
+    verdict: EarlyRejection | None
     choice: Choice | None
     scorers: list[Scorer]
     feasible: list[FeasibleNode]

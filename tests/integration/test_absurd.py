@@ -28,11 +28,11 @@ def test_absurd_node(
     api.create_many(path, anti_affinity(4, berth.scheduler_name))
     pods = checks.wait_bound(api, real_namespace, 4)
     assert len({checks.node_of(found) for found in pods}) == 4
-    marked(berth.lines("node partly unreadable"), "absurd")
+    marked(berth.lines("parts of a node can't be read and are left out"), "absurd")
     api.patch(f"{NODES}/absurd", {"metadata": {"labels": {"seen": "again"}}})
     api.create(path, pod("later", berth.scheduler_name))
     checks.wait_bound(api, real_namespace, 5)
-    marked(berth.lines("node partly unreadable"), "absurd")
+    marked(berth.lines("parts of a node can't be read and are left out"), "absurd")
     berth.end()
 
 
@@ -53,7 +53,11 @@ def test_absurd_pods(
     pods = checks.wait_bound(api, real_namespace, 6)
     bound = {found["metadata"]["name"]: checks.node_of(found) for found in pods if checks.node_of(found)}
     assert bound == {"foreign": "mortal-0", **{f"web-{i}": "mortal-1" for i in range(5)}}
-    marked(berth.lines("pod partly unreadable"), f"{real_namespace}/foreign", f"{real_namespace}/glutton")
+    marked(
+        berth.lines("parts of a pod can't be read and are left out"),
+        f"{real_namespace}/foreign",
+        f"{real_namespace}/glutton",
+    )
     assert len(berth.lines("not scheduled")) == 1
     berth.end()
 

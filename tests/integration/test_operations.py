@@ -31,7 +31,9 @@ def test_configuration_is_reloaded(
     api.create(path, pod("waits", f"{name}-two"))
 
     berth.config.write_text("profiles: [")
-    (line,) = wait_for("the error", lambda: berth.lines("configuration not reloaded, the one before stays"), START)
+    (line,) = wait_for(
+        "the error", lambda: berth.lines("the configuration was not reloaded, the one before stays in use"), START
+    )
     assert "not YAML" in line["errors"][0]
     status, text = ask(berth, "/readyz?verbose")
     assert (status, "[!]configuration: not reloaded:" in text) == (200, True)

@@ -195,12 +195,12 @@ class Watcher:
 
 
 def _malformed(resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
-    log.error("object not understood, done without", kind=resource.kind, key=key, error=str(error)[:300])
+    log.error("an object can't be read and is left out", kind=resource.kind, key=key, error=str(error)[:300])
 
 
 def _refused(resource: Resource, error: ApiError | None) -> None:
     if error is None:
-        log.info("allowed again", kind=resource.kind)
+        log.info("allowed to list and watch again", kind=resource.kind)
     else:
         log.error("not allowed to follow", kind=resource.kind, needed=resource in NEEDED, error=str(error)[:300])
 

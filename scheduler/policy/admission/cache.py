@@ -172,7 +172,7 @@ class PolicyCache:
         self._groups[stored.namespace].put(stored)
         if stored.problem:
             log.error(
-                "policy not accepted, not applied",
+                "a policy is not accepted and does not apply",
                 namespace=stored.namespace,
                 name=stored.name,
                 problem=stored.problem[:300],
@@ -193,7 +193,7 @@ class PolicyCache:
                 self._want(stored, None)
             if (held.left_out and not before.left_out) or (held.closed and not before.closed):
                 log.error(
-                    "policies of a namespace cost too much, some are not applied",
+                    "the policies of a namespace cost too much, some do not apply",
                     namespace=namespace,
                     left_out=held.left_out,
                     closed=held.closed,
@@ -202,13 +202,13 @@ class PolicyCache:
             self._on_change()
 
     def _malformed(self, _resource: Resource, key: Key | None, error: Exception) -> None:
-        log.error("policy can't be read at all; what was known of it stays", key=key, error=type(error).__name__)
+        log.error("a policy can't be read, its last readable version stays in use", key=key, error=str(error)[:300])
 
     def _refused(self, _resource: Resource, error: ApiError | None) -> None:
         if error is None:
-            log.info("MetadataPolicies can be followed again")
+            log.info("MetadataPolicies can be watched again")
         else:
-            log.error("MetadataPolicies can't be followed", error=str(error)[:300], known=len(self.reflector))
+            log.error("MetadataPolicies can't be watched", error=str(error)[:300], known=len(self.reflector))
 
     # -- reading aside -------------------------------------------------------------------------------------------
 
@@ -245,7 +245,12 @@ class PolicyCache:
                     await self._read(unread)
                 except (ApiError, Unreachable, TimeoutError, WorkError, msgspec.MsgspecError) as error:
                     name = unread.stored.name
-                    log.error("policy not read, tries again", namespace=namespace, name=name, error=str(error)[:300])
+                    log.error(
+                        "a policy could not be read, trying again",
+                        namespace=namespace,
+                        name=name,
+                        error=str(error)[:300],
+                    )
                     await asyncio.sleep(RETRY_SECONDS)
                 if namespace in self._unread:
                     self._unread.move_to_end(namespace)

@@ -75,7 +75,9 @@ class Counting:
             async with asyncio.timeout(LAST_SECONDS):
                 await self.round(0.0)
         except TimeoutError:
-            log.warning("counts of the last seconds are lost: not written in time", policies=len(self.due()))
+            log.warning(
+                "the counts of the last seconds are lost, they were not written in time", policies=len(self.due())
+            )
 
     def due(self) -> list[Key]:
         """The policies for which something was counted that is not known to be written."""
@@ -91,7 +93,7 @@ class Counting:
             except (ApiError, Unreachable) as error:
                 self.failures += 1
                 if str(error) != self._complained:
-                    log.error("counts could not be written, tries again", policy=key[:2], error=str(error)[:300])
+                    log.error("counts could not be written, trying again", policy=key[:2], error=str(error)[:300])
                 self._complained = str(error)
             else:
                 self._complained = ""

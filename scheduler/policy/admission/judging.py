@@ -25,7 +25,7 @@ MOST_NAMED = 256
 """Policies of a namespace that are not accepted and named in warnings."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ReviewReply(msgspec.Struct, frozen=True):
     """HTTP status and body; `outcome` is one word for the metrics."""
 
     status: int
@@ -100,13 +100,13 @@ class Question(msgspec.Struct, frozen=True):
     owned: Owned | None = None
 
 
-_NOT_YET = Answer(500, b"", "failed")
+_NOT_YET = ReviewReply(500, b"", "failed")
 
 
 class Ruling(msgspec.Struct):
     """The answer, and what there is to count and to log; or the owner that has to be `asked` first."""
 
-    answer: Answer = _NOT_YET
+    answer: ReviewReply = _NOT_YET
     namespace: str = ""
     effects: tuple[Effect, ...] = ()
     denied: dict[str, str | bool] | None = None
@@ -123,7 +123,7 @@ def read(body: bytes | bytearray) -> Request | Ruling:
     try:
         request = review.read(body)
     except ReviewError as error:
-        return Ruling(Answer(400, str(error).encode("utf-8", "replace"), "malformed"))
+        return Ruling(ReviewReply(400, str(error).encode("utf-8", "replace"), "malformed"))
     except MalformedError as error:
         return refusal(error.uid, str(error))
     if request.operation not in OPERATIONS:
@@ -133,7 +133,7 @@ def read(body: bytes | bytearray) -> Request | Ruling:
 
 def refusal(uid: str, text: str, *, code: int = 400, outcome: str = "malformed", operation: str = "") -> Ruling:
     """No, whatever the policies say."""
-    return Ruling(Answer(200, review.answer(uid, allowed=False, code=code, message=text), outcome, operation))
+    return Ruling(ReviewReply(200, review.answer(uid, allowed=False, code=code, message=text), outcome, operation))
 
 
 def judge(request: Request, held: Held, terms: Terms, question: Question) -> Ruling:
@@ -142,7 +142,7 @@ def judge(request: Request, held: Held, terms: Terms, question: Question) -> Rul
     if request.namespace in terms.exempt:
         told = {"exempt": f"namespace {request.namespace} is exempt"}
         done = review.answer(request.uid, allowed=True, audit=told)
-        return Ruling(Answer(200, done, "exempt", operation), request.namespace)
+        return Ruling(ReviewReply(200, done, "exempt", operation), request.namespace)
     options = _options(request, terms, question)
     found = evaluate(held.policies, operation, request.object, request.old, options)
     said: list[str] = []
@@ -176,12 +176,12 @@ def judge(request: Request, held: Held, terms: Terms, question: Question) -> Rul
     return ruling
 
 
-def _answer(request: Request, found: Verdict, pass_: Pass, said: list[str]) -> Answer:
+def _answer(request: Request, found: Verdict, pass_: Pass, said: list[str]) -> ReviewReply:
     if found.allowed and pass_ == "validate" and found.exempt is None:
         wrong = promises.problem(request)
         if wrong is not None:
             refused = review.answer(request.uid, allowed=False, code=403, message=wrong)
-            return Answer(200, refused, "denied", request.operation)
+            return ReviewReply(200, refused, "denied", request.operation)
     encoded = review.answer(
         request.uid,
         allowed=found.allowed,
@@ -191,7 +191,7 @@ def _answer(request: Request, found: Verdict, pass_: Pass, said: list[str]) -> A
         warnings=warnings([*said, *found.warnings]) if said else found.warnings,
         audit=found.audit,
     )
-    return Answer(200, encoded, _outcome(found), request.operation)
+    return ReviewReply(200, encoded, _outcome(found), request.operation)
 
 
 def _options(request: Request, terms: Terms, question: Question) -> Options:

@@ -117,7 +117,7 @@ class Registration:
         except (ApiError, Unreachable, CertificateError) as error:
             if self._complained.get(what) != str(error):
                 self._complained[what] = str(error)
-                log.error("could not reconcile, trying again", what=what, error=str(error)[:300])
+                log.error("could not write it, trying again", what=what, error=str(error)[:300])
             return False
         self._complained.pop(what, None)
         return True

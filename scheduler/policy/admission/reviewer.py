@@ -16,7 +16,7 @@ from scheduler.policy import guard
 from scheduler.policy.admission import judging, review
 from scheduler.policy.admission.aside import Aside, WorkError
 from scheduler.policy.admission.cache import PolicyCache
-from scheduler.policy.admission.judging import Answer, Held, Owned, Question, Ruling
+from scheduler.policy.admission.judging import Held, Owned, Question, ReviewReply, Ruling
 from scheduler.policy.admission.lanes import OverloadedError
 from scheduler.policy.admission.owners import Owners
 from scheduler.policy.admission.review import Hint, Request
@@ -24,7 +24,7 @@ from scheduler.policy.admission.tally import Tallies
 from scheduler.policy.guard import OwnerReference
 from scheduler.policy.options import Pass
 
-__all__ = ["Answer", "Reviewer"]
+__all__ = ["ReviewReply", "Reviewer"]
 
 BIG_BYTES = 64 << 10
 """From this size on decoding may take milliseconds: somebody may send a pod of 10,000 containers."""
@@ -49,7 +49,7 @@ class Reviewer:
         self._owners = owners
         self._aside = aside
 
-    async def answer(self, body: bytes | bytearray, pass_: Pass) -> Answer:
+    async def answer(self, body: bytes | bytearray, pass_: Pass) -> ReviewReply:
         """The answer to a review: never an exception for what the bytes hold, never yes to what is not understood."""
         request: Request | None = None
         if len(body) < BIG_BYTES:
@@ -75,17 +75,19 @@ class Reviewer:
             self.tallies.add(ruling.effects, held.uids, pass_)
         if ruling.unknown:
             self.guard_failures += 1
-            log.warning("owner could not be read, its labels are left alone", owner=ruling.unknown)
+            log.warning(
+                "an owner could not be read, no existing label of its object is overwritten", owner=ruling.unknown
+            )
         if ruling.denied is not None:
             log.info("denied", **ruling.denied)
         return ruling.answer
 
-    def overloaded(self, hint: Hint, error: OverloadedError) -> Answer:
+    def overloaded(self, hint: Hint, error: OverloadedError) -> ReviewReply:
         """The answer when nobody's turn came. To a namespace that stands in its own way the answer is no, as others'
         objects would be let in unpoliced by a failurePolicy of Ignore; else the failurePolicy decides.
         """
         if not error.own or not hint.uid:
-            return Answer(503, b"too much is waiting\n", "overloaded")
+            return ReviewReply(503, b"too much is waiting\n", "overloaded")
         text = (
             f"the admission server has too much work from namespace {hint.namespace[:63]}: large objects, or policies "
             "that cost much; try again"

@@ -56,7 +56,7 @@ class Secret(Partial):
         try:
             return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
         except ValueError:
-            log.warning("not a time, ignored", annotation=ROTATE)
+            log.warning("the annotation is not a time, it is ignored", annotation=ROTATE)
             return None
 
     def material(self) -> Material:
@@ -115,7 +115,7 @@ class SharedSecret:
                 await self.ensure()
                 return
             except (ApiError, Unreachable, CertificateError) as error:
-                log.error("no certificate to serve yet", secret=self._meta["name"], error=str(error)[:300])
+                log.error("there is no certificate to serve yet", secret=self._meta["name"], error=str(error)[:300])
                 await asyncio.sleep(backoff.failed(asyncio.get_running_loop().time()))
 
     async def follow(self) -> None:
@@ -138,7 +138,7 @@ class SharedSecret:
         except CertificateError as error:
             if not found.ours:
                 raise CertificateError(f"{error}, and it is not labelled as ours: not touched") from error
-            log.error("the Secret was damaged, written anew", error=str(error))
+            log.error("the Secret was damaged and is written again", error=str(error))
             await self._store(found, self._advanced(None, published=True) if self.material is None else self.material)
 
     async def advance(self, published: bool) -> None:
@@ -221,5 +221,5 @@ class SharedSecret:
             try:
                 self._take(change.object.material())
             except CertificateError as error:
-                log.error("the Secret does not hold what we can serve, going on with what we had", error=str(error))
+                log.error("the Secret has no usable certificate, the one before stays in use", error=str(error))
                 self._missing.set()

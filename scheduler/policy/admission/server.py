@@ -17,7 +17,7 @@ from aiohttp import web
 from scheduler.policy.admission import review
 from scheduler.policy.admission.lanes import Lanes, OverloadedError
 from scheduler.policy.admission.metrics import Metrics
-from scheduler.policy.admission.reviewer import BIG_BYTES, HEAD_BYTES, Answer, Reviewer
+from scheduler.policy.admission.reviewer import BIG_BYTES, HEAD_BYTES, Reviewer, ReviewReply
 from scheduler.policy.admission.tls import ServingTls
 from scheduler.policy.options import Pass
 from scheduler.telemetry.connections import Limits
@@ -174,8 +174,8 @@ class AdmissionServer:
         started = time.perf_counter()
         try:
             answer = await self._reviewer.answer(body, pass_)
-        except Exception as error:  # a bug of ours, said as such: the failurePolicy decides
-            log.error("review failed, a bug", path=request.path, error=type(error).__name__, exc_info=True)
+        except Exception:  # a bug of ours, said as such: the failurePolicy decides
+            log.error("a review failed, this is a bug of Berth", path=request.path, exc_info=True)
             self._metrics.count(pass_, "", "failed", time.perf_counter() - started)
             return _text(500, "this review met a bug in Berth; its log has the details")
         self._metrics.count(pass_, answer.operation, answer.outcome, time.perf_counter() - started)
@@ -188,7 +188,7 @@ class AdmissionServer:
         return response
 
 
-def _response(answer: Answer) -> web.Response:
+def _response(answer: ReviewReply) -> web.Response:
     kind = "application/json" if answer.status == 200 else "text/plain; charset=utf-8"
     return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": kind})
 

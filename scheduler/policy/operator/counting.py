@@ -84,10 +84,13 @@ class Counting:
             try:
                 await self._count(turns, namespace)
             except (ApiError, Unreachable) as error:
-                log.warning("not audited, tries again", namespace=namespace, error=str(error)[:300])
+                log.warning("could not audit a namespace, trying again", namespace=namespace, error=str(error)[:300])
                 turns.want(namespace, after=RETRY_SECONDS)
             except Exception:
-                log.exception("bug: this namespace is not audited until it changes", namespace=namespace)
+                log.exception(
+                    "auditing a namespace failed, this is a bug of Berth: it is not audited until it changes",
+                    namespace=namespace,
+                )
             finally:
                 turns.done(namespace)
 
@@ -95,7 +98,7 @@ class Counting:
         read = await self._read(namespace)
         turns.charge(namespace, size=read.size)
         if any(one.unread for one in read.policies):
-            log.warning("not audited, its policies are too large", namespace=namespace)
+            log.warning("a namespace is not audited, its policies are too large", namespace=namespace)
             return
         policies = Policies(one.policy for one in bounded(read.policies) if one.policy is not None)
         if not policies.policies:

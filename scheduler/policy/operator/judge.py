@@ -182,7 +182,7 @@ def findings(stored: Iterable[Stored], ask: Analyse | None = None, reserved: Res
     reports = (now,) if then is now else (now, then)
     by_name = {id(report): _by_name(report) for report in reports}
     told = {
-        policy.name: tell(by_name[id(now if policy.mode == "enforce" else then)].get(policy.name, ()))
+        policy.name: in_words(by_name[id(now if policy.mode == "enforce" else then)].get(policy.name, ()))
         for policy in policies.policies
     }
     return Judged(told, sum(report.steps for report in reports), all(report.decided for report in reports))
@@ -196,7 +196,7 @@ def _by_name(report: Report) -> Mapping[str, list[Finding]]:
     return found
 
 
-def tell(found: Sequence[Finding]) -> Told:
+def in_words(found: Sequence[Finding]) -> Told:
     """The findings about one policy in words."""
     wrong = [finding for finding in found if finding.kind in INCONSISTENT]
     return Told(

@@ -135,14 +135,21 @@ class Reconciler:
             self._failed(namespace, error)
             self._turns.want(namespace, after=RETRY_SECONDS)
         except Exception:
-            log.exception("bug: this namespace is left alone until it changes", namespace=namespace)
+            log.exception(
+                "looking at a namespace failed, this is a bug of Berth: it is left alone until it changes",
+                namespace=namespace,
+            )
         else:
             self._turns.want(namespace)
 
     def _failed(self, namespace: str, error: ApiError | Unreachable) -> None:
         """Say it, unless it is the CRD that is missing (`watch` says that) or somebody who was faster."""
         if not (isinstance(error, ApiError) and error.status in (404, 409)):
-            log.error("could not look at policies, tries again", namespace=namespace, error=str(error)[:300])
+            log.error(
+                "could not look at the policies of a namespace, trying again",
+                namespace=namespace,
+                error=str(error)[:300],
+            )
 
     async def _resync_forever(self) -> None:
         while True:
@@ -193,7 +200,10 @@ class Reconciler:
                 self._failed(namespace, error)
                 self._long.want(namespace, after=RETRY_SECONDS)
             except Exception:
-                log.exception("bug: this namespace is left alone until it changes", namespace=namespace)
+                log.exception(
+                    "looking at a namespace failed, this is a bug of Berth: it is left alone until it changes",
+                    namespace=namespace,
+                )
             finally:
                 self._pending.pop(namespace, None)
                 self._long.done(namespace)
@@ -205,7 +215,11 @@ class Reconciler:
         stored = judge.bounded(read.policies)
         judged = await self._judge(self._slow, self._long, namespace, stored, judge.TOTAL, judge.EACH)
         if not judged.decided:
-            log.warning("policies are not analysed in full", namespace=namespace, steps=judged.steps)
+            log.warning(
+                "the policies of a namespace are not analysed in full, it would take too long",
+                namespace=namespace,
+                steps=judged.steps,
+            )
         self._keep(namespace, _revision(stored), judged)
         self._turns.want(namespace)
 
@@ -229,7 +243,9 @@ class Reconciler:
             told = judge.WAITING if judged is None else judged.told.get(one.name, judge.NOTHING_TOLD)
             events -= await self._tell(one, told, counted.get(one.name), max(events, 0))
         if events < 0:
-            log.warning("some events are not posted, they are too many for one turn", namespace=namespace, left=-events)
+            log.warning(
+                "some events are not posted, there are too many for one turn", namespace=namespace, left=-events
+            )
         self._turns.charge(namespace, writes=self.writes - before)
         return not left
 
@@ -245,7 +261,9 @@ class Reconciler:
             await self._client.patch(path, body)
         except ApiError as error:
             if error.status == 422:  # an older CRD, or a namesake: retrying would not help
-                log.error("status refused", namespace=one.namespace, name=one.name, error=str(error)[:300])
+                log.error(
+                    "the API server refused a status", namespace=one.namespace, name=one.name, error=str(error)[:300]
+                )
                 return 0
             if error.status != 404:
                 raise
@@ -261,7 +279,7 @@ class Reconciler:
             try:
                 await self._client.create(*status.event(one, condition, self._identity, now))
             except (ApiError, Unreachable) as error:
-                log.warning("event lost", namespace=one.namespace, name=one.name, error=str(error)[:300])
+                log.warning("an event was not written", namespace=one.namespace, name=one.name, error=str(error)[:300])
         return len(change.told)
 
     async def read(self, namespace: str) -> Read:

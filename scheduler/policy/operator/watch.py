@@ -59,7 +59,7 @@ class Watch:
             self.runs += 1
             ended = await self._one_run()
             if ended != said and not await self._gone():
-                log.warning("the watch ended, it is started again", reason=ended[:300])
+                log.warning("the watch ended and is started again", reason=ended[:300])
                 said = ended
             await asyncio.sleep(LOOK_SECONDS / 2)
 
@@ -77,15 +77,15 @@ class Watch:
                     self.pulse.heard_all()
                 told = "CRD" if self.pulse.absent else str(error)
                 if told != said and self.pulse.absent:
-                    log.warning("MetadataPolicies are not served: waits for their CRD")
+                    log.warning("the CRD of MetadataPolicies is not there, waiting for it")
                 elif told != said:
-                    log.error("MetadataPolicies can't be listed: waits", error=told[:300])
+                    log.error("MetadataPolicies can't be listed, trying again", error=told[:300])
                 said = told
                 await asyncio.sleep(LOOK_SECONDS)
             else:
                 self.pulse.absent = False
                 if said:
-                    log.info("MetadataPolicies are served")
+                    log.info("the CRD of MetadataPolicies is there")
                 return
 
     async def _gone(self) -> bool:

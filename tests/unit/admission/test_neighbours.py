@@ -16,7 +16,7 @@ from scheduler.kube.errors import ApiError
 from scheduler.policy.admission import jobs
 from scheduler.policy.admission.lanes import OverloadedError
 from scheduler.policy.admission.review import Hint
-from scheduler.policy.admission.reviewer import BIG_BYTES, Answer, Reviewer
+from scheduler.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
 from scheduler.policy.admission.server import BODIES_EACH
 from scheduler.policy.options import Pass
 from tests.unit.admission.builders import Object, applied, config_map, encoded, pod, policy, review, rule
@@ -201,7 +201,7 @@ class Gate(Reviewer):
         self.begun: list[str] = []
         self.gone = 0
 
-    async def answer(self, body: bytes | bytearray, pass_: Pass) -> Answer:
+    async def answer(self, body: bytes | bytearray, pass_: Pass) -> ReviewReply:
         """Wait if it is evil's."""
         namespace = json.loads(body)["request"]["namespace"]
         self.begun.append(namespace)
@@ -211,7 +211,7 @@ class Gate(Reviewer):
         except asyncio.CancelledError:
             self.gone += 1
             raise
-        return Answer(200, b"{}", "allowed")
+        return ReviewReply(200, b"{}", "allowed")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.policy.admission.aside import Aside
 from scheduler.policy.admission.judging import Terms
 from scheduler.policy.admission.owners import Owners
-from scheduler.policy.admission.reviewer import Answer, Reviewer
+from scheduler.policy.admission.reviewer import Reviewer, ReviewReply
 from scheduler.policy.options import Pass
 from tests.unit.admission.builders import (
     UID,
@@ -70,7 +70,7 @@ async def asked(by: Reviewer, document: Any, pass_: Pass = "mutate") -> Object:
     return response_of(answer, pass_)
 
 
-def response_of(answer: Answer, pass_: Pass = "mutate") -> Object:
+def response_of(answer: ReviewReply, pass_: Pass = "mutate") -> Object:
     """The response in an answer that must hold one."""
     assert answer.status == 200, answer.body
     said = json.loads(answer.body)

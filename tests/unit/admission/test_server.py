@@ -15,7 +15,7 @@ import pytest
 
 from scheduler.policy.admission.certificates import CertificateError, Material, advance
 from scheduler.policy.admission.metrics import Metrics
-from scheduler.policy.admission.reviewer import Answer, Reviewer
+from scheduler.policy.admission.reviewer import Reviewer, ReviewReply
 from scheduler.policy.admission.server import BODY_LIMIT, AdmissionServer
 from scheduler.policy.admission.tls import ServingTls
 from scheduler.policy.options import Pass
@@ -161,7 +161,7 @@ class Broken(Reviewer):
     def __init__(self) -> None:
         pass
 
-    async def answer(self, body: bytes, pass_: Pass) -> Answer:
+    async def answer(self, body: bytes, pass_: Pass) -> ReviewReply:
         raise KeyError("hunter2")
 
 
@@ -221,10 +221,10 @@ class Slow(Reviewer):
     def __init__(self) -> None:
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
 
-    async def answer(self, body: bytes, pass_: Pass) -> Answer:
+    async def answer(self, body: bytes, pass_: Pass) -> ReviewReply:
         self.begun.set()
         await self.go_on.wait()
-        return Answer(200, b"{}", "allowed")
+        return ReviewReply(200, b"{}", "allowed")
 
 
 async def test_drain_finishes_what_is_under_way() -> None:

@@ -95,7 +95,7 @@ def test_a_bug_is_not_hidden() -> None:
 
 def test_control_characters_in_complaints_are_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
     """A name with an escape sequence does not reach the terminal as one."""
-    errors.tell(["pod a\x1b[2Jb"])
+    errors.complain(["pod a\x1b[2Jb"])
     assert capsys.readouterr().err == "berth: pod a�[2Jb\n"
 
 

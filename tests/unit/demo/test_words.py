@@ -3,14 +3,16 @@
 import pytest
 
 from scheduler.demo import words
-from scheduler.demo.witness import Candidate, Refusal, Verdict
+from scheduler.demo.witness import Candidate, Refusal, SeenDecision
 
 TAINTED = "node(s) had untolerated taint(s)"
 
 
-def verdict(totals: dict[str, dict[str, int]], refused: list[tuple[str, str]] | None = None, tied: int = 1) -> Verdict:
+def verdict(
+    totals: dict[str, dict[str, int]], refused: list[tuple[str, str]] | None = None, tied: int = 1
+) -> SeenDecision:
     """A verdict of node → plugin → points; the first node wins."""
-    return Verdict(
+    return SeenDecision(
         pod="demo/p",
         profile="berth",
         seconds=0.001,
@@ -67,7 +69,7 @@ def test_took(seconds: float, want: str) -> None:
         ),
     ],
 )
-def test_why(given: Verdict, want: list[str]) -> None:
+def test_why(given: SeenDecision, want: list[str]) -> None:
     """Who could take the pod, and why the winner won."""
     assert words.why(given) == want
 

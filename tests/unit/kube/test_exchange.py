@@ -35,7 +35,7 @@ class Gated(Exchange):
             raise Unreachable("refused", sent=False)
         return await super()._handshake(context, seconds)
 
-    def ask(self, within: float | None = None) -> asyncio.Task[exchange.Answer]:
+    def ask(self, within: float | None = None) -> asyncio.Task[exchange.Response]:
         """A request under way."""
         message = self.message("GET", "/x", "", None, "")
         return asyncio.ensure_future(self.send("GET", message, None, LONG, within))

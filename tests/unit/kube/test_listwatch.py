@@ -23,7 +23,7 @@ def fetch(m: ListWatch[Thing], page: bytes, now: float = 0.0) -> bool:
     """Answer the FetchPage that the machine asks for."""
     assert isinstance(m.action(now), FetchPage)
     for item in m.page(page, now):
-        m.ledger.listed(item)
+        m.objects.listed(item)
     return m.page_done()
 
 
@@ -157,7 +157,7 @@ def test_events(chunks: list[bytes], want: list[str], known: set[str]) -> None:
     """What one stream's bytes mean for a machine that knows `a` at version 5, as of 10."""
     m = watching(thing("a", 5))
     assert feed(m, *chunks) == want
-    assert {name for _, name in m.ledger.known} == known
+    assert {name for _, name in m.objects.known} == known
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_what_is_no_news_is_counted_and_ignored(line: bytes, counter: str) -> No
     assert feed(m, line) == []
     assert getattr(m.counts, counter) == 1
     assert m.phase is Phase.WATCHING
-    assert len(m.ledger.known) == 1
+    assert len(m.objects.known) == 1
 
 
 def test_a_late_event_of_another_object_still_counts() -> None:
@@ -187,7 +187,7 @@ def test_a_late_event_of_another_object_still_counts() -> None:
     m = watching(thing("a", 5), thing("b", 6))
     assert feed(m, event("MODIFIED", thing("a", 12)), event("MODIFIED", thing("b", 11))) == ["~a@12", "~b@11"]
     assert feed(m, event("ADDED", thing("new", 9))) == ["+new@9"]
-    assert m.ledger.position == 12
+    assert m.objects.position == 12
 
 
 def test_bookmarks_move_the_position_forward_only() -> None:

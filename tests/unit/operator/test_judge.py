@@ -152,7 +152,7 @@ def test_messages_are_bounded() -> None:
     """However much there is to say, a message stays short and says how much is left out."""
     one = stored("p", RULE_A)
     many = tuple(Finding("conflicting-writes", ("p",), (), "x" * 900) for _ in range(40))
-    condition = judge.conditions(one, judge.tell(many), frozenset())[1]
+    condition = judge.conditions(one, judge.in_words(many), frozenset())[1]
     assert len(condition.message) <= MESSAGE_LENGTH
     assert condition.message.endswith("; and 35 more")
 
@@ -174,7 +174,7 @@ def test_analysis_is_asked_once_when_all_enforce() -> None:
 def test_only_what_is_told_is_put_into_words() -> None:
     """Of a thousand findings with examples, those that a condition has room for are written out, and no others."""
     many = [Finding("conflicting-writes", ("p",), (), "x", {"a": i}) for i in range(1000)]
-    told = judge.tell(many)
+    told = judge.in_words(many)
     assert told.conflicts.count("for example") == judge.MOST_FINDINGS
     assert told.conflicts.endswith("; and 995 more")
 

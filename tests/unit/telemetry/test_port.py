@@ -228,7 +228,7 @@ async def test_a_bug_is_said_as_such() -> None:
         there.port._handler = broken
         with capture_logs() as lines:
             assert await there.health() == b"HTTP/1.1 500 Internal Server Error"
-        assert [line["event"] for line in lines] == ["a request broke, a bug"]
+        assert [line["event"] for line in lines] == ["a request failed, this is a bug of Berth"]
         assert isinstance(lines[0]["exc_info"], KeyError)
         assert there.refused() == {}
 

@@ -18,7 +18,7 @@ from scheduler.kube.wire import MALFORMED, Meta, Version, older, partial, read_v
 TOMBSTONES = 1024  # deleted keys remembered, to tell a late event from a new object
 
 
-class Ledger(Generic[T]):
+class KnownObjects(Generic[T]):
     """Known objects of one kind; changes collect until `take`."""
 
     def __init__(
