@@ -35,7 +35,7 @@ class Lazy(TyperGroup):
         self.commands = {name: TyperCommand(name, help=summary) for name, summary in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command itself in place of its stand-in."""
+        """Import the command that was asked for; until then only its name and summary are known."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None:
             command = typer.main.get_command(import_module(f"scheduler.cli.{name}").app)

@@ -1,4 +1,4 @@
-"""What `berth config` prints."""
+"""Prints the answers of `berth config`."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def _printable_lines(text: str) -> str:
 
 class _Plain(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
-        """Equal parts are written out each time."""
+        """Write equal parts out each time, never as a YAML alias."""
         return True
 
 

@@ -1,6 +1,6 @@
-"""One place that turns what is wrong with the input into one line a problem on stderr, and an exit code.
+"""Turns wrong input into one line for each problem on stderr, and an exit code.
 
-0: fine. 1: the command found something (a pod that fits nowhere). 2: wrong input. A traceback means a bug of ours.
+0: fine. 1: the command found something (a pod that fits on no node). 2: wrong input. A traceback is a bug in Berth.
 """
 
 import errno
@@ -23,7 +23,7 @@ class InputError(Exception):
 
 @contextmanager
 def about(source: str) -> Iterator[None]:
-    """Say of which file the problems are that come up inside."""
+    """Put the name of a file before every problem that is raised inside the block."""
     try:
         yield
     except Exception as error:
@@ -34,7 +34,7 @@ def about(source: str) -> Iterator[None]:
 
 
 def guard(command: Callable[[], int | None]) -> int:
-    """Run a command to its exit code; wrong input ends in its lines on stderr."""
+    """Run a command and return its exit code; for wrong input, print its problems on stderr."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that can't show a tick gets a question mark
@@ -58,7 +58,7 @@ def guard(command: Callable[[], int | None]) -> int:
 
 
 def complain(lines: list[str]) -> None:
-    """Write lines to stderr under our name."""
+    """Print problems on stderr, one line each, after the name `berth`."""
     from scheduler.report.wording import printable
 
     try:

@@ -38,7 +38,7 @@ def content(path: str) -> bytes:
 
 
 def named(path: str) -> str:
-    """How messages call a file."""
+    """The name of a file in messages."""
     return "standard input" if path == STDIN else path
 
 
@@ -70,7 +70,7 @@ def world(paths: list[str], decoder: "Decoder | None" = None) -> "World":
 
 
 def configuration(path: str | None) -> SchedulerConfiguration:
-    """A KubeSchedulerConfiguration file, or what no file stands for.
+    """Read a KubeSchedulerConfiguration file; without a file, the default configuration.
 
     Raises InputError.
     """

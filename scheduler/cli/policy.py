@@ -227,7 +227,7 @@ def _answer_all(path: str) -> int:
 
 
 def _groups(accepted: list[Policy]) -> list[Policies]:
-    """Policies that meet: those of each namespace, with those that name none."""
+    """Policies that apply together: those of each namespace, with those that name no namespace."""
     everywhere = Policies(accepted)
     return [everywhere.of(namespace) for namespace in sorted({p.namespace for p in accepted if p.namespace}) or [""]]
 

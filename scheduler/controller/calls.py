@@ -1,4 +1,4 @@
-"""Runs plugins' coroutines (Permit, PreBind, Bind, PostBind), each for a bounded time; their ends become stimuli."""
+"""Runs plugins' coroutines (Permit, PreBind, Bind, PostBind), each with a time limit. Results become stimuli."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
@@ -19,7 +19,7 @@ log = structlog.get_logger("plugins")
 
 
 class Calls:
-    """The coroutines under way."""
+    """The coroutines that are running."""
 
     def __init__(self, answer: Callable[[Stimulus], None]) -> None:
         self._answer = answer
@@ -37,7 +37,7 @@ class Calls:
         task.add_done_callback(lambda _: self._tasks.pop(call, None))
 
     def cancel(self, instruction: CancelCall) -> None:
-        """Nobody waits for it any more."""
+        """Cancel a coroutine whose result is no longer needed."""
         task = self._tasks.get(instruction.call)
         if task is not None:
             task.cancel()

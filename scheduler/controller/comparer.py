@@ -1,4 +1,4 @@
-"""What the cache has and a fresh list has not, and the other way round: on SIGUSR2, into the log.
+"""On SIGUSR2, compares the cache with a fresh list and logs the differences.
 
 Mirrors kube-scheduler `backend/cache/debugger` (comparer.go, dumper.go). A list and a watch are never of one moment, so
 only what differs twice in a row counts.
@@ -64,7 +64,7 @@ class Comparer:
         self._asked.set()
 
     async def run(self) -> None:
-        """Do so each time when asked, until cancelled."""
+        """Dump and compare each time `soon` was called, until cancelled."""
         while True:
             await self._asked.wait()
             self._asked.clear()
@@ -82,7 +82,7 @@ class Comparer:
             (log.error if found else log.info)("cache compared", differences=len(found), first=found[:SHOWN])
 
     def dump(self) -> None:
-        """Say what the cache holds, and who waits."""
+        """Log what the cache holds, and every pending pod."""
         engine = self._scheduler.engine
         cluster = engine.cluster
         log.info(
@@ -117,7 +117,7 @@ class Comparer:
         return found
 
     async def _list(self, resource: Resource, decode: Callable[[bytes], Found], **query: str) -> AsyncIterator[Found]:
-        """Every object that can be read; of others the reflector has told."""
+        """Every object that can be read; the reflector has logged the others."""
 
         def readable(raw: bytes) -> Found | None:
             with contextlib.suppress(*MALFORMED):
@@ -138,9 +138,9 @@ class Comparer:
 
 
 def differences(engine: Engine, nodes: list[Node], pods: list[Pod]) -> Iterator[str | None]:
-    """One line for each object that the cache has otherwise. None, now and then: let the scheduler have its turn.
+    """One line for each object that differs in the cache. Now and then None, so that the scheduler has a turn.
 
-    What changes in between may be told as a difference; it is none the next time.
+    An object that changes in between may be reported as a difference; the next comparison does not find it.
     """
     cluster, queue = engine.cluster, engine.queue
     cached = {node.name: node for _, node in cluster.nodes.live()}

@@ -153,7 +153,7 @@ class Extenders:
         return NodesAnswer(frozenset(kept), failed, unresolvable, [found for found in scores if found is not None])
 
     async def _scores(self, extender: Extender, question: NodesQuestion, kept: list[str]) -> Scores | None:
-        """An extender's scores; one that gives none leaves the choice to the others."""
+        """An extender's scores; None when it gives none, and the other scores decide."""
         try:
             asked = self._nodes(extender, question, kept)
             raw = await self._post(extender, extender.prioritize_verb, asked)

@@ -1,7 +1,7 @@
-"""The engine with a stopwatch: hands stimuli on, and counts and times what comes of them as kube-scheduler does.
+"""Measures the engine: passes stimuli on to it, and counts and times what it does, by kube-scheduler's metrics.
 
-The engine has no clock; the extension points that it passes are heard of through `Framework.listen`. Plugins are timed
-in one attempt of ten, as upstream (pluginMetricsSamplePercent).
+The engine has no clock, so `Framework.listen` reports the extension points that an attempt passes. Plugins are timed in
+one attempt of ten, as upstream (pluginMetricsSamplePercent).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _EVALUATED = {"PreFilter": ("pre_filter",), "Filter": ("filter",), "Score": ("sc
 
 
 class Meter:
-    """One engine's stimuli and what comes of them. The event loop's thread only.
+    """Measures one engine. To be used on the event loop's thread only.
 
-    A pod costs a few appends to plain lists here; `fold` makes histograms of them, thousands at a time or when somebody
-    asks.
+    Each pod costs a few appends to plain lists. `fold` turns these into histograms, thousands at a time or when the
+    metrics are read.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Meter:
         self._listen(None)
 
     def instruments(self) -> list[Instrument]:
-        """All that is written here."""
+        """All metrics that are written here."""
         self.fold()
         return [
             self._attempts,
@@ -169,7 +169,7 @@ class Meter:
             self._listen(None)
 
     def fold(self) -> None:
-        """Make numbers of what was kept."""
+        """Turn the durations that were collected into histograms."""
         for profile, spans in self._spans.items():
             for (point, status), seconds in spans.kept.items():
                 self._point_seconds.extend(seconds, point, status, profile)
@@ -238,7 +238,7 @@ class Meter:
             framework.listen(timed, self._reached, self._spans[name])
 
     def _reached(self, point: str, status: str) -> None:
-        """An extension point is done: the time since the one before is its."""
+        """An extension point is done; the time since the one before counts for it."""
         if point == "PreFilter" and self._marks:
             # The quick way found no node: the attempt takes the plain way from the start, which is what counts.
             self._marks.clear()
@@ -261,7 +261,7 @@ class Meter:
         return answer
 
     def _note(self, done: list[Instruction], began: float) -> None:
-        """`began`: when the attempt did that these come from, unless that is known better."""
+        """`began`: when the attempt of these instructions began, if nothing more exact is known."""
         for instruction in done:
             kind = type(instruction)
             if kind is Bind:
@@ -349,7 +349,7 @@ class Meter:
 
 
 class _Spans:
-    """How long extension points took that are no part of a decision, of one profile."""
+    """Durations of the extension points of one profile that are not part of a decision."""
 
     __slots__ = ("_began", "_clock", "kept")
 

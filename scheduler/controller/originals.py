@@ -1,4 +1,4 @@
-"""Objects as the API server sent them, for whoever has to be shown whole ones (HTTP extenders); else none are kept."""
+"""Keeps objects as the API server sent them, for HTTP extenders, which get whole objects. Without extenders, none."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

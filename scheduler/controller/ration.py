@@ -1,4 +1,4 @@
-"""How many log lines of one kind are written: what fails thousands of times a second is said a few times."""
+"""Limits how many log lines of one kind are written, for failures that happen thousands of times a second."""
 
 import time
 from collections.abc import Callable, Hashable
@@ -8,7 +8,7 @@ SECONDS = 10.0
 
 
 class Ration:
-    """So many lines of each kind in a while. The first line of the next while says how many were left out."""
+    """A limit of lines for each kind and period. The first line of the next period says how many were left out."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -16,7 +16,7 @@ class Ration:
         """Kind → (when its while began, how many lines there would have been since)."""
 
     def left_out(self, kind: Hashable) -> int | None:
-        """How many lines of this kind were left out before this one; None: leave this one out too."""
+        """How many lines of this kind were left out before this one. None: do not write this one either."""
         now = self._clock()
         since, lines = self._kinds.get(kind, (-SECONDS, 0))
         if now - since >= SECONDS:

@@ -21,7 +21,7 @@ from scheduler.telemetry.instruments import Asked, Counter, Instrument
 
 POLL_SECONDS = 2.0
 AT_START = ("leader_election", "client_connection", "extenders")
-"""What is read once: another value takes a new process."""
+"""Fields that are read at start only; a change needs a restart."""
 
 log = structlog.get_logger("configuration")
 
@@ -71,7 +71,7 @@ class Reloader:
             self.reload()
 
     def reload(self) -> None:
-        """Read the configuration, and decide by it from the next cycle on; with an error all stays as it is."""
+        """Read the configuration and use it from the next cycle on. If it has an error, nothing changes."""
         self._seen = self._signature()
         if self._path is None:
             log.warning("nothing was reloaded, as there is no configuration file")
@@ -101,7 +101,7 @@ class Reloader:
         log.info("configuration reloaded", changes=changes[:50])
 
     def notes(self) -> dict[str, str]:
-        """What /readyz?verbose has to say of it."""
+        """Warnings for /readyz?verbose."""
         return {"configuration": f"not reloaded: {'; '.join(self.error.splitlines())}"} if self.error else {}
 
     def instruments(self) -> list[Instrument]:
@@ -109,7 +109,7 @@ class Reloader:
         return [self._reloads, Asked(families.RELOAD_OK, lambda: {(): float(not self.error)})]
 
     def _signature(self) -> tuple[int, int, int] | None:
-        """What tells one state of the file from another; None while it is missing, as in the middle of a swap."""
+        """A value that changes whenever the file changes; None while the file is missing, as while it is replaced."""
         if self._path is None:
             return None
         try:

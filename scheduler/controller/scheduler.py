@@ -1,7 +1,7 @@
-"""`berth run`: reflectors → inbox → engine → writer, on one event loop that is never held for long.
+"""`berth run`: reflectors → inbox → engine → writer, on one event loop, in short turns.
 
-The inbox is emptied before pods are scheduled, and no more Bindings are under way than `MAX_IN_FLIGHT`: decisions
-wait for fresh news rather than news for decisions.
+All changes in the inbox are applied before the next pod is scheduled, and at most `MAX_IN_FLIGHT` Bindings are in
+progress, so that each decision sees the newest state of the cluster.
 """
 
 import asyncio
@@ -43,17 +43,18 @@ from scheduler.telemetry.quantiles import Quantiles
 log = structlog.get_logger("scheduler")
 
 NEEDED = (NODES, PODS)
-"""Kinds without which nothing can be decided; the others may be refused by RBAC and are then done without."""
+"""Kinds that every decision needs. RBAC may refuse the others; decisions are then made without them."""
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-"""Finished pods hold no room, and there may be many."""
+"""Finished pods use nothing of a node, and there may be many, so they are not watched."""
 
 MAX_IN_FLIGHT = 160
 STREAM_SECONDS = 0.01
-"""Woken sooner than this after falling asleep, more news is on its way."""
+"""If the first change arrives within this time, it is taken for the beginning of a stream of changes."""
 GATHER_SECONDS = 0.003
-"""That news is waited for so long: a wake-up costs as much as a decision, and a stream has four for a pod."""
+"""How long to wait for more changes of such a stream: waking up costs as much as a decision, and each pod of a stream
+brings four changes."""
 SLICE_SECONDS = 0.004
-"""Other tasks have slices of their own in the same turn of the loop: the lists of several kinds, answers to writes."""
+"""The engine's part of one turn of the event loop. Lists and answers to writes have parts of their own in that turn."""
 _IDLE_SECONDS = 30.0
 _BUG = "a bug of the scheduler, whose log says more"
 """What a pod is told whose cycle failed; the exception itself would tell its author nothing."""
@@ -63,13 +64,13 @@ Observer = Callable[[Instruction], None]
 
 
 def _shown_whole(extenders: Iterable[Extender]) -> list[str]:
-    """The kinds of which extenders see whole objects; the nodes not, if all of them know the nodes themselves."""
+    """The kinds of which extenders get whole objects. Not nodes, if all extenders cache the nodes themselves."""
     kinds = ["Pod"] if extenders else []
     return [*kinds, "Node"] if any(not extender.node_cache_capable for extender in extenders) else kinds
 
 
 def _hear_signals(frameworks: Mapping[str, Framework]) -> None:
-    """SIGINT and SIGTERM are the loop's: no KeyboardInterrupt that comes out of a plugin is one of them."""
+    """The event loop handles SIGINT and SIGTERM, so a KeyboardInterrupt out of a plugin is the plugin's own failure."""
     for framework in frameworks.values():
         framework.guard.uninterrupted = True
 
@@ -77,7 +78,7 @@ def _hear_signals(frameworks: Mapping[str, Framework]) -> None:
 class Scheduler:
     """Runs one engine against one cluster until stopped.
 
-    With an `elector` it stands by, its caches kept current, until it leads, and acts only while it does.
+    With an `elector` it keeps its caches up to date, and writes only while it is the leader.
     """
 
     def __init__(
@@ -136,9 +137,9 @@ class Scheduler:
         self._awake.set()
 
     async def run(self, *, drain_seconds: float = 10.0) -> None:
-        """Follow the cluster and schedule until `stop`. What breaks a reflector or the loop comes out here.
+        """Watch the cluster and schedule until `stop`. Raises what breaks a reflector or the loop.
 
-        Raises LeaseLostError, in a group, when it led and does no longer; writes under way are then given up.
+        Raises LeaseLostError, in a group, when it was the leader and lost the Lease; writes in progress are cancelled.
         """
         async with asyncio.TaskGroup() as tasks:
             following = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
@@ -157,7 +158,7 @@ class Scheduler:
                 await self.writer.drain(0.0)
 
     async def _in_turn(self, loop: asyncio.Task[None], drain_seconds: float) -> None:
-        """Lead, at once or when elected, until the loop ends; then finish what is under way, and only then resign."""
+        """Lead, at once or when elected, until the loop ends. Then finish the writes, and give the Lease back last."""
 
         async def lead() -> None:
             if self._elector is not None:
@@ -192,7 +193,7 @@ class Scheduler:
         return self._elector is None or self._elector.leading
 
     def awaited(self) -> list[str]:
-        """The kinds whose first list is still to come, less those that are refused and can be done without."""
+        """The kinds that are not listed yet, without those that RBAC refuses and no decision needs."""
         return [
             r.resource.kind for r in self.reflectors if not r.has_synced and (r.refused is None or r.resource in NEEDED)
         ]
@@ -204,7 +205,7 @@ class Scheduler:
 
     @property
     def led(self) -> bool:
-        """Whether its turn has come, even if that is over."""
+        """Whether it has ever been the leader."""
         return self._led
 
     @property
@@ -213,7 +214,7 @@ class Scheduler:
         return self._stopping
 
     def reconfigure(self, config: SchedulerConfiguration, frameworks: Mapping[str, Framework]) -> None:
-        """Decide by another configuration from the next cycle on. What it reads otherwise is found by a fresh list."""
+        """Use another configuration from the next cycle on. If it reads pods differently, list them again."""
         anew = bool(frameworks.keys() - self.engine.queue.frameworks.keys())
         anew = self._decoder.annotate(annotated(frameworks)) or anew
         self._decoder_beside.annotate(annotated(frameworks))
@@ -257,7 +258,7 @@ class Scheduler:
         self._awake.set()
 
     def _warn_of_problems(self, thing: Modelled) -> None:
-        """Say once what of an object could not be read; the rest of it takes part."""
+        """Log once which parts of an object can't be read; the rest of it counts."""
         match thing:
             case Node(problems=problems):
                 what = "parts of a node can't be read and are left out"
@@ -284,7 +285,7 @@ class Scheduler:
         self._awake.set()
 
     async def _tell_troubles(self) -> None:
-        """Say that lists and watches fail, in one line for all kinds together, until they no longer do."""
+        """While lists and watches fail, log one line for all kinds together."""
         told = [0] * len(self.reflectors)
         while True:
             await asyncio.sleep(_TROUBLE_SECONDS)
@@ -296,7 +297,7 @@ class Scheduler:
                 log.warning("list or watch failed, trying again", kinds=kinds, error=str(failing[0].last_error)[:300])
 
     async def _sync(self) -> None:
-        """Wait until every kind is listed, or refused where it can be done without; apply it all."""
+        """Wait until every kind is listed, or is refused and not needed, and apply everything."""
         started = time.monotonic()
         while not self._stopping and self.awaited():
             await self._wait(0.05 if self._inbox else _IDLE_SECONDS)
@@ -325,7 +326,7 @@ class Scheduler:
             self._carry_out(self.meter.handle(Tick(), time.monotonic()))
 
     def _work(self, *, cycles: bool) -> bool:
-        """Apply news, then schedule, for at most a slice of time; True when there is more to do."""
+        """Apply changes, then schedule pods, for a few milliseconds; True when there is more to do."""
         engine, meter, inbox = self.engine, self.meter, self._inbox
         now = started = time.monotonic()
         due = engine.next_tick()
@@ -351,7 +352,7 @@ class Scheduler:
         return True
 
     def _cycle(self, now: float) -> list[Instruction]:
-        """Schedule one pod. The one catch there is: a fault of ours costs a pod its attempt, not all pods the loop."""
+        """Schedule one pod. An unexpected exception fails this pod's attempt, and the loop goes on."""
         try:
             return self.meter.handle(Cycle(), now)
         except Exception:
@@ -374,7 +375,7 @@ class Scheduler:
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         if not self._led:
-            return  # whoever leads says and does the same
+            return  # the leader does the same
         for instruction in instructions:
             if self._observe is not None:
                 self._observe(instruction)

@@ -1,4 +1,4 @@
-"""Looks, from a thread of its own, whether a plugin holds the event loop: names it, and ends it if it can.
+"""Watches, from a thread of its own, for a plugin that blocks the event loop: names it in the log, and interrupts it.
 
 All plugins run on the loop, so one that blocks holds up every pod, the Lease and the health endpoints. Only in-tree
 plugins may write to the columns, and they are never interrupted; a third-party plugin is, by a signal to the main
@@ -22,9 +22,9 @@ from scheduler.framework.guard import Guard, Overdue, Question, point_name
 log = structlog.get_logger("watchdog")
 
 SLOW_SECONDS = 1.0
-"""From then on a plugin is named in the log."""
+"""A plugin that takes longer is named in the log."""
 LIMIT_SECONDS = 5.0
-"""From then on a third-party plugin is interrupted. Less than the leader's renew deadline (10 s)."""
+"""A third-party plugin that takes longer is interrupted. Less than the leader's renew deadline (10 s)."""
 _SAMPLE_SECONDS = 0.25
 _SIGNAL = signal.SIGURG
 """Ignored by default, so that one too many does no harm."""

@@ -1,6 +1,6 @@
-"""`berth demo`: a small cluster told as a story, scheduled by the real scheduler over real HTTP.
+"""`berth demo`: a guided tour in which the real scheduler places pods on a small cluster, over real HTTP.
 
-`run` sets the scene (an embedded API server, or a namespace of its own on a real cluster), `acts` tell the story
-through `play`, `mirror` shows what the API server says happened and `witness` why the scheduler decided so. `live`,
-`picture` and `tell` put it on a terminal, `scheduler.report.demo_page` on a page.
+`run` prepares the cluster (an embedded API server, or a new namespace of a real one). `acts` has the steps of the
+tour, which `play` carries out. `mirror` watches what the API server says, `witness` records the scheduler's decisions.
+`live`, `picture` and `lines` show it on a terminal, `scheduler.report.demo_page` makes a page of it.
 """

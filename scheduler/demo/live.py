@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from scheduler.demo.lines import Lines
 from scheduler.demo.picture import Picture
 from scheduler.demo.recording import Act, Recording, Step
-from scheduler.demo.tell import Lines
 
 STYLES = {
     "act": "bold cyan",

@@ -1,4 +1,5 @@
-"""What the API server says, by watches of our own: the story tells this, not what the scheduler believes."""
+"""Nodes and pods as the API server shows them, by watches of the demo's own: the tour shows these, and not what the
+scheduler believes."""
 
 import asyncio
 from collections.abc import Callable, Iterator

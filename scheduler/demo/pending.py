@@ -48,7 +48,7 @@ async def free_by_asking_less(play: Play, report: Callable[[int], Object]) -> No
         return
     modest = min(MODEST, change.requests.get("cpu", MODEST))
     await play.delete_pod(name)
-    title = f"{name} gives in: deleted, and created anew asking for {words.cores(modest)} cores"
+    title = f"{name} is deleted and created again, asking for {words.cores(modest)} cores"
     line = "More would do, as you saw. But the room on your nodes is yours."
     await play.show("change", title, [line], pod=name, puts={name: None})
     await play.create(report(modest))

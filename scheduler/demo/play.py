@@ -1,4 +1,4 @@
-"""Moves of the story on a live cluster: create, wait for the server's word, tell it. `acts` strings them together."""
+"""Steps of the tour on a live cluster: create a pod, wait for the API server, show the result. `acts` has them."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ Audience = Callable[[Step | Act, Recording], None]
 
 
 class Play:
-    """The stage: sends what the story wants to the API server and tells the audience what came of it.
+    """Sends the requests of the tour to the API server, and shows the audience the results.
 
     `pace`: seconds that the eye gets for one step; 0 for no pauses.
     """

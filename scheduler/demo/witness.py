@@ -1,8 +1,8 @@
-"""Why the scheduler decided as it did: each of its real decisions, read out in full at the moment it is made.
+"""Records each decision of the running scheduler, with all scores and reasons, at the moment when it is made.
 
-`Watched` is the framework that the scheduler runs, with a stop-watch around `decide` and a reading of its outcome
-before the pod is assumed; `Witness.observe` hears each instruction before it is carried out. `acts` tell what is kept
-here, `scheduler.report.demo_page` draws it.
+`Watched` is the framework that the scheduler runs. It times each decision and reads the result before the pod is
+assumed. `Witness.observe` gets each instruction before it is carried out. `acts` shows what is recorded here,
+`scheduler.report.demo_page` draws it.
 """
 
 import time
@@ -42,7 +42,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class SeenDecision:
-    """One decision. `node` is None when the pod found none; the winner comes first among the candidates.
+    """One recorded decision. `node` is None when the pod found none; the winner comes first among the candidates.
 
     `tied`: how many nodes share the best total. `seconds`: what deciding took.
     """

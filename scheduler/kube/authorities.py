@@ -1,6 +1,6 @@
-"""Which CAs sign the certificates of the cluster's clients, as the API server tells all that ask it who somebody is.
+"""The CAs that sign client certificates, read from the ConfigMap `kube-system/extension-apiserver-authentication`.
 
-It writes what its own `--client-ca-file` says to the ConfigMap `kube-system/extension-apiserver-authentication`.
+The API server writes its own `--client-ca-file` there, for components that check certificates as it does.
 Mirrors k8s.io/apiserver `pkg/server/dynamiccertificates/configmap_cafile_content.go` (DynamicConfigMapCAController):
 what was known stays while the ConfigMap is gone or can't be read.
 """
@@ -26,7 +26,7 @@ class _ConfigMap(Partial, gc=False):
 
 
 async def follow(client: Client, found: Callable[[bytes], None], kept: Callable[[str], None]) -> None:
-    """Tell of the bundle (PEM), now and whenever it is another one, and of why there is none; until cancelled."""
+    """Call `found` with the bundle (PEM), now and after each change, and `kept` when there is none; until cancelled."""
 
     seen = False
 

@@ -22,14 +22,14 @@ LARGE_BYTES = 64 << 10
 
 
 def beside(work: Callable[[Given], Found], given: Given) -> asyncio.Future[Found]:
-    """Do this in the thread, after what was given to it before. Cancelled once it has begun, it ends unheard."""
+    """Do this in the thread, after what was given to it before. Cancelled after it began, it ends without a result."""
     return asyncio.get_running_loop().run_in_executor(_thread(), work, given)
 
 
 async def decoded(
     raws: Iterable[bytes], decode: Callable[[bytes], Found], decode_large: Callable[[bytes], Found]
 ) -> AsyncIterator[Found]:
-    """Each object, large ones decoded beside the loop, and a turn for it after so many bytes of small ones."""
+    """Decode each object, large ones in the thread. After some bytes of small ones, let the event loop have a turn."""
     seen = 0
     for raw in raws:
         size = len(memoryview(raw))

@@ -22,13 +22,13 @@ from scheduler.kube.connection import Connection
 from scheduler.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Elector, Found, LoopDeadError, here
 
 SIGNS = 4.0
-"""Signs of life in each retry period."""
+"""How often the event loop shows that it runs, in each retry period."""
 
 
 class Candidate(Elector):
     """An Elector whose `run` waits, renews and releases on a thread, and does the work where it is called.
 
-    `on_problem` and `on_dead` are called on that thread. `on_dead` hears why; the work may still be under way, held up.
+    `on_problem` and `on_dead` are called on that thread. `on_dead` gets the reason; the work may still be running.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Candidate(Elector):
             beating.cancel()
 
     async def keep(self) -> None:
-        """As an Elector's; tells of a loop that is dead, which can't do so itself."""
+        """As an Elector's; calls `on_dead` when the event loop is stuck, as a stuck loop can't do so itself."""
         try:
             await super().keep()
         except LoopDeadError as error:

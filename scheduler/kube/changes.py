@@ -1,4 +1,4 @@
-"""What a reflector hands on: three kinds of change, and the few words it needs to know about an object.
+"""What a reflector delivers: three kinds of change, and the few fields that it reads of an object.
 
 `listwatch` makes them, `reflector` delivers them in batches, the controller turns them into the engine's stimuli.
 They are short-lived and many, so the cycle collector does not track them.
@@ -54,7 +54,7 @@ Change: TypeAlias = Added[T] | Updated[T] | Deleted
 
 @dataclass(slots=True)
 class Counts:
-    """What a list/watch has been through since the start; plain totals for metrics."""
+    """How often a list or watch had which problem since the start, for metrics."""
 
     lists: int = 0  # complete ones
     relists: int = 0  # complete ones after the first

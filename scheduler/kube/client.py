@@ -35,7 +35,7 @@ RENEW_SECONDS = 60.0  # an exec plugin may ask a slow token service, or hang
 
 
 class _LaneState:
-    """A lane at work: its free places, its share of the rate, its pause."""
+    """The state of a lane: its free places, its share of the rate, its pause."""
 
     def __init__(self, lane: Lane, throttle: Throttle, rng: Callable[[], float]) -> None:
         self.lane = lane

@@ -1,4 +1,4 @@
-"""The current Authorization header, and when to ask for a newer one.
+"""The current Authorization header, and when to fetch a newer one.
 
 Where it comes from is a function: `config` gives one that reads the kubeconfig, a token file or an exec plugin's
 output. `client` asks `due()` before each request, and renews after a 401.

@@ -1,8 +1,8 @@
-"""What a reflector remembers of a kind, and the changes that follow from what the server says.
+"""Which objects of a kind are known, and the changes that follow from lists and watch events.
 
-(namespace, name) → (uid, resourceVersion), never the objects. A list is compared with it (so a deletion that no watch
-told of still comes out), an event is applied only if it is news: repeated and late ones are counted and dropped.
-`listwatch` feeds it; `take` gives the changes to `reflector`.
+It keeps (namespace, name) → (uid, resourceVersion), never the objects. A list is compared with that, so that deletions
+which no watch reported are found. A watch event is applied only if it is newer; repeated and late ones are counted and
+dropped. `listwatch` feeds this; `reflector` takes the changes with `take`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class KnownObjects(Generic[T]):
         return changes
 
     def doubt(self) -> None:
-        """Take every known object for changed: the next list delivers them all again."""
+        """Treat every known object as changed, so that the next list delivers all of them again."""
         self.known = {key: (uid, "") for key, (uid, _) in self.known.items()}
         self._fresh = {key: (uid, "") for key, (uid, _) in self._fresh.items()}
 
     # -- a list --------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:
-        """A list begins (anew): drop what came of an unfinished one."""
+        """A list begins; drop what came of an unfinished one."""
         self._fresh = {}
         self._changes = []
 

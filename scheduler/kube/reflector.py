@@ -1,8 +1,9 @@
-"""Keep a callback told of every change of one kind: the doing part of list/watch.
+"""Lists and watches one kind, and calls back with every change.
 
-`listwatch` decides, this sends and sleeps. Decoding holds the event loop for a slice of 4 ms and at most one object
-more; large objects are decoded beside it (`beside`), and what comes after one waits for it, so the order stays. A batch
-is a part of what a complete list brought, or one read from the stream; the controller hands it to the engine.
+`listwatch` decides what to do next; this sends the requests and sleeps. Decoding takes at most 4 ms and one object more
+in each turn of the event loop. Large objects are decoded in a thread (`beside`), and what comes after one waits for it,
+so the order stays. A batch is a part of a complete list, or one read from the stream; the controller gives it to the
+engine.
 
 Silence: kube-apiserver sends a bookmark about each minute (storage/cacher: one minute plus 1.25 s of timer jitter at
 most), so 67 s without a byte means that the path is dead, and it is found within 70 s. It sends none, though, while
@@ -48,7 +49,7 @@ class Reflector(Generic[T]):
     share nothing that changes with `decode`. Without it, large ones are decoded on the loop, too.
     `deliver(changes, replaced)` gets them in order, on the loop's thread, `replaced` True for the batches of a list:
     the difference to what was delivered before, first everything that is gone. `on_malformed(resource, key, error)`
-    hears of objects that were refused by the decoding, `on_refused(resource, error)` of a 403 or 404 on the kind
+    is called for objects that can't be decoded, `on_refused(resource, error)` for a 403 or 404 on the kind
     (None: allowed again). `sleep` takes seconds.
     """
 
@@ -138,13 +139,13 @@ class Reflector(Generic[T]):
         return None if heard is None else self._clock() - heard
 
     def resync(self) -> None:
-        """List anew now and deliver the difference: repairs what a stream may have lost unnoticed."""
+        """List again now and deliver the differences, to repair what a watch may have missed."""
         self._machine.resync()
         if self._stream is not None:
             self._stream.abort()
 
     def redeliver(self) -> None:
-        """List anew now and deliver everything as updated: for a receiver that now wants what it left aside before."""
+        """List again now and deliver everything as updated, for a receiver that now reads objects differently."""
         self._doubts += 1
         self._machine.objects.doubt()
         self.resync()

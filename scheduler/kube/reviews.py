@@ -1,4 +1,4 @@
-"""Who asks us, and may they: TokenReview and SubjectAccessReview, as the API server's own components delegate it.
+"""Asks the API server who a client is and what it may read: TokenReview and SubjectAccessReview.
 
 A client certificate that TLS has verified says by itself who asks, and comes before a token, as in
 DelegatingAuthenticatorConfig.

@@ -1,9 +1,9 @@
-"""Which schedulers live: those that a Lease of our namespace stands for, as long as its holder renews it.
+"""Which schedulers are live: those whose Lease in one namespace is held and renewed in time.
 
-One process schedules for several schedulerNames under one Lease, whose name need be none of them. So the Lease says
-whom it stands for: the names in its annotation `podberth.dev/schedulers` (separated by commas). The scheduler's own
-Lease without that annotation stands for the names that our caller was given. As in `scheduler.kube.lease`, a Lease
-lasts from the moment when *we* saw its renewal, on our own clock; only the first sight has to believe the renewTime.
+One process schedules for several schedulerNames under one Lease, so the Lease lists them in its annotation
+`podberth.dev/schedulers` (separated by commas). If the scheduler's own Lease has no such annotation, the caller says
+which names it serves. As in `scheduler.kube.lease`, the time of a Lease begins when *this process* saw the renewal, on
+its own clock; only when it sees a Lease for the first time does renewTime count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether somebody is alive, as far as another thread can know who looks at a count that grows with each sign."""
+"""Whether an event loop still runs, seen from another thread by a count that grows with each turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a set of policies can do wrong, decided for all objects at once, each finding with an object that shows it.
+"""Finds mistakes in a set of policies, for all possible objects at once, each with an object that shows it.
 
 The language is finite (`scheduler.policy.space`), so this is no lint by rule of thumb: a finding is a fact about the
 evaluator, and no finding is a proof. Where a bound on the work is hit, the report says `undecided` instead.

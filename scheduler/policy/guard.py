@@ -1,4 +1,4 @@
-"""The owner guard's question: by which labels do the controllers of an object find it. Pure; who reads owners differs.
+"""By which labels the controllers of an object find it, so that no policy overwrites these. Pure; others read owners.
 
 The admission server asks for one owner at a time (`admission.owners`), an audit lists them (`operator.owners`), and
 `impact` takes those that are among the objects it looks at. A ReplicaSet that loses its pods makes new ones without

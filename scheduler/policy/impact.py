@@ -52,7 +52,7 @@ class Impact(Struct):
 
 
 def impact(policies: Policies, found: Iterable[JsonObject], options: Options, owners: Known) -> Impact:
-    """The outcome of creating every one of these objects anew, were all policies in mode enforce.
+    """What would happen if each of these objects were created again and all policies were in mode enforce.
 
     `owners` keep the labels that they find their objects by.
     """

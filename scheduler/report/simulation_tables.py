@@ -30,7 +30,7 @@ class OutcomeTable:
         for note in found.notes:
             yield Text(f"  {printable(note)}", style="yellow")
         if found.lost:
-            yield Text(f"  nothing makes these anew: {printable(some(found.lost, 4))}", style="yellow")
+            yield Text(f"  no controller creates these pods again: {printable(some(found.lost, 4))}", style="yellow")
         if found.placed:
             table = _table("Node", "Pods", "Which")
             by_node = Counter(placed.node for placed in found.placed)
@@ -79,7 +79,7 @@ def summary(found: Outcome) -> str:
     moved = sum(placed.was is not None for placed in found.placed)
     parts = [f"{count(len(found.placed), 'pod')} placed" + (f", {moved:,} of them moved" if moved else "")]
     if found.waiting:
-        parts.append(f"{len(found.waiting):,} find no node")
+        parts.append(f"{len(found.waiting):,} without a node")
     if found.preempted:
         parts.append(f"{len(found.preempted):,} preempted")
     drained = f" after draining {some(found.drained, 3)}" if found.drained else ""

@@ -62,12 +62,14 @@ def headline(answer: Explanation) -> str:
 
 
 def moved(answer: Explanation) -> str:
-    """What to know of a pod that is placed already, empty for one that waits."""
+    """A note on a pod that is on a node already; empty for a pending pod."""
     node = answer.pod.node
     if node is None:
         return ""
     same = answer.choice is not None and node in answer.choice.best
-    return f"it is on {node} now; this is where it would go if it were scheduled anew{': there again' if same else ''}"
+    return (
+        f"it is on {node} now; this is where it would go if it were scheduled again{': the same node' if same else ''}"
+    )
 
 
 def preempts(answer: Explanation) -> str:

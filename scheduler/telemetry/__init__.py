@@ -1,1 +1,1 @@
-"""What a process tells of itself: its log, its numbers, its health."""
+"""The log, the metrics and the health of a process, and the port that serves them."""

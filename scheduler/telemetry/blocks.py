@@ -1,8 +1,8 @@
-"""How long the event loop is held at one go, by the CPU time of its thread: what another process takes does not count.
+"""Measures the longest turns of the event loop in CPU time of its thread, so that other processes do not count.
 
-No event loop tells of its callbacks, so a beat does. Between two beats, each due four milliseconds after the one
-before, lies at most one turn of the loop that is longer than that: the thread's CPU time between them is what it took,
-or up to four milliseconds more. While the loop rests, beats become few.
+An event loop does not report how long a callback takes, so a timer runs every four milliseconds. Between two runs there
+is at most one longer turn, and the thread's CPU time between them is what it took, or up to four milliseconds more.
+While the loop is idle, the timer runs less often.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What we serve with: a mounted pair of files, followed when they change, or a certificate of our own making; and which
-CAs may have signed the certificates of those who ask.
+"""The serving certificate: two mounted files, read again when they change, or a self-signed one; and the CAs whose
+client certificates are accepted.
 
 OpenSSL takes keys from files only; ours pass through memory that has a file's name (memfd), so that nothing is written
 where the root file system is read-only.

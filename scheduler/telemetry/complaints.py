@@ -1,7 +1,7 @@
-"""What a port refuses: each is counted by reason, and a reason has a line in the log at most once a minute.
+"""Counts what a port refuses, by reason, and logs each reason at most once a minute.
 
-What clients send is theirs, so a request that is no HTTP, or a handshake that fails, is no fault of ours and gets no
-traceback. A handler that raises is a fault of ours, and gets one.
+A request that is not HTTP, or a handshake that fails, is the client's fault and gets no traceback. A handler that
+raises is a bug in Berth, and gets one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Complaints:
         """When each reason last had a line, and how often it was met since then."""
 
     def record(self, reason: Reason, peer: str, detail: object = "") -> None:
-        """One more was refused."""
+        """Count a refusal; log it if its reason had no line for a minute."""
         self.refused.add(1, self._port, reason)
         now = self._clock()
         told_at, times = self._told.get(reason, (float("-inf"), 0))

@@ -1,4 +1,4 @@
-"""Who is connected to a port, how far each has come, and who has to go when there is no room for one more.
+"""The connections of a port, what each is doing, and which one is closed when there is no room for a new one.
 
 A connection is asking until a request of it has arrived, answering until that is answered, and then idle. Room is made
 by the one that is longest about its handshake or its headers, then by the one that was idle longest, then by one whose

@@ -1,7 +1,7 @@
-"""The end of a process that can't end itself as it should: its event loop does not turn any more.
+"""Ends a process whose event loop is stuck, from another thread.
 
-Called on another thread. No write under way is finished and nothing is given back: another replica takes over when the
-Lease has ended, and the kubelet starts this one anew.
+Writes in progress are not finished and the Lease is not given back: another replica takes over when the Lease expires,
+and the kubelet restarts this one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether the event loop turns: a beat every quarter of a second, late by as much as the loop was held up."""
+"""Whether the event loop runs: a timer every quarter of a second, which is late by as much as the loop was busy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LAG = Family(
 
 
 class Heartbeat:
-    """Beats on the loop that runs `run`; asked from another thread, which goes on when that loop does not."""
+    """The timer runs on the event loop of `run`; the other methods are for another thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.lag = Histogram(LAG)
@@ -43,11 +43,11 @@ class Heartbeat:
             self.lag.observe(max(self._clock() - planned, 0.0))
 
     def held(self) -> str | None:
-        """Why nothing gets done for the moment; None while it does."""
+        """Why the event loop gets nothing done at the moment; None if it does."""
         return self._silent(HELD_SECONDS)
 
     def dead(self) -> str | None:
-        """Why a new process would do better; None while there is hope."""
+        """Why the process has to be restarted; None if it need not be."""
         return self._silent(DEAD_SECONDS)
 
     def _silent(self, longer: float) -> str | None:

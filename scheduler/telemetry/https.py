@@ -1,4 +1,4 @@
-"""The serving thread's own part: requests in, answers out. Imported there, for a scheduler starts without it."""
+"""Answers requests on the serving thread. Imported there, so that a scheduler starts without waiting for it."""
 
 from __future__ import annotations
 

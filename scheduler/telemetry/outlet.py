@@ -1,4 +1,4 @@
-"""Where log lines leave: a bounded queue and a thread that writes, so that whoever logs never waits for a pipe.
+"""Writes log lines from a bounded queue in a thread, so that nothing that logs ever waits for a pipe.
 
 When the reader of the pipe stops, or the disk is full, lines are dropped and counted, and the count is written as soon
 as something can be written again.

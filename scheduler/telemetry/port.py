@@ -1,7 +1,7 @@
-"""A port that serves HTTP, by aiohttp, to whoever connects: bounded in connections, time, and what a request may be.
+"""A port that serves HTTP by aiohttp, with limits on connections, times, and the size of requests.
 
-`connections` says who has to go when there is no room, `complaints` counts what was refused. Everything here runs on
-one event loop, which accepts, looks at its connections once a second, and cuts off what is overdue.
+`connections` says which connection is closed when there is no room, `complaints` counts what was refused. Everything
+here runs on one event loop, which accepts connections and, once a second, closes those that are overdue.
 """
 
 from __future__ import annotations

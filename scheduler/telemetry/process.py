@@ -1,4 +1,4 @@
-"""What every process of ours tells of itself: its version, its CPU and memory, its event loop, its log."""
+"""Metrics that every process has: its version, CPU, memory, open files, and dropped log lines."""
 
 from __future__ import annotations
 

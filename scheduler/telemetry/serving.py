@@ -1,8 +1,8 @@
 """HTTPS for probes and dashboards, on a thread and an event loop of its own.
 
-So a stalled main loop is seen and said by /livez, and a handshake or a page of metrics never holds up a decision.
-/healthz, /livez and /readyz are open; for /metrics and /configz the API server is asked who it is and whether they may,
-unless a certificate says who it is. What has to be read on the main loop is read there, in one short turn.
+So /livez can report a stuck main loop, and a handshake or a page of metrics never delays a decision. Everybody may read
+/healthz, /livez and /readyz. For /metrics and /configz the API server is asked who the client is (unless a certificate
+says so) and whether it may read them. What has to be read on the main loop is read there, in one short turn.
 Next stage: `https` answers.
 """
 

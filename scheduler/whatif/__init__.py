@@ -1,4 +1,4 @@
-"""Questions asked of the same engine without writing anything: explain, and later simulate, replay, shadow.
+"""Answers questions with the engine of `berth run`, without writing anything: explain, simulate, traces, lint.
 
 Next stage: `scheduler.report` draws the answers, `scheduler.cli` prints them.
 """

@@ -1,4 +1,4 @@
-"""One decision with everything behind it: who rejected which node and by how much, who scored what, what would help.
+"""Explains one decision: which plugin rejected which node and by how much, the scores, and what would free the pod.
 
 Pure: from a pod, a framework and a cluster to an `Explanation`. `scheduler.report` draws it, `scheduler.cli` prints it.
 """

@@ -1,6 +1,6 @@
-"""What would happen: pods created, nodes added, nodes drained, on a cluster as it is. The same engine, nothing written.
+"""Simulates pods that are created, and nodes that are added or drained, on a cluster as it is. Nothing is written.
 
-`scheduler.cli.simulate` asks. Drained pods come back as their controllers would make them; disruption budgets, which
+`scheduler.cli.simulate` calls this. Controllers are taken to create drained pods again; disruption budgets, which would
 only delay that, are left out.
 """
 
@@ -32,7 +32,7 @@ class Placed(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Waiting(msgspec.Struct, rename="camel", frozen=True):
-    """A pod that got none, and kube-scheduler's words for why."""
+    """A pod that got no node, and kube-scheduler's message."""
 
     pod: str
     message: str
@@ -54,7 +54,7 @@ class Outcome(msgspec.Struct, rename="camel", frozen=True):
     waiting: list[Waiting]
     preempted: list[Preempted]
     lost: list[str]
-    """Pods of drained nodes that no controller makes anew."""
+    """Pods of drained nodes that no controller creates again."""
     drained: list[str]
     before: Quality
     after: Quality

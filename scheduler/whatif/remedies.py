@@ -152,7 +152,7 @@ def _as_much(mine: Change, other: Change) -> bool:
 
 
 def _kind(plan: Plan) -> tuple[str, ...]:
-    """Plans of one kind are told once: the same change of the pod in other amounts, or of another node or pod."""
+    """The kind of a plan. Only one plan of a kind is shown: others change another amount, node or pod."""
     return tuple(
         str(change)
         if isinstance(change, OnPod) and not isinstance(change, Request)

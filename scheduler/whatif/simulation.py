@@ -16,7 +16,7 @@ from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
 _PATIENCE = 60.0
-"""Seconds of virtual time without a new binding after which nothing more is expected to happen by itself."""
+"""The simulation ends when no pod was bound for so many seconds of virtual time."""
 
 
 class Simulation:
@@ -62,12 +62,12 @@ class Simulation:
         return found
 
     def work(self) -> None:
-        """Schedule until the queue has nobody who could go now."""
+        """Schedule until no pod in the queue is active."""
         while self.engine.has_work:
             self._tell(Cycle())
 
     def settle(self) -> None:
-        """Schedule, and let time pass while that leads to new bindings: backoffs end, victims make room."""
+        """Schedule, and let virtual time pass (backoffs end, victims make room) until no more pods are bound."""
         since, bound = self.now, len(self.bound)
         self.work()
         while (due := self.engine.next_tick()) is not None and due <= since + _PATIENCE:

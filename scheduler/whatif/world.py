@@ -121,7 +121,7 @@ class World:
                 self.cluster.storage.put(thing)
 
     def take(self, pod: Pod) -> None:
-        """Take a placed pod off its node, as if it were to be scheduled anew."""
+        """Take a placed pod off its node, as if it were still to be scheduled."""
         self.cluster.drop_pod(pod.uid)
         self.placed.pop(pod.key, None)
 

@@ -248,7 +248,7 @@ def test_outlives_the_api_server(control_plane_binaries: Path, tmp_path: Path) -
         assert replica.stop(START) == 0
 
 
-WAITS = "MetadataPolicies are not served: waits for their CRD"
+WAITS = "the CRD of MetadataPolicies is not there, waiting for it"
 
 
 def test_older_schema(control_plane_binaries: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The admission server, `berth admission`: reviews in, verdicts of the pure evaluator out.
+"""The admission server, `berth admission`: answers admission reviews with the pure evaluator.
 
 The story of a review: `server` reads it, `reviewer` finds out whether it is cheap, `judging` asks
 `scheduler.policy.evaluate` about the policies that `cache` follows, here or (`aside`) in a `worker`, and `owners` about

@@ -1,4 +1,4 @@
-"""Work that would hold the event loop, done aside: reviews that are dear to judge, and policies that are dear to read.
+"""Does expensive work outside of the event loop: reviews that take long to judge, policies that take long to read.
 
 In processes of their own (`worker`), as a thread would not help: decoding a megabyte holds Python's lock from the
 beginning to the end, and pure Python gives it up every five milliseconds only (decision 27). A namespace has one slot

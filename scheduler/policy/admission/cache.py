@@ -1,9 +1,9 @@
-"""The MetadataPolicies of the cluster as the evaluator wants them, kept up to date by one reflector.
+"""The MetadataPolicies of the cluster, kept up to date by one reflector.
 
-A stored policy that can't be accepted (an older schema let it in) is not applied, and every review in its namespace
-says so: the others enforce. A namespace whose policies cost too much has some left out (`bounds`). Policies that are
-long are read aside, one namespace after the other, and apply when they were. `reviewer` asks `of`; `server` asks
-`unready` before it answers anything.
+A stored policy that can't be accepted (an older schema let it in) does not apply, and every review in its namespace has
+a warning; the others apply. If the policies of a namespace cost too much, some of them do not apply (`bounds`). Long
+policies are read in a worker, one namespace after the other, and apply once they are read. `reviewer` calls `of`;
+`server` calls `unready` before it answers anything.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class PolicyCache:
     def unready(self) -> str | None:
         """Why no review can be answered yet. Once the first list was there, what is known stays good to answer with.
 
-        A missing CRD counts as not ready, too: an API server may say 404 while it starts, and zero policies is a
-        thing to know, not to guess.
+        Without the CRD it is not ready either: an API server may answer 404 while it starts, and then nobody knows
+        whether there are policies.
         """
         if self.reflector.has_synced:
             return f"{len(self._first)} MetadataPolicies are still being read" if self._first else None

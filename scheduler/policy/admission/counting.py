@@ -1,4 +1,4 @@
-"""Carry what this replica counted into the statuses of the policies: paced, conditional, and exact over restarts.
+"""Adds this replica's counts to the statuses of the policies: slowly, by conditional writes, exact over restarts.
 
 Every replica writes for itself, so counts reach the status without an operator, and no replica needs to know another.
 A policy is written at most once a round, whatever the number of reviews; rounds follow each other after an interval,

@@ -1,4 +1,4 @@
-"""What is said of one review, as plain data: the same in the server's own process and in a worker's.
+"""Judges one review and returns plain data, in the server's own process or in a worker's.
 
 Pure: no network, no clock, no log. `reviewer` asks here for what is cheap, `worker` for what is dear; where the answer
 depends on the object's owner, it is asked for, and the question is put again with what was found.

@@ -1,8 +1,8 @@
-"""Slots that are shared by namespaces: each has its own, and among those that wait the one that used least is next.
+"""Slots that namespaces share: of those that wait, the namespace that has used least gets the next one.
 
-What is used is told in costs, not in requests: a namespace whose work is dear gets its turn less often. A namespace
-that was away starts where the others are, so nobody saves up. Nothing here knows what the slots are for: `reviewer` has
-lanes for judging aside, `server` for bytes of bodies, `owners` for requests.
+Use is counted in costs, not in requests, so a namespace with expensive work gets its turn less often. A namespace that
+asked for nothing for a while starts where the others are, so it can't save up turns. `reviewer` uses lanes for judging
+in workers, `server` for bytes of bodies, `owners` for requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_IDLE = 1024
 
 
 class OverloadedError(Exception):
-    """Nobody's turn came in time. `own` tells whether the namespace's own work stood in its way."""
+    """No slot was free in time. `own`: because of the namespace's own work, and not of other namespaces'."""
 
     def __init__(self, namespace: str, *, own: bool) -> None:
         super().__init__(namespace)

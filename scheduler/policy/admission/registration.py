@@ -139,7 +139,7 @@ class Registration:
             self._wrote(resource, "repaired")
 
     async def _owner(self) -> str | None:
-        """The owner's UID, read each time: a role that was made anew has another."""
+        """The owner's UID, read each time: a role that was deleted and created again has another."""
         if not self._settings.owner:
             return None
         found = metadata.decode(await self._client.get(OWNERS.path(None, self._settings.owner)))

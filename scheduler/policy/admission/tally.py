@@ -25,7 +25,7 @@ KEPT_FOR = timedelta(hours=1)
 MOST_REPLICAS = 32
 
 Key = tuple[str, str, str]
-"""Namespace, name and uid of a policy: one that is made anew under an old name starts from zero."""
+"""Namespace, name and uid of a policy: one that is deleted and created again starts from zero."""
 
 
 class Tally(msgspec.Struct):

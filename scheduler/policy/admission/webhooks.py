@@ -102,7 +102,7 @@ def repaired(found: Object, wanted: Object) -> Object | None:
 
 
 def _owners(found: list[Object], ours: list[Object]) -> list[Object]:
-    """Others' stay; of ours, the one that was made anew replaces the one before."""
+    """Keep others' owners; replace our own, since an owner that was created again has another uid."""
     if not ours or any(one["uid"] == ours[0]["uid"] for one in found):
         return found
     names = {(one["kind"], one["name"]) for one in ours}

@@ -1,6 +1,6 @@
 """Count what the policies of a namespace would do to the objects that are in it already; slowly, page by page.
 
-An object is judged as if it were created anew with the labels and annotations that it has. A policy in mode warn or
+An object is judged as if it were created again with the labels and annotations that it has. A policy in mode warn or
 observe counts what it would do if it enforced, which is what one wants to know before switching it on. A label by
 which an owner finds the object is left alone, as it would be in a request.
 """

@@ -31,19 +31,19 @@ Revision = frozenset[tuple[str, int]]
 
 
 class Counting:
-    """`read` reads a namespace's policies; `anew` is told when there are new counts for them."""
+    """`read` reads a namespace's policies; `counted` is called when there are new counts for them."""
 
     def __init__(
         self,
         audit: Audit,
         read: Callable[[str], Awaitable[Read]],
-        anew: Callable[[str], None],
+        counted: Callable[[str], None],
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._audit = audit
         self._read = read
-        self._anew = anew
+        self._counted = counted
         self._seconds = seconds
         self._light, self._heavy = Turns(clock), Turns(clock)
         self._counted: dict[str, tuple[Revision, Mapping[str, Counts]]] = {}
@@ -118,4 +118,4 @@ class Counting:
         )
         revision = frozenset((one.uid, one.generation) for one in read.policies)
         self._counted[namespace] = revision, result.policies
-        self._anew(namespace)
+        self._counted(namespace)

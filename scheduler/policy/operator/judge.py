@@ -1,4 +1,4 @@
-"""What is true of the policies of one namespace, as conditions. Pure; `status` turns them into what is written."""
+"""Computes the conditions of the policies of one namespace. Pure; `status` says what is written."""
 
 from __future__ import annotations
 

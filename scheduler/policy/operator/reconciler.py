@@ -1,7 +1,8 @@
 """Make each policy's status true: read a namespace, judge it, write what differs. The leader's work.
 
 A namespace that somebody named is looked at as a whole, since every policy of it can change what is true of another.
-What is there is read anew each time; events only say where to look. What an analysis said is kept until a spec changes.
+The policies are read again each time; events only say where to look. The result of an analysis is kept until a spec
+changes.
 
 No namespace waits for what another one costs. Each has its turn, in which no more than some megabytes are read, a
 fraction of a second is spent on the analysis, and some statuses are written; what remains is for its next turn, which
@@ -75,7 +76,7 @@ class Reconciler:
         self._judged: dict[str, tuple[Revision, Judged]] = {}
         self._pending: dict[str, Revision] = {}
         """What the second queue is to analyse."""
-        self._counting = Counting(audit, self.read, self._counted_anew, settings.audit_seconds, monotonic)
+        self._counting = Counting(audit, self.read, self._counted, settings.audit_seconds, monotonic)
 
     def mark(self, namespace: str | None) -> None:
         """Look at this namespace, or at all of them, soon."""
@@ -290,7 +291,7 @@ class Reconciler:
         """The namespaces that have policies and are ours to look at."""
         return sorted(await reading.namespaces(self._client, self._settings.watched))
 
-    def _counted_anew(self, namespace: str) -> None:
+    def _counted(self, namespace: str) -> None:
         self._turns.want(namespace)
 
 

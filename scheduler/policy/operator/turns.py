@@ -1,4 +1,4 @@
-"""Whose turn it is: namespaces that want something done, first come, first served, and each pays for what it costs.
+"""A queue of namespaces, first come, first served, in which each waits as long as its own last turn costs.
 
 A namespace has a share of the operator: what it costs is charged in seconds of that share. It may run up `CREDIT`
 seconds at once, and is then looked at no sooner than its share has paid for what it had. So a namespace whose policies

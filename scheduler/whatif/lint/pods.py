@@ -32,7 +32,7 @@ def named(profiles: Sequence[Checked], world: World) -> Iterator[Finding]:
                 names[meant],
                 f"{count} waiting {'pod names' if count == 1 else 'pods name'} {name!r}, which no profile is called",
                 f"Nobody schedules them, and nobody says so. {meant} was probably meant.",
-                f"Let them name {meant}: a pod has to be created anew for that.",
+                f"Let them name {meant}: the pods have to be created again for that.",
             )
 
 

@@ -46,7 +46,7 @@ def test_a_pod_of_the_dump(berth: Berth, arguments: list[str], code: int, headli
 def test_a_placed_pod_is_taken_off_for_the_answer(berth: Berth) -> None:
     """It does not stand in its own way, and that is said."""
     found = berth("explain", "db-0", "--cluster", "cluster.json")
-    assert "it is on a-1 now; this is where it would go if it were scheduled anew: there again" in found.out
+    assert "it is on a-1 now; this is where it would go if it were scheduled again: the same node" in found.out
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_who_waits_is_found(berth: Berth, dump: str) -> None:
     big = write("big.yaml", pod("big", cpu="32"))
     table = berth("simulate", "--cluster", dump, "-f", big)
     assert table.code == 1
-    assert "0 pods placed; 1 find no node (profile berth)" in table.out
+    assert "0 pods placed; 1 without a node (profile berth)" in table.out
     assert "2 Insufficient cpu" in table.out
     page = berth("simulate", "--cluster", dump, "-f", big, "-o", "html")
     assert page.code == 1

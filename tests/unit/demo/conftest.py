@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from scheduler.demo.lines import Lines
 from scheduler.demo.recording import Act, Recording, Step
 from scheduler.demo.run import Options, embedded
-from scheduler.demo.tell import Lines
 
 
 @dataclass

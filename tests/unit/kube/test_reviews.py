@@ -126,7 +126,7 @@ async def test_made_up_tokens_are_bounded(server: ScriptedServer, capsys: pytest
         now += 5.0
         assert (await reviews.authorize("Bearer another", "/metrics", peer="10.0.0.1"))[0] == 401
     said = capsys.readouterr().out
-    assert said.count("requests refused unreviewed") == 1
+    assert said.count("requests were refused without asking the API server") == 1
 
 
 async def test_who_is_known_is_served_beside_strangers(server: ScriptedServer) -> None:

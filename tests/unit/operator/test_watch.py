@@ -112,7 +112,7 @@ async def test_waits_for_the_crd(api: Api, capsys: pytest.CaptureFixture[str]) -
         await until(lambda: "team" in told or None in told)
         await until(lambda: watch.pulse.unready() is None)
         assert watch.runs == 2
-    assert capsys.readouterr().out.count("waits for their CRD") == 2
+    assert capsys.readouterr().out.count("the CRD of MetadataPolicies is not there") == 2
 
 
 async def test_ends_with_its_thread(api: Api) -> None:
