@@ -6,6 +6,7 @@ from scheduler.cli.errors import WRONG
 from scheduler.cli.inputs import lines
 from scheduler.framework.config import ConfigError
 from scheduler.framework.status import PluginError
+from scheduler.model.mistakes import misfit
 from scheduler.whatif.cases import answer
 from scheduler.whatif.documents import ObjectError, parse
 
@@ -24,7 +25,10 @@ def print_cases(path: str) -> int:
                 raise ObjectError("expected a case: {id, config, objects, pod}")
             name = case.get("id", name)
             result = {"id": name, "got": answer(case, lambda text: parse(text.encode()))}
-        except (ConfigError, ObjectError, PluginError, msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, RecursionError) as error:
+            result = {"id": name, "error": misfit(error)}
+            code = WRONG
+        except (ConfigError, ObjectError, PluginError) as error:
             result = {"id": name, "error": " | ".join(str(error).splitlines())}
             code = WRONG
         print(msgspec.json.encode(result).decode())

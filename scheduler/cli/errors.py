@@ -17,6 +17,13 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """click's own; typer brings click along under its own name, and exports only this child."""
 
 
+_NUMBERS = {
+    "Input should be a valid integer, unable to parse string as an integer": "want a whole number",
+    "Input should be a valid number, unable to parse string as a number": "want a number",
+}
+"""pydantic's words for what typer's options are given."""
+
+
 class InputError(Exception):
     """Wrong input; each line of the text is a problem that names file, field and value."""
 
@@ -74,6 +81,8 @@ def _lines(error: Exception) -> list[str] | None:
     if isinstance(error, UsageError):
         context = getattr(error, "ctx", None)
         said = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
+        for found, wanted in _NUMBERS.items():
+            said = said.replace(found, wanted)
         more = f" (see {context.command_path} --help)" if context is not None else ""
         return [f"{said[:1].lower()}{said[1:]}{more}"] if said else [more.strip(" ()")]
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:

@@ -22,6 +22,7 @@ from scheduler.cli.policy_inputs import (
     run_tests,
     test_files,
 )
+from scheduler.model.mistakes import misfit
 from scheduler.policy import cases, impact, options, withheld
 from scheduler.policy.analyse import analyse
 from scheduler.policy.findings import Finding
@@ -233,5 +234,5 @@ def _groups(accepted: list[Policy]) -> list[Policies]:
 
 
 def _lowered(error: BaseException) -> str:
-    text = " ".join((str(error) or type(error).__name__).split())
+    text = misfit(error) if isinstance(error, RecursionError) else " ".join(str(error).split())
     return f"{text[:1].lower()}{text[1:]}"

@@ -17,6 +17,7 @@ from scheduler.cli.output import PageOutput, as_json, as_table
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
+from scheduler.model.mistakes import misfit
 from scheduler.model.pod import Pod
 from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import registry
@@ -177,7 +178,7 @@ def _trace(
             try:
                 others.append(msgspec.json.decode(raw, type=Recorded))
             except msgspec.DecodeError as error:
-                raise ObjectError(f"expected what python -m bench.trace writes: {error}") from None
+                raise ObjectError(f"expected what python -m bench.trace writes: {misfit(error)}") from None
     settings = configuration(config) if config else TRACE_PROFILES
     with about(named(config) if config else "configuration"):
         frameworks = build(settings, registry())

@@ -26,6 +26,7 @@ from scheduler.framework.config import ConfigError, Extender, TLSConfig
 from scheduler.framework.durations import seconds
 from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Question, Scores, VictimsAnswer, VictimsQuestion
 from scheduler.framework.status import PluginError
+from scheduler.model.mistakes import misfit
 from scheduler.model.pod import Pod
 
 if TYPE_CHECKING:
@@ -316,7 +317,7 @@ def _convert(document: Any, target: type[Answer], verb: str) -> Answer:
     try:
         return msgspec.convert(document, target)
     except msgspec.ValidationError as error:
-        raise ExtenderError(f"{verb}: {error}") from error
+        raise ExtenderError(f"{verb}: {misfit(error)}") from error
 
 
 def _list(document: Any, verb: str) -> list[Any]:

@@ -112,9 +112,14 @@ def _document(path: Path) -> dict[str, Any]:
     if found is None:
         return {}
     if not isinstance(found, dict) or found.get("kind", "Config") != "Config":
-        what = f"kind {found['kind']}" if isinstance(found, dict) else type(found).__name__
+        what = f"kind {found['kind']}" if isinstance(found, dict) else _kind_of(found)
         raise ConfigError(f"{path}: expected a kubeconfig (kind Config), found {what}")
     return found
+
+
+def _kind_of(value: object) -> str:
+    names = {list: "a list", dict: "a mapping", str: "text", bool: "true or false", int: "a number", float: "a number"}
+    return names.get(type(value), "nothing")
 
 
 def _entries(documents: list[tuple[Path, dict[str, Any]]], word: str) -> dict[str, tuple[Path, dict[str, Any]]]:
@@ -122,13 +127,13 @@ def _entries(documents: list[tuple[Path, dict[str, Any]]], word: str) -> dict[st
     for path, document in documents:
         rows = document.get(f"{word}s") or []
         if not isinstance(rows, list):
-            raise ConfigError(f"{path}: {word}s: expected a list, found {type(rows).__name__}")
+            raise ConfigError(f"{path}: {word}s: expected a list, found {_kind_of(rows)}")
         for index, row in enumerate(rows):
             if not isinstance(row, dict) or not isinstance(row.get("name"), str):
                 raise ConfigError(f"{path}: {word}s[{index}]: expected a mapping with a name")
             inner = row.get(word)
             if not isinstance(inner, dict | None):
-                raise ConfigError(f"{path}: {word}s[{index}].{word}: expected a mapping, found {type(inner).__name__}")
+                raise ConfigError(f"{path}: {word}s[{index}].{word}: expected a mapping, found {_kind_of(inner)}")
             found.setdefault(row["name"], (path, inner or {}))
     return found
 
@@ -164,7 +169,7 @@ def _check_user(user: dict[str, Any], path: Path, where: str) -> None:
     plugin = user.get("exec")
     if plugin is not None:
         if not isinstance(plugin, dict):
-            raise ConfigError(f"{where}.exec: expected a mapping, found {type(plugin).__name__}")
+            raise ConfigError(f"{where}.exec: expected a mapping, found {_kind_of(plugin)}")
         for word in ("command", "apiVersion"):
             if not isinstance(plugin.get(word), str) or not plugin[word]:
                 raise ConfigError(f"{where}.exec.{word}: expected text, found {plugin.get(word)!r}")
@@ -173,7 +178,7 @@ def _check_user(user: dict[str, Any], path: Path, where: str) -> None:
 def _check_words(entry: dict[str, Any], words: tuple[str, ...], where: str) -> None:
     for word in words:
         if not isinstance(entry.get(word, ""), str | None):
-            raise ConfigError(f"{where}.{word}: expected text, found {type(entry[word]).__name__}")
+            raise ConfigError(f"{where}.{word}: expected text, found {_kind_of(entry[word])}")
 
 
 def _check_file(entry: dict[str, Any], word: str, path: Path, where: str) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from scheduler.model import wire
+from scheduler.model.mistakes import misfit
 from scheduler.model.selectors import (
     FieldRequirement,
     NodeSelector,
@@ -131,7 +132,7 @@ def parse_promise(text: str | None) -> Promise | None:
     try:
         read = _selector.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        what = str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__
+        what = misfit(error)
         return Promise(problem=f'{ANNOTATION}: Invalid value: want "true", "false" or a NodeSelector as JSON: {what}')
     terms = read.node_selector_terms
     if not 0 < len(terms) <= MOST_TERMS:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from scheduler.model.mistakes import kind_of
 from scheduler.policy import objects, options, verdict
 from scheduler.policy.evaluate import OPERATIONS, Operation, evaluate
 from scheduler.policy.objects import JsonObject
@@ -96,5 +97,5 @@ def _field(case: Mapping[str, Any], name: str, wanted: type, otherwise: Any) -> 
     if found is None:
         return otherwise
     if not isinstance(found, wanted):
-        raise CaseError(f"{name}: want a {'map' if wanted is dict else 'list'}, got {type(found).__name__}")
+        raise CaseError(f"{name}: want a {'map' if wanted is dict else 'list'}, got {kind_of(found)}")
     return found

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from scheduler.model.mistakes import kind_of
 from scheduler.policy import objects
 from scheduler.policy.cases import CaseError, request
 from scheduler.policy.evaluate import evaluate
@@ -78,7 +79,7 @@ def _warned(found: list[str], expected: Any, path: str) -> Iterator[str]:
 
 def _known(item: Any, path: str, names: tuple[str, ...] = ()) -> None:
     if not isinstance(item, dict):
-        raise CaseError(f"{path}: want a map, got {type(item).__name__}")
+        raise CaseError(f"{path}: want a map, got {kind_of(item)}")
     for name in item:
         if names and name not in names:
             raise CaseError(f"{path}.{str(name)[:80]}: Unknown field: want {', '.join(names)}")

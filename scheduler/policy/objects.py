@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from scheduler.model.mistakes import kind_of
 from scheduler.policy import keys
 
 JsonObject = dict[str, Any]
@@ -27,14 +28,14 @@ def check(obj: Any) -> JsonObject:
     Raises ShapeError.
     """
     if not isinstance(obj, dict):
-        raise ShapeError(f"want an API object, got {type(obj).__name__}")
+        raise ShapeError(f"want an API object, got {kind_of(obj)}")
     for field in ("metadata", "spec") if is_pod(obj) else ("metadata",):
         if not isinstance(obj.get(field), dict | None):
-            raise ShapeError(f"{field}: want a map, got {type(obj[field]).__name__}")
+            raise ShapeError(f"{field}: want a map, got {kind_of(obj[field])}")
     for field in ("labels", "annotations"):
         found = (obj.get("metadata") or {}).get(field)
         if not isinstance(found, dict | None):
-            raise ShapeError(f"metadata.{field}: want a map, got {type(found).__name__}")
+            raise ShapeError(f"metadata.{field}: want a map, got {kind_of(found)}")
         for key, value in (found or {}).items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise ShapeError(f"metadata.{field}[{str(key)[:80]}]: Invalid value: {str(value)[:80]}: want a text")

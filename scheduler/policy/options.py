@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct, field
 
 from scheduler.model import wire
+from scheduler.model.mistakes import misfit
 from scheduler.model.selectors import LabelSelector, SelectorError, parse_label_selector
 from scheduler.policy.powers import Reserved
 
@@ -83,8 +84,7 @@ def parse(document: Mapping[str, Any] | None) -> Options:
     try:
         given = msgspec.convert(document or {}, _Wire)
     except msgspec.ValidationError as error:
-        said, _, where = str(error).partition(" - at `$")
-        raise OptionsError(f"options{where.rstrip('`')}: {said[:1].lower()}{said[1:]}") from None
+        raise OptionsError(misfit(error, "options")) from None
     single = given.owner_selector or []
     selectors = (single if isinstance(single, list) else [single]) + (given.owner_selectors or [])
     return Options(
@@ -112,4 +112,4 @@ def selector(document: Mapping[str, Any], path: str) -> LabelSelector:
     try:
         return parse_label_selector(msgspec.convert(document, wire.LabelSelector), path)
     except (SelectorError, msgspec.ValidationError) as error:
-        raise OptionsError(str(error) if isinstance(error, SelectorError) else f"{path}: {error}") from None
+        raise OptionsError(str(error) if isinstance(error, SelectorError) else misfit(error, path)) from None

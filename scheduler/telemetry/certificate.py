@@ -8,6 +8,7 @@ where the root file system is read-only.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 import tempfile
@@ -112,7 +113,8 @@ def _load_pair(pair: tuple[bytes, bytes], *contexts: ssl.SSLContext) -> None:
 
 
 def _reason(error: Exception) -> str:
-    return getattr(error, "reason", None) or str(error) or type(error).__name__
+    said = getattr(error, "reason", None) or re.sub(r" ?\(_ssl\.c:\d+\)|^\[SSL\] ", "", str(error))
+    return said or "unreadable"
 
 
 def self_signed() -> tuple[bytes, bytes]:

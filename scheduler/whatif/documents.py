@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
+from scheduler.model.mistakes import kind_of, misfit
+
 _READABLE = "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them"
 _SMALL = 1 << 20
 _NODES = 20_000_000
@@ -119,7 +121,7 @@ def _read(text: bytes) -> Iterator[Document]:
         if document is None:
             continue
         if not isinstance(document, dict):
-            raise ObjectError(_join(place, f"{_READABLE}, got {_kind_of(document)}"))
+            raise ObjectError(_join(place, f"{_READABLE}, got {kind_of(document)}"))
         try:
             raw = msgspec.json.encode(document)
             yield from _flat(raw, place)
@@ -227,13 +229,8 @@ def _json_problem(text: bytes, error: msgspec.DecodeError) -> str:
     return f"line {line}, column {column}: not JSON: {said}"
 
 
-def _kind_of(value: object) -> str:
-    names = {list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
-    return names.get(type(value), type(value).__name__)
-
-
 def _lowered(error: BaseException) -> str:
-    text = " ".join((str(error) or type(error).__name__).split())
+    text = misfit(error) if isinstance(error, RecursionError) else " ".join(str(error).split())
     return f"{text[:1].lower()}{text[1:]}"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from scheduler.model import wire
+from scheduler.model.mistakes import misfit
 
 _TEXT = re.compile(r"(?P<what>.*?)(?: - at `(?P<key>key in )?\$(?P<path>[^`]*)`)?$", re.S)
 _WORDS = {
@@ -60,7 +61,7 @@ _RAW: dict[str, dict[str, Any]] = {
 
 def complaint(kind: str, raw: bytes | msgspec.Raw, error: Exception) -> str:
     """One line for an object that did not decode."""
-    text = str(error) or type(error).__name__
+    text = misfit(error) if isinstance(error, RecursionError) else str(error)
     try:
         document = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):

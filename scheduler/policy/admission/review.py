@@ -15,6 +15,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from scheduler.model.mistakes import misfit
 from scheduler.policy.guard import OwnerReference
 from scheduler.policy.objects import JsonObject
 from scheduler.policy.options import UserInfo
@@ -295,4 +296,4 @@ def _of_pod(raw: msgspec.Raw) -> _Pod | _WholePod:
 
 def _say(error: Exception) -> str:
     """What is wrong, in a line; the decoder names paths and types, never values."""
-    return f"{error}"[:200] if isinstance(error, msgspec.MsgspecError) else type(error).__name__
+    return misfit(error)[:200]

@@ -36,7 +36,7 @@ class ServingTls:
                 for context in (_context(), self.context):
                     context.load_cert_chain(*paths, password=_no_password)
             except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-                reason = getattr(error, "reason", None) or type(error).__name__
+                reason = getattr(error, "reason", None) or "unreadable"
                 raise CertificateError(f"certificate and key can't be served together ({reason})") from error
         self._loaded = certificate, key
         return True

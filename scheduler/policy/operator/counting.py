@@ -43,7 +43,7 @@ class Counting:
     ) -> None:
         self._audit = audit
         self._read = read
-        self._counted = counted
+        self._on_counts = counted
         self._seconds = seconds
         self._light, self._heavy = Turns(clock), Turns(clock)
         self._counted: dict[str, tuple[Revision, Mapping[str, Counts]]] = {}
@@ -118,4 +118,4 @@ class Counting:
         )
         revision = frozenset((one.uid, one.generation) for one in read.policies)
         self._counted[namespace] = revision, result.policies
-        self._counted(namespace)
+        self._on_counts(namespace)

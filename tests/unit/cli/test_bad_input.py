@@ -191,7 +191,7 @@ def _written(content: Any) -> str:
     ("value", "said"),
     [
         pytest.param("-1", "invalid value for --verify: -1: want 0 (none) or more", id="negative"),
-        pytest.param("often", "invalid value for '--verify': Input should be a valid integer", id="no number"),
+        pytest.param("often", "invalid value for '--verify': want a whole number", id="no number"),
     ],
 )
 def test_how_many_decisions_to_verify(berth: Berth, value: str, said: str) -> None:

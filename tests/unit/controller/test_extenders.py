@@ -113,8 +113,8 @@ BAD: dict[str, tuple[Any, str]] = {
         lambda asked: {"NodeNames": ["n7"]},
         'extender "{url}" claims a filtered node "n7" which is not found in the input node list',
     ),
-    "not what was asked for": (lambda asked: [1, 2], "filter: Expected `object`, got `array`"),
-    "wrong type": (lambda asked: {"NodeNames": "n1"}, "filter: Expected `array | null`, got `str` - at `$.nodenames`"),
+    "not what was asked for": (lambda asked: [1, 2], "filter: expected a mapping, got a list"),
+    "wrong type": (lambda asked: {"NodeNames": "n1"}, "filter: nodenames: expected a list, got text"),
 }
 
 

@@ -220,9 +220,9 @@ HTTPS = {"server": "https://10.0.0.1"}
         ({"current-context": "prod"}, "no context 'prod'; there are one"),
         ({"contexts": [{"name": "one", "context": {"cluster": "zz", "user": "u"}}]}, "no cluster 'zz'; there are c"),
         ({"contexts": [{"name": "one", "context": {"cluster": "c", "user": "zz"}}]}, "no user 'zz'; there are u"),
-        ({"contexts": {"one": {}}}, "contexts: expected a list, found dict"),
+        ({"contexts": {"one": {}}}, "contexts: expected a list, found a mapping"),
         ({"clusters": [{"cluster": {}}]}, "clusters[0]: expected a mapping with a name"),
-        ({"users": [{"name": "u", "user": "me"}]}, "users[0].user: expected a mapping, found str"),
+        ({"users": [{"name": "u", "user": "me"}]}, "users[0].user: expected a mapping, found text"),
         ({"kind": "Pod"}, "expected a kubeconfig (kind Config), found kind Pod"),
         ({"cluster": {"server": "10.0.0.1"}}, "clusters[c].server: expected an http or https URL, found '10.0.0.1'"),
         ({"cluster": {"server": None}}, "clusters[c].server: expected an http or https URL, found None"),
@@ -236,7 +236,7 @@ HTTPS = {"server": "https://10.0.0.1"}
             "expected certificate-authority or insecure-skip-tls-verify, found both",
         ),
         ({"cluster": {"proxy-url": "socks5://p:1"}}, "expected an http or https proxy, found socks5"),
-        ({"user": {"token": 123}}, "users[u].token: expected text, found int"),
+        ({"user": {"token": 123}}, "users[u].token: expected text, found a number"),
         ({"user": {"tokenFile": "no"}}, "no: no such file; expected a token"),
         ({"user": {"client-certificate": "bad.crt"}}, "expected client-certificate and client-key together"),
         (
@@ -276,8 +276,8 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, fields: dict[str, Any
         (b"\x00", "not YAML"),
         (b"\xff\xfe\xfd", "not text"),
         (b"", "the file is empty"),
-        (b"- 1\n", "found list"),
-        (b"just words", "found str"),
+        (b"- 1\n", "found a list"),
+        (b"just words", "found text"),
     ],
 )
 def test_what_is_no_kubeconfig(tmp_path: Path, content: bytes, want: str) -> None:

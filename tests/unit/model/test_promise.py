@@ -45,8 +45,8 @@ def test_what_is_required(text: str | None, spec: dict[str, Any], by_profile: bo
     [
         ("yes", 'want "true", "false" or a NodeSelector'),
         ("", 'want "true", "false" or a NodeSelector'),
-        ("[]", "Expected `object`"),
-        ("{}", "missing required field `nodeSelectorTerms`"),
+        ("[]", "expected a mapping"),
+        ("{}", "missing the field `nodeSelectorTerms`"),
         ('{"nodeSelectorTerm":[]}', "unknown field `nodeSelectorTerm`"),
         ('{"nodeSelectorTerms":[]}', "0 terms: want 1 to"),
         ('{"nodeSelectorTerms":[{}]}', "nodeSelectorTerms[0]: Required value"),

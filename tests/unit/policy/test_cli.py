@@ -258,7 +258,7 @@ def test_wrong_input(shell: Shell) -> None:
         ),
         ("eval", "-f", obj, "--policies", good, "--options", "{"): ("--options: {: expected a JSON object"),
         ("eval", "-f", obj, "--policies", good, "--options", '{"dryRun": 3}'): (
-            "--options: options.dryRun: expected `bool | null`, got `int`"
+            "--options: options.dryRun: expected true or false, got a whole number"
         ),
         ("eval", "--cases", "gone"): "gone: no such file or directory",
         ("lint", shell.file("empty.yaml", "")): f"{shell.where}/empty.yaml: is empty: "
@@ -276,7 +276,7 @@ def test_wrong_input(shell: Shell) -> None:
         ("test", "t4"): "t4/test.yaml: cases[0].expect.denied: Unknown field: want allowed, code, message, labels, "
         "annotations, schedulerName, warnings, changed",
         ("test", "t5"): "t5/test.yaml: cases[0].expect: Required value",
-        ("test", "t6"): "t6/test.yaml: cases[0].object.metadata: want a map, got int",
+        ("test", "t6"): "t6/test.yaml: cases[0].object.metadata: want a map, got a number",
     }
     for words, line in wrong.items():
         code, out, err = shell.run(*words)
