@@ -17,7 +17,7 @@ OWNER = "owner"
 
 async def governed(play: Play) -> None:
     """Two policies, a pod for each."""
-    title = "Policies say who may come, and who schedules whom"
+    title = "Policies decide which objects may be created, and which scheduler gets a pod"
     if not play.setting.own_server:
         await play.act(title, "Left out on this cluster: its webhooks would be asked about everybody's objects.")
         return
@@ -42,7 +42,7 @@ async def _refused(play: Play, name: str) -> None:
         await play.client.create(PODS.path(play.setting.namespace), msgspec.json.encode(_modest(name)))
     except ApiError as error:
         lines.append(f"Error from server ({error.reason}): {error.message}")
-        await play.show("rejected", f"{name} is refused: nobody owns it", lines, beats=2.0)
+        await play.show("rejected", f"{name} is refused: it has no owner label", lines, beats=2.0)
         return
     raise RuntimeError(f"pod {name} was to be refused")
 

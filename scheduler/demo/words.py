@@ -57,7 +57,7 @@ def why(verdict: SeenDecision) -> list[str]:
     winner, second = verdict.winner, verdict.runner_up
     name = winner.node
     if second is None:
-        lines.append(f"{name} is the only one, so nobody had to count points.")
+        lines.append(f"{name} is the only one, so there was nothing to score.")
     elif winner.total == second.total:
         lines.append(
             f"{name} shares the best total of {winner.total} points with {verdict.tied - 1} other"

@@ -137,7 +137,7 @@ class SharedSecret:
             self._take(found.material())
         except CertificateError as error:
             if not found.ours:
-                raise CertificateError(f"{error}, and it is not labelled as ours: not touched") from error
+                raise CertificateError(f"{error}, and it does not have Berth's label: it is left as it is") from error
             log.error("the Secret was damaged and is written again", error=str(error))
             await self._store(found, self._advanced(None, published=True) if self.material is None else self.material)
 

@@ -241,7 +241,7 @@ def _accepted(one: Stored, policy: Policy, told: Told, exempt: Collection[str]) 
         return Condition(
             "Accepted", "False", "ExemptNamespace", f"not applied: no policy applies in namespace {one.namespace}"
         )
-    modes = {"warn": "nothing is rejected or written, people are told", "observe": "nothing is rejected or written"}
+    modes = {"warn": "nothing is rejected or written, users get warnings", "observe": "nothing is rejected or written"}
     said = f"applied in mode {policy.mode}" + (f": {modes[policy.mode]}" if policy.mode in modes else "")
     if not told.remarks:
         return Condition("Accepted", "True", "Accepted", said)
@@ -273,10 +273,10 @@ def _scheduler_available(one: Stored, live: frozenset[str] | None) -> Condition:
     missing = sorted(named - live)
     if missing:
         names = ", ".join(f'"{name}"' for name in missing)
-        message = f"no live Lease stands for the scheduler {names}: pods that are sent there wait"
+        message = f"no live scheduler serves {names}: pods that are sent there stay pending"
         return Condition("SchedulerAvailable", "False", "NoLiveLease", cut(message))
     names = ", ".join(f'"{name}"' for name in sorted(named))
-    return Condition("SchedulerAvailable", "True", "Live", cut(f"a live Lease stands for {names}"))
+    return Condition("SchedulerAvailable", "True", "Live", cut(f"a live scheduler serves {names}"))
 
 
 def _line(finding: Finding) -> str:

@@ -143,7 +143,7 @@ def _no_score(path: str, name: str) -> Finding:
     return Finding(
         "args-without-effect",
         path,
-        f"{name} is told how to score, and does not run at score in this profile",
+        f"{name} has arguments for scoring, and does not run at score in this profile",
         "The arguments have no effect: nodes are ranked without them.",
         f"Enable {name} at score.",
     )

@@ -63,7 +63,7 @@ def unknown(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> It
                     "disables-unknown-plugin",
                     f"{where}.disabled[{i}].name",
                     f"{ref.name} is to be switched off, and no plugin has this name",
-                    "Nothing is switched off, and nobody says so: the plugin that was meant goes on running.",
+                    "Nothing is switched off, and no error says so: the plugin that was meant goes on running.",
                     _meant(ref.name, registry) or "Remove the line.",
                 )
     for i, plugin in enumerate(config.plugin_config):

@@ -31,7 +31,7 @@ def named(profiles: Sequence[Checked], world: World) -> Iterator[Finding]:
                 "profile-misspelt",
                 names[meant],
                 f"{count} waiting {'pod names' if count == 1 else 'pods name'} {name!r}, which no profile is called",
-                f"Nobody schedules them, and nobody says so. {meant} was probably meant.",
+                f"No scheduler binds them, and no error says so. {meant} was probably meant.",
                 f"Let them name {meant}: the pods have to be created again for that.",
             )
 

@@ -40,7 +40,7 @@ def reach(profiles: Sequence[Checked]) -> Iterator[Finding]:
                 "profile-name-unusable",
                 path,
                 f"{name!r} is not a name that an Event can have as reportingController",
-                "The API server refuses every event of this profile, so nobody learns why a pod is pending.",
+                "The API server refuses every event of this profile, so a pending pod has no event that says why.",
                 "Use letters, digits, '-', '_' and '.', at most 63.",
             )
         alike = "".join(letter for letter in name.lower() if letter.isalnum())
@@ -49,7 +49,7 @@ def reach(profiles: Sequence[Checked]) -> Iterator[Finding]:
                 "profile-names-alike",
                 path,
                 f"{name!r} and {seen[alike]!r} differ in case or punctuation only",
-                "A pod that spells it the other way is scheduled by the other profile, and nobody notices.",
+                "A pod that spells it the other way is scheduled by the other profile, and no error says so.",
                 "Choose names that can't be taken for each other.",
             )
         seen.setdefault(alike, name)
@@ -92,6 +92,6 @@ def no_preemption(checked: Checked) -> Iterator[Finding]:
             "preemption-missing",
             f"{checked.path}.plugins.postFilter",
             "no plugin makes room for pods (DefaultPreemption does not run)",
-            "A pod of high priority comes first in the queue, and then waits until room appears by itself.",
+            "A pod of high priority comes first in the queue, and then waits until a node has room.",
             "Enable DefaultPreemption, or give all pods of this profile preemptionPolicy: Never so that it is plain.",
         )

@@ -99,7 +99,7 @@ def _extender(extender: Extender, path: str) -> Iterator[Finding]:
                 "extender-never-asked",
                 f"{path}.managedResources[{i}].name",
                 f"{resource.name!r} is not the name of an extended resource",
-                "An extender with managedResources is asked only for pods that use one of them; nobody uses this.",
+                "An extender with managedResources is called only for pods that ask for one; no pod can ask for this.",
                 "Extended resources have a domain in their name, such as example.com/foo.",
             )
     if not extender.url_prefix.startswith(("http://", "https://")):

@@ -55,7 +55,7 @@ def _zero(name: str, path: str) -> Finding:
         "weight-zero",
         path,
         f"{name} has the weight 0",
-        "0 stands for 1, as in kube-scheduler: the plugin goes on scoring.",
+        "A weight of 0 counts as 1, as in kube-scheduler: the plugin goes on scoring.",
         "To keep it from scoring, name it in plugins.score.disabled.",
     )
 

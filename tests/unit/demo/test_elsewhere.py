@@ -88,7 +88,10 @@ async def test_real_nodes_are_used_as_they_are(server: ApiServer) -> None:
     audience = Audience()
     recording = await elsewhere(connection(server), audience, Options(), audience.notices.append)
     left_out = [act.title for act in recording.acts if act.text.startswith("Left out on this cluster")]
-    assert left_out == ["A GPU job that may pass the taint", "Policies say who may come, and who schedules whom"]
+    assert left_out == [
+        "A GPU job that may pass the taint",
+        "Policies decide which objects may be created, and which scheduler gets a pod",
+    ]
     assert sum(card.cpu for card in recording.pods.values() if card.mine) < 1000
     assert recording.steps[0].puts == {"default/theirs": "n1"}
     zones = {recording.nodes[audience.step("bound", f"db-{i}").node].zone for i in range(2)}

@@ -63,7 +63,7 @@ def test_took(seconds: float, want: str) -> None:
             ),
             [
                 "1 of 4 nodes can take it; ruled out: 2 tainted, 1 short of cpu.",
-                "a is the only one, so nobody had to count points.",
+                "a is the only one, so there was nothing to score.",
             ],
             id="only-one",
         ),
