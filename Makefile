@@ -71,17 +71,17 @@ differential: $(STAMP) ## Berth against kube-scheduler's own plugins on generate
 replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to Berth in its state: make replay PODS=2000
 	@$(BIN)/python -m bench.replay --pods $(or $(PODS),2000)
 
-manifests: $(STAMP) ## Make manifests/ anew from the chart
+manifests: $(STAMP) ## Write manifests/ from the chart
 	@helm=$$($(BIN)/python -m tests.chart.build helm) && $(BIN)/python manifests/make.py "$$helm"
 
 chart-versions: $(STAMP) ## Check the chart's objects by kubeconform for Kubernetes 1.32 to 1.37
 	@$(BIN)/python -m tests.chart.versions
 
-pictures: $(STAMP) ## Draw the README's pictures anew from real output
+pictures: $(STAMP) ## Draw the README's pictures from real output
 	@$(BIN)/python docs/pictures/make.py
 
 LOCK = $(VENV)/lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
-lock: ## Resolve requirements*.lock anew from pyproject.toml
+lock: ## Resolve requirements*.lock from pyproject.toml
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
 	@$(VENV)/lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--extra fast --group dev pyproject.toml -o requirements.lock

@@ -15,9 +15,10 @@ PAGE = Path(__file__).parents[1] / "metrics.md"
 HEAD = """\
 # Metrics
 
-Made by `make reference` from the code. `berth run` serves them at `https://…:10259/metrics`, to whoever the API server
-allows to get the path ([operations](operations.md)). A family appears with its first value. kube-scheduler's names,
-types, labels and buckets are kept, so that its dashboards and alerts work; times are of our clock, counts since start.
+`make reference` writes this page from the code. `berth run` serves these metrics at `https://…:10259/metrics`, to
+clients that may `get` the path ([operations](operations.md)). A metric is there once it has a value. Metrics of
+kube-scheduler keep its names, types, labels and buckets, so that its dashboards and alerts work. Durations are measured
+by Berth's own clock; counts begin at the start of the process.
 """
 
 
@@ -32,12 +33,12 @@ def page() -> str:
     theirs = [family for family in own if not family.name.startswith("berth_")]
     parts = [
         HEAD,
-        *_section("As kube-scheduler has them", theirs),
-        *_section("Berth's own", [family for family in own if family not in theirs]),
-        *_section("The operator's", operator.FAMILIES),
-        *_section("The evictor's", evictor.FAMILIES),
-        *_section("Every process'", (heartbeat.LAG, port.CONNECTIONS, complaints.REFUSED, *process.FAMILIES)),
-        "\nThose of the admission server are in [admission](admission.md).\n",
+        *_section("kube-scheduler's metrics", theirs),
+        *_section("Further metrics of berth run", [family for family in own if family not in theirs]),
+        *_section("berth operator", operator.FAMILIES),
+        *_section("berth evictor", evictor.FAMILIES),
+        *_section("Every process", (heartbeat.LAG, port.CONNECTIONS, complaints.REFUSED, *process.FAMILIES)),
+        "\nThe metrics of the admission server are in [admission](admission.md#what-it-costs).\n",
     ]
     return "".join(parts)
 

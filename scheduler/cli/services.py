@@ -1,6 +1,6 @@
-"""Options that services share, and the start of a service: what is said to one of them holds for the others, too.
+"""Options that several services share, and how a service sets its log level and its address.
 
-The five of serving are spelled as kube-scheduler's.
+The five options of serving have kube-scheduler's names.
 """
 
 from typing import TYPE_CHECKING, Annotated
@@ -75,7 +75,7 @@ ClientCAFile = Annotated[
 
 
 def log_at(level: str, *, quiet: bool = False) -> None:
-    """Log from now on at this level; `quiet`: warnings, whatever the level, as something else is printed.
+    """Set the log level. `quiet`: log warnings only, because the command prints something else.
 
     Raises BadParameter.
     """

@@ -10,7 +10,7 @@ from scheduler.service.election import candidate
 
 
 def candidacy(client: Client, config: SchedulerConfiguration) -> Candidate | None:
-    """A candidate whose term fences the client's writes; None when there is no election."""
+    """A candidate for the Lease; the client sends no write without it. None when there is no election."""
     wanted = config.leader_election
     if not wanted.leader_elect:
         return None

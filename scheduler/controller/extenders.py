@@ -101,7 +101,7 @@ class Extenders:
         self._under_way.start(self._ask(instruction.question))
 
     async def close(self) -> None:
-        """Leave open questions open: their pods are still pending."""
+        """Cancel the calls in progress; their pods stay pending."""
         await self._under_way.drain(0.0)
         if self._session is not None:
             await self._session.close()

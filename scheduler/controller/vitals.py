@@ -1,4 +1,4 @@
-"""What `berth run` tells of itself over HTTPS: health, gauges, configuration."""
+"""What `berth run` serves over HTTPS: health, gauges, configuration."""
 
 from __future__ import annotations
 

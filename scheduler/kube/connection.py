@@ -23,7 +23,7 @@ Signature: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
 class Tls:
-    """A client-side TLS context made of files, made anew when they change.
+    """A client-side TLS context made from files, and made again when they change.
 
     While a file is missing, half written or does not fit its key, the last context that worked stays in use.
     """

@@ -222,7 +222,7 @@ class _Records:
 
 
 def _folded(events: list[_Event]) -> PastEviction:
-    """What several Events tell of one pod: an intent is written anew from time to time."""
+    """What several Events tell of one pod: an intent is written again from time to time."""
     done = max((one for one in events if one.reason == DONE), key=lambda one: one.created, default=None)
     asked = [one.created for one in events if one.reason == INTENT]
     about = events[0].about
@@ -291,7 +291,7 @@ async def is_leaving(client: Client, pod: PodRef) -> bool:
 
 
 async def _pages(client: Client, path: str, query: dict[str, str]) -> AsyncIterator[msgspec.Raw]:
-    """The items of a list; a list that changed too much between its pages is begun anew without them."""
+    """The items of a list; when a page has expired, the list is begun again, without pages."""
     following = dict(query)
     seen = 0
     while True:

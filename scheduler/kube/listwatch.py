@@ -301,7 +301,7 @@ class ListWatch(Generic[T]):
         if self._resync:
             return  # we ended it ourselves
         if lost is not None and lost.timed_out:
-            self.counts.stalls += 1  # no pause: connecting anew tells soon enough whether the server is there
+            self.counts.stalls += 1  # no pause: connecting again shows soon enough whether the server is there
         elif lost is not None or brief:
             self.counts.errors += 1
             self._pause(now)

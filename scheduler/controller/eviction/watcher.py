@@ -40,7 +40,7 @@ _NO_HURRY = 0.05
 
 
 class Watcher:
-    """Keeps promises while this process leads; made anew for each term, for what is old is not to be trusted."""
+    """Follows promises while this process leads. Each term gets a new one, as old state may be wrong."""
 
     def __init__(
         self,

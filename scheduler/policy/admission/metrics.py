@@ -1,4 +1,4 @@
-"""What the admission server counts and times. Labels take a few known words only."""
+"""The metrics of the admission server. Labels have a few known values only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECONDS = Family(
 
 
 class Metrics:
-    """Counters of one server; `gauges` (name → what it is, how to read it) are read when somebody asks."""
+    """Counters of one server; `gauges` (name → help text, how to read it) are read when the metrics are."""
 
     def __init__(self, gauges: Mapping[str, tuple[str, Callable[[], float]]]) -> None:
         self._reviews = Counter(REVIEWS)

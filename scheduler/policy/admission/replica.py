@@ -1,7 +1,7 @@
-"""The admission server's parts, put together; it goes without failing a call.
+"""One replica of the admission server, and how it ends without failing a review.
 
-Every replica serves; one of them, by a Lease, keeps the webhook configurations and rotates the certificates, and only
-once it is ready itself: webhooks are never registered before somebody can answer them.
+Every replica answers reviews. The one that holds the Lease writes the webhook configurations and rotates the
+certificates, and only when it is ready itself, so that webhooks are never registered before a replica can answer them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `berth operator` tells of itself over HTTPS: its watch, its role, who lives."""
+"""What `berth operator` serves over HTTPS: health, metrics of its watch and its role, and the live schedulers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ from scheduler.policy.operator.replica import Operator
 from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
 from scheduler.telemetry.serving import Endpoints
 
-LEADER = Family("leader_election_master_status", "gauge", "1 for the replica that writes, 0 for others.", ("name",))
-WATCH_AGE = Family(
-    "berth_operator_watch_age_seconds", "gauge", "Since the watch of policies was last answered; up to 55 s is normal."
+LEADER = Family(
+    "leader_election_master_status",
+    "gauge",
+    "1 for the replica that holds the Lease and writes statuses, 0 for others.",
+    ("name",),
 )
-SCHEDULERS = Family("berth_operator_live_schedulers", "gauge", "1 for each scheduler that lives.", ("name",))
+WATCH_AGE = Family(
+    "berth_operator_watch_age_seconds",
+    "gauge",
+    "Seconds since the API server last answered the watch of policies. Up to 55 is normal.",
+)
+SCHEDULERS = Family(
+    "berth_operator_live_schedulers", "gauge", "1 for each schedulerName that a live scheduler serves.", ("name",)
+)
 FAMILIES = (LEADER, WATCH_AGE, SCHEDULERS)
 
 
