@@ -37,8 +37,12 @@ def settings(chosen: Selected) -> ServerSettings:
         loader.load_and_set(found)
     except ConfigException as error:
         raise ConfigError(f"{chosen.where}: {one_line(str(error))}") from error
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ConfigError(f"{chosen.where}: {one_line(f'{type(error).__name__}: {error}')}") from error
+    except OSError as error:
+        raise ConfigError(f"{chosen.where}: {one_line(error.strerror or str(error))}") from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise ConfigError(
+            f"{chosen.where}: expected a user or cluster as kubectl reads it: {one_line(str(error))}"
+        ) from error
     header = found.get_api_key_with_prefix("BearerToken")
     return ServerSettings(
         host=found.host,

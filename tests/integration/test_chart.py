@@ -183,7 +183,7 @@ def test_uninstall_takes_the_webhooks(installed: Installed, garbage_collector: P
     try:
         installed.helm("uninstall", "blue")
         wait_for("the webhooks to go", lambda: not _webhooks(api), checks.BOUND)
-        wait_for("the replica to try", lambda: replica.lines("could not reconcile, trying again"), checks.BOUND)
+        wait_for("the replica to try", lambda: replica.lines("could not write it, trying again"), checks.BOUND)
         assert _webhooks(api) == []
     finally:
         collector.kill()

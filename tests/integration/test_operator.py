@@ -77,7 +77,7 @@ def test_conditions(ship: Ship) -> None:
     assert ship.get("poison")["status"]["observedGeneration"] == 1
     assert ship.get("poison")["status"]["rules"] == 2
     assert not ship.events("good")
-    assert not replica.lines("the watch ended, it is started again")
+    assert not replica.lines("the watch ended and is started again")
     assert replica.stop(START) == 0
     assert "Traceback" not in replica.log.read_text()
 
@@ -302,7 +302,7 @@ def test_an_expensive_namespace_waits_for_itself(ship: Ship) -> None:
         assert replica.probe("/livez")[0] == 200
         grew = replica.peak_memory_mb() - before
         assert grew < 60, grew
-        assert not replica.lines("the watch ended, it is started again")
+        assert not replica.lines("the watch ended and is started again")
         assert replica.stop(START) == 0
         assert "Traceback" not in replica.log.read_text()
     finally:
