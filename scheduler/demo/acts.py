@@ -25,7 +25,7 @@ async def opening(play: Play) -> None:
     where = f" in zones {', '.join(zones)}" if len(zones) > 1 else ""
     await play.act(
         "A cluster that is already in use",
-        f"{len(nodes)} nodes{where}. {len(foreign)} pods of other people run here, placed by another scheduler. "
+        f"{len(nodes)} nodes{where}. {len(foreign)} pods run here already, placed by another scheduler. "
         "Berth counts the room they take and leaves them alone.",
     )
     total = sum(node.allocatable.get("cpu", 0) for node in nodes)
@@ -68,8 +68,8 @@ async def web(play: Play) -> None:
     where = "must be in a zone with a cache, would like" if zoned else "would like"
     await play.act(
         "A web tier that wants its cache near",
-        f"Two caches on different nodes. Each web pod {where} a cache on its own node, and would rather not sit with "
-        "its sisters: three wishes at once.",
+        f"Two caches on different nodes. Each web pod {where} a cache on its own node, and prefers nodes without "
+        "other web pods: three wishes at once.",
     )
     apart = affinity(without=[near("cache", HOSTNAME)])
     await play.place(*(_pod(play, f"cache-{i}", 1000, 4096, affinity=apart) for i in range(2)))
@@ -129,14 +129,14 @@ async def misfit(play: Play) -> None:
     if play.setting.own_nodes:
         await play.act(
             "One pod that does not fit",
-            "A report wants 6 cores and a node with an SSD. Elsewhere all you get is the one line that comes next.",
+            "A report asks for 6 cores and a node with an SSD. From kube-scheduler you would get only the next line.",
         )
         report = _pod(play, "report-0", REPORT_CPU, 12288, nodeSelector={DISK: "ssd"})
         await free_by_uncordoning(play, report)
     else:
         await play.act(
             "One pod that does not fit",
-            "It asks for more than any node has free. Elsewhere all that you get is the one line that comes next.",
+            "It asks for more than any node has free. From kube-scheduler you would get only the next line.",
         )
         await free_by_asking_less(play, lambda cpu: pod("report-0", play.setting.scheduler, cpu=cpu, memory=32))
 

@@ -1,4 +1,4 @@
-"""Who plays: the story's nodes, the pods of other people on them, and where the story takes place."""
+"""The nodes of the tour, the pods that are on them already, and the cluster that the tour uses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

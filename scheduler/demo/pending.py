@@ -89,7 +89,7 @@ async def _stays(play: Play, verdict: SeenDecision) -> None:
     """What the story may change here would not free the pod; or it found a node after all."""
     if verdict.node is None:
         name = verdict.pod.rpartition("/")[2]
-        await play.show("pending", f"{name} stays pending: none of these is the story's to change", pod=name)
+        await play.show("pending", f"{name} stays pending: the demo may not change any of these here", pod=name)
 
 
 def _in_the_way(play: Play, rejected: RejectedNode) -> str:

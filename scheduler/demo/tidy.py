@@ -62,7 +62,7 @@ class Tidy:
         except (ApiError, Unreachable) as problem:
             self._notice(f"Could not see namespace {setting.namespace} go: {problem}")
             return
-        rest = "gone" if gone else "empty, and being deleted by the cluster"
+        rest = "gone" if gone else "empty, and the cluster is deleting it"
         self._notice(f"Cleaned up: namespace {setting.namespace} is {rest}.")
 
     async def _delete(self, path: str, what: str) -> bool:

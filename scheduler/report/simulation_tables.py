@@ -20,7 +20,7 @@ _MANY = 20
 
 @dataclass
 class OutcomeTable:
-    """Who goes where, who waits and why, and what that does to the cluster."""
+    """Where the pods go, which pods wait and why, and how the cluster changes."""
 
     outcome: Outcome
 

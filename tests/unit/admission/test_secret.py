@@ -60,7 +60,7 @@ async def test_foreign_secret_is_not_touched(api: Api) -> None:
     """A Secret of our name with somebody else's content is an error, and stays as it is."""
     await api.create(SECRETS, {"metadata": {"name": "tls"}, "data": {"password": "aHVudGVyMg=="}})
     async with api.client() as client:
-        with pytest.raises(CertificateError, match="not labelled as ours") as error:
+        with pytest.raises(CertificateError, match="does not have Berth's label") as error:
             await shared(client).ensure()
     assert "hunter" not in str(error.value)
     assert (await api.get(ONE))["data"] == {"password": "aHVudGVyMg=="}
