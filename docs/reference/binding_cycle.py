@@ -11,13 +11,13 @@ PAGE = Path(__file__).parents[1] / "binding-cycle.md"
 HEAD = """\
 # The binding cycle
 
-Made by `make reference` from [`engine/binding_table.py`](../scheduler/engine/binding_table.py), which is what the
-scheduler goes by. [`engine/binding_cycle.py`](../scheduler/engine/binding_cycle.py) does what the table says, and a
-test walks it in full.
+`make reference` writes this page from the table in [`engine/binding_table.py`](../scheduler/engine/binding_table.py).
+The scheduler uses the same table: [`engine/binding_cycle.py`](../scheduler/engine/binding_cycle.py) does what it says.
+A test walks every state with every event.
 
-When a node was chosen, the pod is assumed there: it counts as placed. Then its plugins are asked, one point after the
-other, until the pod is bound or reverted. *Unreserve* means that plugins give back what they reserved, *forget* that
-the pod's room is free again.
+When a node was chosen, the pod is assumed: it counts as placed there. Then its plugins run, one extension point
+after the other, until the pod is bound or reverted. *Unreserve* means that plugins give back what they reserved,
+*forget* that the node's room is free again.
 
 """
 ABOUT = {

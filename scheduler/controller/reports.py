@@ -1,4 +1,4 @@
-"""What only the log tells: attempts that failed, plugins that misbehave, decisions that differ (`--verify`)."""
+"""Logs instructions that need no request: failed attempts, failing plugins, decisions that differ (`--verify`)."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ log = structlog.get_logger("scheduler")
 
 
 class Reports:
-    """Tells it."""
+    """Carries these instructions out."""
 
     def __init__(self) -> None:
         self._misbehaved = Ration()
@@ -25,7 +25,7 @@ class Reports:
         }
 
     def failed(self, failed: Failed) -> None:
-        """An attempt came to nothing; said at debug level if it was said before."""
+        """Log a failed attempt; at debug level if the line before about this pod said the same."""
         (log.debug if failed.repeated else log.info)(
             "not scheduled",
             **about(failed.pod),
@@ -35,7 +35,7 @@ class Reports:
         )
 
     def misbehaved(self, misbehaved: Misbehaved) -> None:
-        """A plugin failed where no pod fails with it."""
+        """Log a plugin that failed at a point where no pod fails with it."""
         error = misbehaved.error
         left_out = self._misbehaved.left_out((error.plugin, error.point))
         if left_out is not None:
@@ -49,15 +49,15 @@ class Reports:
             return
         of_verification = structlog.get_logger("verify")
         of_verification.error(
-            "a decision differs from the same on a cluster made anew",
+            "a decision differs from a second one without kept results",
             **about(verified.pod),
             differs=list(difference.what),
             decided=_facts(difference.kept),
-            anew=_facts(difference.anew),
+            second_decision=_facts(difference.anew),
             nodes=list(difference.nodes),
             fault_in=difference.blame,
             numbers=list(difference.numbers),
-            done="the pod goes by the decision made anew; what was kept is dropped",
+            done="the second decision is used, and all kept results are dropped",
         )
         of_verification.error("for the report of a decision that differs", **about(verified.pod), dump=difference.dump)
 
