@@ -15,6 +15,7 @@ COMMANDS = {
     "run": "The scheduler: watch for pods that name one of our profiles, and bind them.",
     "evictor": "Keeps promises after scheduling: evicts pods whose node is no longer what they asked for, with care.",
     "explain": "Why a pod goes where it goes, or nowhere: every node, with numbers, and what would free it.",
+    "story": "What has happened to a pod in the scheduler that is running: a line for each thing, with its time.",
     "config": "What a configuration comes to, all defaults filled in, and what is wrong with it.",
     "simulate": "What would happen: pods created, nodes added or drained; or a production trace played to its end.",
     "bench": "Run workloads against a cluster, and time its scheduler.",

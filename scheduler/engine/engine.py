@@ -118,11 +118,6 @@ class Engine:
         return self.binding.writing + len(self._consultations)
 
     @property
-    def tried(self) -> QueuedPod | None:
-        """The pod that the last Cycle took off the queue."""
-        return self._at_hand
-
-    @property
     def attempts(self) -> Attempts:
         """What attempts have cost so far."""
         return self._attempts
