@@ -5,7 +5,7 @@ from importlib import import_module
 
 from bench.record.transcript import write
 
-NAMES = ("claims", "eviction", "install", "policies", "run")
+NAMES = ("claims", "eviction", "install", "policies", "run", "story")
 
 if __name__ == "__main__":
     options = argparse.ArgumentParser(prog="python -m bench.record", description=__doc__)

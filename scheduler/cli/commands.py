@@ -15,6 +15,7 @@ COMMANDS = {
     "run": "Run the scheduler: bind pods whose schedulerName is one of its profiles.",
     "evictor": "Run the evictor: evict pods whose node is no longer what they asked for, when another can take them.",
     "explain": "Show why a pod goes to a node, or to none: every node with its numbers, and changes that would help.",
+    "story": "Show what has happened to a pod in the running scheduler, a line for each event with its time.",
     "config": "Print a configuration with all defaults filled in, and find mistakes in it.",
     "simulate": "Show what would happen if pods were created, or nodes added or drained; or play a production trace.",
     "bench": "Create the nodes and pods of a workload in a cluster, and time its scheduler.",

@@ -1,7 +1,7 @@
 """Measures the engine: passes stimuli on to it, and counts and times what it does, by kube-scheduler's metrics.
 
-The engine has no clock, so `Framework.listen` reports the extension points that an attempt passes. Plugins are timed in
-one attempt of ten, as upstream (pluginMetricsSamplePercent).
+The engine has no clock: the meter lends it one, and reads from the record of each attempt which extension points it
+passed, and when. Plugins are timed in one attempt of ten, as upstream (pluginMetricsSamplePercent).
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from scheduler.engine.instructions import (
     Preempt,
     Verified,
 )
-from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus
+from scheduler.engine.stimuli import BindFailed, Bound, Consulted, Cycle, Gone, NotConsulted, Put, Stimulus
+from scheduler.framework.attempt_record import EXTENDERS, Trace
 from scheduler.framework.decision import Decision
 from scheduler.framework.guard import spelled
 from scheduler.framework.plugin import POINTS
@@ -42,6 +43,7 @@ KEEP_MOST = 1024
 """Attempts and changes whose times are kept before they are made into numbers."""
 ATTEMPTS_TOLD = 15
 """Attempts from which on the label only says `15+`."""
+RESERVE = "Reserve"
 _TIMED = {point: spelled(point) for point in (*POINTS, "unreserve", "normalize") if point != "queue_sort"}
 _EVALUATED = {"PreFilter": ("pre_filter",), "Filter": ("filter",), "Score": ("score",)}
 
@@ -77,13 +79,12 @@ class Meter:
         self._verifications = Counter(families.VERIFICATIONS)
         self._points: Tally[tuple[str, str]] = Tally()
         """(profile, extension point) → attempts that went through it."""
-        self._marks: list[tuple[str, str]] = []
-        self._times: list[float] = []
         self._begun: dict[str, float] = {}
         """When the attempts began of pods that are being prepared."""
         self._binding: dict[str, tuple[Bind | BoundByPlugin, float, float]] = {}
         """UID → the instruction, when its attempt began, when it was given."""
-        self._cycles: dict[tuple[str, tuple[tuple[str, str], ...]], list[list[float]]] = {}
+        self._passed: dict[str, list[Trace]] = {}
+        """Profile → what its attempts have passed, with times."""
         self._bounds: dict[str, list[tuple[float, float, float, int, float]]] = {}
         self._events: dict[str, list[float]] = {}
         self._calls: dict[Labels, list[float]] = {}
@@ -94,6 +95,8 @@ class Meter:
         self._cold = False
         """The attempt under way found nothing kept for its pod's shape."""
         self._computed: dict[str, int] = {}
+        self._record = engine.attempts.record
+        self._record.clock = clock
         self.follow(frameworks)
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
@@ -126,6 +129,12 @@ class Meter:
             Asked(families.PREEMPTIONS, self._preemptions),
         ]
 
+    @property
+    def kept(self) -> int:
+        """Times that are kept, and not made into numbers yet."""
+        kept = (self._passed, self._bounds, self._events, self._calls)
+        return sum(len(values) for by_label in kept for values in by_label.values())
+
     def verified(self) -> dict[str, int]:
         """How many decisions were verified, and how many of them differed; nothing if none was."""
         found = self._verifications.read().values
@@ -154,6 +163,8 @@ class Meter:
             if isinstance(stimulus, BindFailed):
                 began = self._refused(stimulus.uid, now)
             done = self._engine.handle(stimulus, now)
+            if isinstance(stimulus, (Consulted, NotConsulted)):
+                self._take()
         if done:
             self._note(done, now if kind is Put else began)
         return done
@@ -174,14 +185,8 @@ class Meter:
             for (point, status), seconds in spans.kept.items():
                 self._point_seconds.extend(seconds, point, status, profile)
             spans.kept.clear()
-        for (profile, marks), times in self._cycles.items():
-            columns = list(zip(*times, strict=True))
-            for (point, status), begins, ends in zip(marks, columns, columns[1:], strict=False):
-                self._point_seconds.extend(map(sub, ends, begins), point, status, profile)
-                self._points[profile, point] += len(times)
-            decided = len(marks) - (bool(marks) and marks[-1][0] == "Reserve")
-            if decided:
-                self._algorithm_seconds.extend(map(sub, columns[decided], columns[0]))
+        for profile, traces in self._passed.items():
+            self._fold_points(profile, traces)
         for profile, rows in self._bounds.items():
             begins, sents, ends, attempts, firsts = zip(*rows, strict=True)
             self._point_seconds.extend(map(sub, ends, sents), "Bind", SUCCESS, profile)
@@ -196,37 +201,55 @@ class Meter:
             self._event_seconds.extend(seconds, event)
         for call, seconds in self._calls.items():
             self._plugin_seconds.extend(seconds, *call)
-        for kept in (self._cycles, self._bounds, self._events, self._calls):
+        for kept in (self._passed, self._bounds, self._events, self._calls):
             kept.clear()
         self._kept = 0
+
+    def _fold_points(self, profile: str, traces: list[Trace]) -> None:
+        """Make numbers of what attempts have passed, those together that have passed the same."""
+        alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[list[float]]] = {}
+        for trace in traces:
+            alike.setdefault((tuple(trace[1::3]), tuple(trace[2::3])), []).append(trace[::3])
+        for (passed, statuses), times in alike.items():
+            columns = list(zip(*times, strict=True))
+            for i, (point, status) in enumerate(zip(passed, statuses, strict=True)):
+                if point != EXTENDERS and point not in passed[:i]:  # after extenders, some are passed again
+                    self._point_seconds.extend(map(sub, columns[i + 1], columns[i]), point, status, profile)
+                    self._points[profile, point] += len(times)
+            decided = len(passed) - (passed[-1:] == (RESERVE,))
+            if decided:
+                self._algorithm_seconds.extend(map(sub, columns[decided], columns[0]))
 
     def _cycle(self, now: float) -> list[Instruction]:
         sampled = self._rng() < SAMPLED
         if sampled:
             self._listen(self._timed)
         began = self._clock()
-        self._times = [began]
         try:
             done = self._engine.handle(Cycle(), now)
         except BaseException:
-            self._marks.clear()
+            self._record.take()
             raise
         finally:
             if sampled:
                 self._listen(None)
-        tried = self._engine.tried
-        if tried is not None and done:
-            profile = tried.pod.scheduler_name
-            computed = self._frameworks[profile].computed
-            self._cold = computed != self._computed.get(profile, 0)
-            self._computed[profile] = computed
-            passed = (profile, tuple(self._marks))
-            self._cycles.setdefault(passed, []).append(self._times)
+        if done:
+            profile = self._record.profile
+            if profile in self._frameworks:
+                computed = self._frameworks[profile].computed
+                self._cold = computed != self._computed.get(profile, 0)
+                self._computed[profile] = computed
+            self._take()
             self._note(done, began)
             self._cold = False
-            self._count()
-        self._marks.clear()
         return done
+
+    def _take(self) -> None:
+        """What the attempt has passed that has just come to its end."""
+        passed = self._record.take()
+        if passed is not None:
+            self._passed.setdefault(self._record.profile, []).append(passed)
+            self._count()
 
     def _count(self) -> None:
         self._kept += 1
@@ -235,16 +258,7 @@ class Meter:
 
     def _listen(self, timed: Callable[..., Any] | None) -> None:
         for name, framework in self._frameworks.items():
-            framework.listen(timed, self._reached, self._spans[name])
-
-    def _reached(self, point: str, status: str) -> None:
-        """An extension point is done; the time since the one before counts for it."""
-        if point == "PreFilter" and self._marks:
-            # The quick way found no node: the attempt takes the plain way from the start, which is what counts.
-            self._marks.clear()
-            del self._times[1:]
-        self._marks.append((point, status))
-        self._times.append(self._clock())
+            framework.listen(timed, self._record.reached, self._spans[name])
 
     def _timed(self, plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
         name = _TIMED.get(getattr(point, "__name__", ""))

@@ -1,4 +1,4 @@
-"""What `berth run` serves over HTTPS: health, gauges, configuration."""
+"""What `berth run` serves over HTTPS: health, gauges, configuration, stories of pods."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from scheduler.controller import families
 from scheduler.controller.comparer import Comparer
 from scheduler.controller.reload import Reloader
 from scheduler.controller.scheduler import Scheduler
+from scheduler.controller.storyteller import PATH, Storyteller
 from scheduler.kube.client import Client
 from scheduler.kube.lease import Elector
 from scheduler.telemetry.health import Checks
@@ -36,6 +37,7 @@ def endpoints(
         notes=reloader.notes,
         instruments=vitals.instruments,
         configuration=vitals.configuration,
+        lookups={PATH: Storyteller(scheduler, elector).answer},
     )
 
 

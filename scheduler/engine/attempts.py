@@ -8,11 +8,13 @@ from collections.abc import Mapping
 
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.consultations import Consultation, Consultations
+from scheduler.engine.happenings import SetAside
 from scheduler.engine.instructions import AskExtenders, Misbehaved, Verified
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import Cost, QueuedPod
 from scheduler.engine.turns import FREE, VAIN, VAIN_ROWS
+from scheduler.framework.attempt_record import AttemptRecord
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import NodesAnswer, VictimsAnswer
 from scheduler.framework.plugin import PostFilterResult
@@ -59,6 +61,8 @@ class Attempts:
         """How often an attempt was set aside, to go on between other pods."""
         self.too_costly = 0
         """Attempts that cost too much."""
+        self.record = AttemptRecord()
+        """What the attempt under way has passed."""
         self.follow(frameworks)
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
@@ -84,6 +88,8 @@ class Attempts:
             before = cost.spent
             effort.begin(self._budget.next_slice(cost.slices), before)
             answer = cost.answer if answer is None else answer
+        if self.record.clock is not None:
+            queued.trace = self.record.begin(queued.pod.scheduler_name, None if answer is None else queued.trace)
         try:
             outcome = self._decide(queued) if answer is None else self._heed(queued, answer)
             if isinstance(outcome, Decision):
@@ -100,7 +106,8 @@ class Attempts:
             self._rotation.start = start
             self._pause(queued, effort.end() - before, answer, now)
             return None
-        spent = effort.end() - before
+        queued.steps = effort.end()
+        spent = queued.steps - before
         if spent or cost is not None or queued.overruns:
             self._done(queued, spent, now)
             queued.overruns = 0
@@ -126,6 +133,7 @@ class Attempts:
         cost.answer = answer
         for what, number in self._cluster.effort.causes.items():
             cost.causes[what] = max(number, cost.causes.get(what, 0))
+        queued.steps = cost.spent
         self.slices += 1
         if cost.spent >= self._budget.whole:
             self._done(queued, spent, now)
@@ -134,6 +142,8 @@ class Attempts:
             raise TooCostlyError(self._budget.whole, cost.causes)
         self.steps += spent
         self._queue.account(queued, spent, now)
+        self.record.set_aside()
+        queued.story.set_aside(SetAside(now, queued.attempts, cost.slices, cost.spent))
         self._queue.set_aside(queued, now)
 
     def _decide(self, queued: QueuedPod) -> Outcome:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from scheduler.engine import instructions, wakes
-from scheduler.engine.binding_table import ASKING, CALLING, TABLE, Action, Event, State
+from scheduler.engine import chronicle, happenings, instructions, wakes
+from scheduler.engine.binding_table import ASKING, CALLING, MAY_BE_BOUND, TABLE, Action, Event, State
 from scheduler.engine.binding_waits import Deadlines, ObjectWaits
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, Misbehaved
 from scheduler.engine.outbox import Outbox
@@ -24,10 +24,12 @@ from scheduler.engine.stimuli import (
     PreBindWriteFailed,
     PreBindWritten,
 )
+from scheduler.engine.story import Story
 from scheduler.framework.binding import BindResult, Call, ObjectKey, Wait
 from scheduler.framework.binding_plugins import BindingPlugins, Holds, PointAnswer, Rejected, not_none
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.guard import spelled
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import SUCCESS, PluginError, Reason, printable
 from scheduler.framework.waiting_pods import WaitingPods
@@ -53,6 +55,7 @@ class BindingCycle:
     decision: Decision
     plugins: BindingPlugins
     first_seen: float
+    assumed_at: float
     state: State = State.RESERVING
     call: Call | None = None
     """The coroutine under way."""
@@ -61,6 +64,8 @@ class BindingCycle:
     waits: str = ""
     """That plugin, since its last write."""
     deadline: float = 0.0
+    told: bool = False
+    """The pod's story has it that it was assumed."""
     nominated: bool = False
     """The API was told which node the pod is about to be bound to."""
 
@@ -113,7 +118,7 @@ class BindingCycles:
         """Place the pod on its row at once and begin to bind it. `binders` come before the profile's own."""
         pod, node = queued.pod, self._cluster.nodes.names[row] or ""
         plugins = framework.binding_plugins(pod, row, node, self.waiting_pods, binders)
-        cycle = self._cycles[pod.uid] = BindingCycle(queued, node, decision, plugins, queued.first_active or now)
+        cycle = self._cycles[pod.uid] = BindingCycle(queued, node, decision, plugins, queued.first_active or now, now)
         nominated = self._cluster.nominations.drop(pod.uid)
         self._cluster.assume(pod, row)
         other = None if nominated is None or nominated == node else self._cluster.nodes.live_row(nominated)
@@ -147,6 +152,23 @@ class BindingCycles:
         """An object came, changed or went."""
         for uid in self._waits.concerned(key) if self._waits else ():
             self._take(self._cycles[uid], Event.OBJECT_CHANGED, None, now)
+
+    def tell(self, uid: str) -> bool:
+        """Have a pod's story up to date, if the pod is here; whether a Binding of ours may be under way.
+
+        That it was assumed is noted when its binding cycle goes on: an ordinary decision has no time to spare.
+        """
+        cycle = self._cycles.get(uid)
+        if cycle is None:
+            return False
+        self._tell(cycle)
+        return cycle.state in MAY_BE_BOUND
+
+    def _tell(self, cycle: BindingCycle) -> Story:
+        if not cycle.told:
+            cycle.told = True
+            chronicle.assumed(cycle.queued, cycle.node, cycle.decision, cycle.assumed_at)
+        return cycle.queued.story
 
     def tick(self, now: float) -> None:
         """Give up pods that have waited too long; only some of them, if there are many."""
@@ -217,6 +239,7 @@ class BindingCycles:
     def _hold(self, cycle: BindingCycle, held: Holds, now: float) -> None:
         self._idle += 1
         self.waiting_pods.add(cycle.queued.pod, cycle.node, held.seconds, now)
+        self._tell(cycle).note(happenings.WaitsOnPermit(now, cycle.node, held.seconds))
         self._extend(cycle, None, now)
         self._nominate(cycle)
 
@@ -228,6 +251,7 @@ class BindingCycles:
 
     def _write(self, cycle: BindingCycle, wait: Wait, now: float) -> None:
         cycle.waits = ""
+        self._tell(cycle).note(happenings.PreBindWrites(now, cycle.plugins.plugin, chronicle.named(wait.writes)))
         self._nominate(cycle)
         self._outbox.say(instructions.PreBindWrite(cycle.queued.pod, cycle.node, cycle.plugins.plugin, wait.writes))
 
@@ -238,17 +262,21 @@ class BindingCycles:
             cycle.waits, cycle.deadline = plugin, now + wait.seconds
             self._deadlines.add(uid, cycle.deadline)
         cycle.wait = wait
+        self._tell(cycle).wait(happenings.PreBindWaits(now, plugin, wait.seconds))
         self._waits.add(uid, wait.on)
         self._nominate(cycle)
 
     def _call(self, cycle: BindingCycle, call: Call, now: float) -> None:
         self._idle += 1
         cycle.call = call
+        self._tell(cycle).note(happenings.PluginCalled(now, call.name, spelled(call.point)))
         if cycle.state is not State.BIND_CALLING:
             self._nominate(cycle)
         self._outbox.say(instructions.RunCall(cycle.queued.pod, call))
 
     def _post(self, cycle: BindingCycle, _: Any, now: float) -> None:
+        if cycle.told:  # else the Binding is posted when the pod is assumed, which goes without saying
+            cycle.queued.story.note(happenings.BindingPosted(now, cycle.node))
         self._say_bound(cycle, instructions.Bind)
 
     def _say_bound(self, cycle: BindingCycle, kind: type[instructions.Bind] | type[instructions.BoundByPlugin]) -> None:
@@ -260,6 +288,9 @@ class BindingCycles:
     def _finish(self, cycle: BindingCycle, cause: Any, now: float) -> None:
         pod = cycle.queued.pod
         del self._cycles[pod.uid]
+        self._tell(cycle)
+        by = cycle.plugins.plugin if cause is BindResult.DONE else chronicle.OURS
+        chronicle.bound(cycle.queued, cycle.node, by, now)
         if cause is BindResult.DONE:
             self._say_bound(cycle, instructions.BoundByPlugin)
         calls, errors = cycle.plugins.post_bind(self._cluster)
@@ -281,6 +312,7 @@ class BindingCycles:
         missed = self._queue.missed(queued, plugins)
         if self._revert(cycle, now):
             message = f"0/1 nodes are available: 1 {printable(rejected.reason.text)}."
+            chronicle.turned_back(queued, cycle.node, UNSCHEDULABLE, message, plugins, now)
             self._queue.park(queued, plugins, now, missed=missed)
             self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, nominated="")
 
@@ -294,11 +326,15 @@ class BindingCycles:
             case PreBindWriteFailed():
                 cycle.plugins.wrote(cause.written)
                 message = str(cycle.plugins.error(cause.message))
-            case CallFailed() | BindFailed():
+            case CallFailed():
                 message = str(cycle.plugins.error(cause.message))
+            case BindFailed():
+                message = str(cycle.plugins.error(cause.message))
+                self._tell(cycle).note(happenings.BindFailed(now, cause.status, happenings.cut(cause.message)))
             case str():
                 message = cause
         if self._revert(cycle, now):
+            chronicle.turned_back(cycle.queued, cycle.node, reason, message, frozenset(), now)
             self._queue.put_back(cycle.queued, now)
             self._outbox.failed(cycle.queued, reason, message, nominated="", quietly=quietly)
 
@@ -308,6 +344,7 @@ class BindingCycles:
     def _forget(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
         cycle.queued.pod = pod
         self._revert(cycle, now)
+        cycle.queued.story.end(happenings.Left(now, "terminating"))
 
     def _update(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
         cycle.queued.pod = pod
@@ -324,6 +361,7 @@ class BindingCycles:
     def _unreserve(self, cycle: BindingCycle, _: Any, now: float) -> None:
         """Have plugins give back what they hold for the pod; who waits for a volume may get it."""
         pod = cycle.queued.pod
+        self._tell(cycle)
         del self._cycles[pod.uid]
         version = self._cluster.storage.version
         for error in cycle.plugins.unreserve(self._cluster):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from scheduler.engine.stimuli import Gone
 from scheduler.framework.binding import ObjectKey
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.model.kinds import Modelled
@@ -11,6 +12,8 @@ from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.model.storage import StorageKind
 
+Whose = Modelled | Gone
+"""The object that an event is about, as it is now or as it was."""
 _STORAGE = {
     "PersistentVolume": (ClusterEvent.VOLUME_ADDED, ClusterEvent.VOLUME_UPDATED),
     "PersistentVolumeClaim": (ClusterEvent.CLAIM_ADDED, ClusterEvent.CLAIM_UPDATED),
@@ -80,6 +83,12 @@ def key_of(thing: Modelled) -> ObjectKey:
     """Under which name somebody may wait for a change of an object."""
     kind = thing.kind if isinstance(thing, Selecting) else type(thing).__name__
     return kind, thing.namespace, thing.name
+
+
+def named(whose: Whose) -> str:
+    """How a pod's story calls the object that an event was about: "Node n4", "Pod default/web"."""
+    kind, namespace, name = (whose.kind, whose.namespace, whose.name) if isinstance(whose, Gone) else key_of(whose)
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
 def _shrunk(old: Mapping[str, int], new: Mapping[str, int]) -> bool:

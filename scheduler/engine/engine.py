@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from scheduler.engine import wakes
+from scheduler.engine import chronicle, wakes
 from scheduler.engine.arrears import Arrears
 from scheduler.engine.attempts import Attempts, ExtendersAnswer
 from scheduler.engine.binding_cycle import BindingCycles
@@ -24,6 +24,7 @@ from scheduler.engine.changes import (
     storage_changes,
     waiting_pod_changes,
 )
+from scheduler.engine.chronicle import Chronicle
 from scheduler.engine.consultations import Consultations
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders, Instruction, Preempt
 from scheduler.engine.nominator import Nominator
@@ -44,6 +45,7 @@ from scheduler.engine.stimuli import (
     Unwritten,
     VictimStays,
 )
+from scheduler.engine.timeline import Timeline, told
 from scheduler.framework.config import Extender
 from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.events import ClusterEvent
@@ -106,7 +108,8 @@ class Engine:
             in_full=in_full,
             verifier=Verifier(frameworks, verify) if verify else None,
         )
-        self._nominator = Nominator(self.cluster, self.queue, self._outbox)
+        self._chronicle = Chronicle(self.queue.stories)
+        self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._chronicle)
         self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
 
     @property
@@ -115,14 +118,24 @@ class Engine:
         return self.binding.writing + len(self._consultations)
 
     @property
-    def tried(self) -> QueuedPod | None:
-        """The pod that the last Cycle took off the queue."""
-        return self._at_hand
-
-    @property
     def attempts(self) -> Attempts:
         """What attempts have cost so far."""
         return self._attempts
+
+    def story(self, uid: str) -> Timeline | None:
+        """Everything that happened to a pod in this process, as far as it is kept; None where nothing is."""
+        self.binding.tell(uid)
+        story, waiting = self.queue.stories.get(uid), self.queue.get(uid)
+        if story is None and waiting is not None:
+            story = waiting.story  # it went to make room for others', but for how long it was
+        return None if story is None else told(story)
+
+    def story_of(self, namespace: str, name: str) -> Timeline | None:
+        """As `story`, of the pod of this name that was seen last; it names the others."""
+        found = self.queue.stories.named(namespace, name)
+        if found:
+            self.binding.tell(found[0].uid)
+        return told(found[0], tuple(story.uid for story in found[1:])) if found else None
 
     @property
     def has_work(self) -> bool:
@@ -192,19 +205,20 @@ class Engine:
                 wakes.for_node(self.queue, node_changes(old, thing), old, thing, now, room)
             case Namespace():
                 if self.cluster.put_namespace(thing) != thing.labels:
-                    wakes.everyone(self.queue, ClusterEvent.NAMESPACE, now)
+                    wakes.everyone(self.queue, ClusterEvent.NAMESPACE, now, thing)
             case Selecting():
                 self.cluster.put_selecting(thing)
-                wakes.everyone(self.queue, ClusterEvent.SELECTING, now)
+                wakes.everyone(self.queue, ClusterEvent.SELECTING, now, thing)
             case _:
                 before = self.cluster.storage.put(thing)
                 wakes.for_storage(self.queue, storage_changes(before, thing), before, thing, now)
 
-    def _gone(self, gone: Gone, now: float) -> None:
+    def _gone(self, gone: Gone, now: float, why: str = "deleted") -> None:
         match gone.kind:
             case "Pod":
                 waiting = self._consultations.drop(gone.uid) or self.queue.remove(gone.uid)
                 self.binding.happens(gone.uid, Event.GONE, None, now)
+                self._chronicle.left(gone.uid, why, now)
                 placement = self.cluster.drop_pod(gone.uid)
                 if placement is not None:
                     wakes.for_room(self.queue, self.cluster, placement.pod, placement.row, now)
@@ -215,7 +229,7 @@ class Engine:
             case "Node":
                 self._nominator.end_all(self.cluster.nominations.on(gone.name), None, now)
                 if self.cluster.drop_node(gone.name) is not None:
-                    wakes.everyone(self.queue, ClusterEvent.NODE_GONE, now)
+                    wakes.everyone(self.queue, ClusterEvent.NODE_GONE, now, gone)
             case "Namespace":
                 self.cluster.drop_namespace(gone.name)
             case kind if kind in STORAGE_KINDS:
@@ -224,11 +238,11 @@ class Engine:
                     wakes.for_storage(self.queue, ClusterEvent.ATTACHMENT_GONE, before, None, now)
             case kind:
                 self.cluster.drop_selecting(kind, gone.namespace, gone.name)
-                wakes.everyone(self.queue, ClusterEvent.SELECTING, now)
+                wakes.everyone(self.queue, ClusterEvent.SELECTING, now, gone)
 
     def _put_pod(self, pod: Pod, now: float) -> None:
         if pod.finished:
-            self._gone(Gone("Pod", pod.namespace, pod.name, pod.uid), now)
+            self._gone(Gone("Pod", pod.namespace, pod.name, pod.uid), now, "finished")
         elif pod.node_name:
             self._put_placed(pod, now)
         elif pod.scheduler_name in self._frameworks:
@@ -237,6 +251,7 @@ class Engine:
     def _put_placed(self, pod: Pod, now: float) -> None:
         self.queue.remove(pod.uid)
         self._consultations.drop(pod.uid)
+        self._chronicle.placed(pod, now, ours=self.binding.tell(pod.uid))
         self.binding.happens(pod.uid, Event.PLACED, None, now)
         before = self.cluster.put_pod(pod)
         self._nominator.end(pod, now)
@@ -256,6 +271,7 @@ class Engine:
             return
         if pod.terminating:
             self.queue.remove(pod.uid)
+            self._chronicle.left(pod.uid, "terminating", now)
             self._nominator.end(pod, now)
         elif queued is not None:
             before = queued.pod
@@ -289,6 +305,8 @@ class Engine:
             case Decision():
                 self._assume(queued, outcome, now)
             case AskExtenders():
+                self._attempts.record.wait()
+                chronicle.asked(queued, outcome.question, now)
                 self._outbox.say(outcome)
             case decision, result:
                 self._no_fit(queued, decision, result, now)
@@ -329,6 +347,7 @@ class Engine:
         pod, plugins = queued.pod, decision.unschedulable_plugins()
         message = fit_error(decision, result.text)
         waits_for = plugins | result.in_the_way
+        chronicle.failed(queued, UNSCHEDULABLE, message, plugins, now)
         missed = self.queue.missed(queued, waits_for)
         if result.node is not None and result.node != self.cluster.nominations.node_of(pod.uid):
             # Before the pod waits itself: that a node is not kept for it any more is no news to it.
@@ -343,6 +362,9 @@ class Engine:
         nominations = self.cluster.nominations
         nominations.put(pod, node)
         there = [victim for victim in victims if not victim.terminating]
+        for victim in victims:
+            self.binding.tell(victim.uid)
+        self._chronicle.preempted(pod, node, victims, now)
         # Who is not bound yet need not be deleted.
         reverted = tuple(victim for victim in there if self.binding.preempt(victim.uid, now))
         going = tuple(victim for victim in there if victim not in reverted)
@@ -354,6 +376,7 @@ class Engine:
         self._nominator.end_all(lower, self.cluster.nodes.live_row(node), now)
 
     def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> None:
+        chronicle.failed(queued, SCHEDULER_ERROR, message, plugins, now)
         self.queue.put_back(queued, now)
         self._outbox.failed(queued, SCHEDULER_ERROR, message, plugins)
 

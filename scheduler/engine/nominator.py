@@ -4,6 +4,7 @@ Mirrors kube-scheduler `backend/queue/nominator.go` and, in part, `framework/pre
 """
 
 from scheduler.engine import wakes
+from scheduler.engine.chronicle import Chronicle
 from scheduler.engine.instructions import ClearNomination
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
@@ -18,10 +19,11 @@ _EACH = 8
 class Nominator:
     """Ends nominations and follows those that the API shows."""
 
-    def __init__(self, cluster: Cluster, queue: Queue, outbox: Outbox) -> None:
+    def __init__(self, cluster: Cluster, queue: Queue, outbox: Outbox, chronicle: Chronicle) -> None:
         self._cluster = cluster
         self._queue = queue
         self._outbox = outbox
+        self._chronicle = chronicle
 
     def end(self, pod: Pod, now: float, *, real: bool = True) -> None:
         """No node is kept for a pod any more: if it did not come there, somebody else may. `real`: as in `wake`."""
@@ -37,6 +39,7 @@ class Nominator:
         """
         for pod in pods:
             self._cluster.nominations.drop(pod.uid)
+        self._chronicle.passed_over(pods, "the node went" if row is None else "a pod of higher priority needs it", now)
         if row is not None and len(pods) > _EACH:
             wakes.for_any_room(self._queue, self._cluster, row, now)
         elif row is not None:

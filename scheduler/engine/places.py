@@ -5,20 +5,31 @@ Mirrors the moves between queues of kube-scheduler `backend/queue/scheduling_que
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from scheduler.engine import happenings
 from scheduler.engine.budget import Budget
 from scheduler.engine.heaps import Heap
 from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.shelves import Shelves
+from scheduler.engine.story import Stories
 from scheduler.engine.turns import Turns
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 
 FLUSH_AFTER = 300.0
 """Seconds after which an unschedulable pod is tried again, whatever happened."""
+
+
+class Cause(NamedTuple):
+    """Why pods are on their way from one place to another."""
+
+    event: str
+    """In the words of the queue_incoming_pods metric."""
+    whose: str = ""
+    """Whose event it is: "node n4". Empty: the pod's own, or nobody's."""
 
 
 class Places:
@@ -49,6 +60,8 @@ class Places:
         self._flush = Heap(self._pods)
         self.shelves = Shelves(frameworks, outbox)
         """Unschedulable and gated pods."""
+        self.stories = Stories()
+        """What happened to each pod."""
         self._key_form: list[bool] | None = None
         self._ticket = 0
         self._counts = dict.fromkeys(Place, 0)
@@ -89,11 +102,11 @@ class Places:
         count = queued.errors or queued.rejections
         return float(min(self.initial_backoff * 2 ** min(max(count - 1, 0), 32), self.max_backoff))
 
-    def _wake(self, queued: QueuedPod, now: float, cause: str) -> None:
+    def _wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
         self._leave(queued)
         self._enter(queued, now, cause)
 
-    def _enter(self, queued: QueuedPod, now: float, cause: str) -> None:
+    def _enter(self, queued: QueuedPod, now: float, cause: Cause) -> None:
         """To the active queue, if PreEnqueue plugins let the pod and its backoff is over.
 
         The pod is where it was no longer. It leaves the queue if its profile has gone. `cause`: the event that sends
@@ -102,6 +115,7 @@ class Places:
         framework = self.frameworks.get(queued.pod.scheduler_name)
         if framework is None:
             del self._pods[queued.pod.uid]
+            queued.story.end(happenings.Left(now, "its profile is not configured any more"))
             return
         try:
             held = framework.pre_enqueue(queued.pod)
@@ -111,14 +125,14 @@ class Places:
         if held is not None:
             queued.plugins = frozenset((held[0],))
             queued.flushed = False
-            self._shelve(queued, Place.GATED, now, cause)
+            self._shelve(queued, Place.GATED, now, cause, held[1].text)
         elif queued.attempts and queued.returned_at + self.backoff(queued) > now:
             self._to_backoff(queued, now, cause)
         else:
             queued.early = True
             self._to_active(queued, now, now, cause)
 
-    def _to_active(self, queued: QueuedPod, queued_at: float, now: float, cause: str) -> None:
+    def _to_active(self, queued: QueuedPod, queued_at: float, now: float, cause: Cause) -> None:
         framework = self.frameworks[queued.pod.scheduler_name]
         try:
             key = framework.sort_key(queued.pod, queued_at)
@@ -130,7 +144,7 @@ class Places:
         if queued.first_active is None:
             queued.first_active = now
         queued.key = key
-        self._place(queued, Place.ACTIVE, cause)
+        self._place(queued, Place.ACTIVE, now, cause)
         self._active.push(key, queued)
 
     def _check_key(self, framework: Framework, key: tuple[Any, ...]) -> None:
@@ -145,34 +159,41 @@ class Places:
             plugin = framework.profile.plugins("queue_sort")[0].name
             raise PluginError(plugin, f"the sort key {key!r} can't be compared with those before it", "QueueSort")
 
-    def _break(self, queued: QueuedPod, error: PluginError, now: float, cause: str) -> None:
+    def _break(self, queued: QueuedPod, error: PluginError, now: float, cause: Cause) -> None:
         """A plugin failed before the pod was even tried: that counts as an attempt, so that its backoff grows."""
         queued.attempts += 1
         queued.errors += 1
         queued.returned_at = now
+        message = happenings.cut(str(error))
+        plugins = frozenset((error.plugin,))
+        queued.story.note(happenings.Failed(now, queued.attempts, SCHEDULER_ERROR, message, plugins, 0, None))
         self._to_backoff(queued, now, cause)
-        self._outbox.failed(queued, SCHEDULER_ERROR, str(error), frozenset((error.plugin,)))
+        self._outbox.failed(queued, SCHEDULER_ERROR, str(error), plugins)
 
-    def _to_backoff(self, queued: QueuedPod, now: float, cause: str) -> None:
-        self._place(queued, Place.BACKOFF, cause)
+    def _to_backoff(self, queued: QueuedPod, now: float, cause: Cause) -> None:
         until = max(queued.returned_at + self.backoff(queued), now)
+        self._place(queued, Place.BACKOFF, now, cause, until)
         queued.patient = queued.early and not queued.errors
         self._patient += queued.patient
         (self._backoff if queued.patient else self._strict_backoff).push(until, queued)
 
-    def _shelve(self, queued: QueuedPod, place: Place, now: float, cause: str) -> None:
-        """Keep a pod until an event wakes it, or for five minutes."""
-        self._place(queued, place, cause)
+    def _shelve(self, queued: QueuedPod, place: Place, now: float, cause: Cause, reason: str = "") -> None:
+        """Keep a pod until an event wakes it, or for five minutes. `reason`: why it is gated."""
+        self._place(queued, place, now, cause, 0.0, reason)
         self.shelves.put(queued)
         self._flush.push(now + FLUSH_AFTER, queued)
 
-    def _place(self, queued: QueuedPod, place: Place, cause: str) -> None:
+    def _place(
+        self, queued: QueuedPod, place: Place, now: float, cause: Cause, until: float = 0.0, reason: str = ""
+    ) -> None:
         self._ticket += 1
         queued.ticket = self._ticket
         queued.place = place
         self._counts[place] += 1
-        entered = (place, cause)
+        event, whose = cause
+        entered = (place, event)
         self.incoming[entered] = self.incoming.get(entered, 0) + 1
+        queued.story.note(happenings.Queued(now, place, event, whose, queued.plugins, until, reason))
 
     def _leave(self, queued: QueuedPod) -> None:
         """Take a pod out of where it waits; its heap entries become stale."""

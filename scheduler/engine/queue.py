@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from scheduler.engine import shelves
 from scheduler.engine.arrears import Arrears
 from scheduler.engine.budget import Budget
+from scheduler.engine.changes import Whose, named
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.places import Places
+from scheduler.engine.places import Cause, Places
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.room import Room
 from scheduler.engine.shelves import Group, Hint, Woken
@@ -24,8 +25,10 @@ from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 
 ATTEMPT_FAILED = "ScheduleAttemptFailure"
-_UPDATED = "UnscheduledPodUpdate"
-_FORCED = "ForceActivate"
+_FAILED = Cause(ATTEMPT_FAILED)
+_ADDED, _UPDATED = Cause("UnscheduledPodAdd"), Cause("UnscheduledPodUpdate")
+_ACTIVATED = Cause("ForceActivate")
+_BACKED_OFF, _FLUSHED = Cause("BackoffComplete"), Cause("UnschedulableTimeout")
 AT_ONCE = 256
 """Pods that are moved from place to place in one turn; the others follow in the next ones."""
 _PUT_OFF_AT_ONCE = 256
@@ -41,7 +44,7 @@ class _Wave:
     pods: Iterator[QueuedPod]
     group: Group | None
     """Whose pods they are; None: unschedulable pods of any."""
-    cause: str
+    cause: Cause
     real: bool
 
     def has(self, queued: QueuedPod) -> bool:
@@ -84,14 +87,18 @@ class Queue(Places):
         self._latest_real: dict[int, tuple[ClusterEvent, int]] = {}
         """The same of events that happened outside, and not by what one of our attempts gave back."""
 
+    def entries(self) -> int:
+        """As `Places.entries`, and the events that are remembered."""
+        return super().entries() + len(self._latest) + len(self._latest_real)
+
     def add(self, pod: Pod, now: float) -> QueuedPod:
         """A pod to schedule: active, gated when a PreEnqueue plugin holds it back, backing off if that one breaks."""
-        queued = QueuedPod(pod, now)
+        queued = QueuedPod(pod, now, self.stories.begin(pod.uid, pod.namespace, pod.name, pod.scheduler_name))
         if pod.condition is not None and pod.condition[0] == "False":
             # What the API already says of the pod need not be written again.
             queued.written = (pod.condition[1], pod.condition[2], pod.nominated_node_name)
         self._pods[pod.uid] = queued
-        self._enter(queued, now, "UnscheduledPodAdd")
+        self._enter(queued, now, _ADDED)
         return queued
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
@@ -102,7 +109,7 @@ class Queue(Places):
         queued.returned_at = now
         queued.flushed = False
         self._pods[queued.pod.uid] = queued
-        self._to_backoff(queued, now, ATTEMPT_FAILED)
+        self._to_backoff(queued, now, _FAILED)
 
     def park(self, queued: QueuedPod, plugins: frozenset[str], now: float, *, missed: bool = False) -> None:
         """A pod that no node takes: wait for an event that can help. `missed`: there was one already."""
@@ -113,9 +120,9 @@ class Queue(Places):
         queued.flushed = False
         self._pods[queued.pod.uid] = queued
         if missed:
-            self._enter(queued, now, ATTEMPT_FAILED)
+            self._enter(queued, now, _FAILED)
         else:
-            self._shelve(queued, Place.UNSCHEDULABLE, now, ATTEMPT_FAILED)
+            self._shelve(queued, Place.UNSCHEDULABLE, now, _FAILED)
 
     def missed(self, queued: QueuedPod, plugins: frozenset[str]) -> bool:
         """Whether something has happened since the pod's attempt began that may make these plugins think again.
@@ -153,9 +160,9 @@ class Queue(Places):
                 continue
             if queued.place is Place.BACKOFF and queued.pod.scheduler_name in self.frameworks:
                 self._leave(queued)
-                self._to_backoff(queued, now, _FORCED)
+                self._to_backoff(queued, now, _ACTIVATED)
             else:
-                self._wake(queued, now, _FORCED)
+                self._wake(queued, now, _ACTIVATED)
 
     def remove(self, uid: str) -> QueuedPod | None:
         """A pod that is gone, or placed."""
@@ -191,36 +198,47 @@ class Queue(Places):
         if pods:
             priority = max(queued.pod.priority for queued in pods)
             self._wave += 1
-            heapq.heappush(self._waves, (-priority, self._wave, _Wave(iter(pods), None, _FORCED, real=False)))
+            heapq.heappush(self._waves, (-priority, self._wave, _Wave(iter(pods), None, _ACTIVATED, real=False)))
             self._wake_some(now)
 
-    def wake(self, event: ClusterEvent, hint: Hint, now: float, room: Room | None = None, *, real: bool = True) -> None:
+    def wake(
+        self,
+        event: ClusterEvent,
+        hint: Hint,
+        now: float,
+        room: Room | None = None,
+        *,
+        real: bool = True,
+        whose: Whose | None = None,
+    ) -> None:
         """Move pods that an event may help to the active queue, or to backoff while that lasts.
 
         Gated pods are among them, if their PreEnqueue plugin names such events: it is asked again. `room`: the node
         where something was made free; plugins that look at single nodes mind nothing else. `real`: it happened
-        outside; otherwise one of our own attempts gave something back, and backoffs have to be waited out.
+        outside; otherwise one of our own attempts gave something back, and backoffs have to be waited out. `whose`: the
+        object that the event is about.
         """
         self._events += 1
         self._latest[id(event)] = (event, self._events)
         if real:
             self._latest_real[id(event)] = (event, self._events)
-        found = self.shelves.ask(event, hint, room, real=real)
+        found = self.shelves.ask(event, hint, room, real=real, whose=whose)
         kept_for = [] if room is None or not room.kept_for else list(self._kept_for(room))
         if found:
             self._begin_to_wake(found)
             self._wake_some(now)
+        cause = cause_of(event, whose) if kept_for else _FAILED
         for queued in kept_for:
             if queued.place is Place.UNSCHEDULABLE:
                 queued.early |= real
-                self._wake(queued, now, cause_of(event))
+                self._wake(queued, now, cause)
 
     def _begin_to_wake(self, found: list[Woken]) -> None:
         """These groups are woken, some pods at a time; those of higher priority before others."""
         for woken in found:
             self._wave += 1
             group = woken.group
-            wave = _Wave(iter(list(group.pods.values())), group, cause_of(woken.event), woken.real)
+            wave = _Wave(iter(list(group.pods.values())), group, cause_of(woken.event, woken.whose), woken.real)
             heapq.heappush(self._waves, (-group.pod.priority, self._wave, wave))
 
     def _wake_some(self, now: float) -> None:
@@ -371,11 +389,11 @@ class Queue(Places):
         left = AT_ONCE
         for heap in (self._backoff, self._strict_backoff):
             while left and (queued := heap.pop_due(now)) is not None:
-                self._wake(queued, now, "BackoffComplete")
+                self._wake(queued, now, _BACKED_OFF)
                 left -= 1
         while left and (queued := self._flush.pop_due(now)) is not None:
             queued.flushed = True
-            self._wake(queued, now, "UnschedulableTimeout")
+            self._wake(queued, now, _FLUSHED)
             left -= 1
 
     def next_tick(self) -> float | None:
@@ -404,6 +422,7 @@ class Queue(Places):
                 yield queued
 
 
-def cause_of(event: ClusterEvent) -> str:
-    """The event label of the metrics."""
-    return next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED)
+def cause_of(event: ClusterEvent, whose: Whose | None = None) -> Cause:
+    """The event label of the metrics, and the object that the event is about."""
+    label = next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED)
+    return Cause(label, "" if whose is None else named(whose))

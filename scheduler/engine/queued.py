@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from scheduler.engine.story import Story
+from scheduler.framework.attempt_record import Trace
 from scheduler.model.pod import Pod
 
 
@@ -35,6 +37,7 @@ class QueuedPod:
 
     pod: Pod
     queued_at: float
+    story: Story
     place: Place = Place.ACTIVE
     attempts: int = 0
     first_active: float | None = None
@@ -71,3 +74,7 @@ class QueuedPod:
     """Its place among the active pods."""
     cost: Cost | None = None
     """Of an attempt that is under way and goes on later."""
+    steps: int = 0
+    """What its last attempt took."""
+    trace: Trace | None = None
+    """What its last attempt has passed, if somebody measures."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler.engine.changes import Whose
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.room import Room
@@ -60,6 +61,8 @@ class Question:
     hint: Hint
     room: Room | None
     real: bool
+    whose: Whose | None = None
+    """The object that the event is about; of several questions in one: None."""
     concerned: dict[Bucket, list[Plugin | None] | None] = field(default_factory=dict)
     """Bucket → the plugins to ask; None: the event is nothing to them."""
 
@@ -71,6 +74,8 @@ class Woken:
     group: Group
     event: ClusterEvent
     real: bool
+    whose: Whose | None = None
+    """As in Question."""
 
 
 class Shelf:
@@ -134,12 +139,14 @@ class Shelves:
         if not group.pods and group.shelf is not None:
             self._drop(group, group.shelf)
 
-    def ask(self, event: ClusterEvent, hint: Hint, room: Room | None, *, real: bool) -> list[Woken]:
-        """Ask all shelves, each for some steps; the groups that are to be woken. `room`, `real`: as in `Queue.wake`."""
+    def ask(
+        self, event: ClusterEvent, hint: Hint, room: Room | None, *, real: bool, whose: Whose | None = None
+    ) -> list[Woken]:
+        """Ask all shelves, each for some steps; the groups that are to be woken. The rest: as in `Queue.wake`."""
         self._number += 1
         if not self._shelves:
             return []
-        question = Question(self._number, event, hint, room, real)
+        question = Question(self._number, event, hint, room, real, whose)
         woken: list[Woken] = []
         left = self.left
         for shelf in self._shelves.values():
@@ -219,11 +226,11 @@ class Shelves:
         if them is None:
             return 1
         if group.price > DEAR:
-            woken.append(Woken(group, question.event, real=False))
+            woken.append(Woken(group, question.event, real=False, whose=question.whose))
             return 1
         before = framework.guard.effort.spent
         if not plugins or self._worth_it(question.hint, framework, them, plugins, group.pod, room):
-            woken.append(Woken(group, question.event, question.real))
+            woken.append(Woken(group, question.event, question.real, question.whose))
         return group.price + max(framework.guard.effort.spent - before, 0)
 
     def says(self, hint: Hint, framework: Framework, plugin: Plugin | None, pod: Pod) -> bool:

@@ -3,6 +3,7 @@
 Mirrors kube-scheduler `backend/queue/scheduling_queue.go` (isPodWorthRequeuing) for each kind of change.
 """
 
+from scheduler.engine.changes import Whose
 from scheduler.engine.queue import Queue
 from scheduler.engine.room import Room, room_on
 from scheduler.framework.events import ClusterEvent
@@ -14,9 +15,9 @@ from scheduler.model.storage import StorageKind
 from scheduler.state.cluster import Cluster
 
 
-def everyone(queue: Queue, event: ClusterEvent, now: float) -> None:
-    """Wake all pods that such an event may help, without a closer look."""
-    queue.wake(event, _always, now)
+def everyone(queue: Queue, event: ClusterEvent, now: float, whose: Whose | None = None) -> None:
+    """Wake all pods that such an event may help, without a closer look. `whose`: as in `Queue.wake`."""
+    queue.wake(event, _always, now, whose=whose)
 
 
 def for_node(
@@ -28,7 +29,7 @@ def for_node(
         return framework.hint(plugin, "node_hint", pod, old, new)
 
     if event:
-        queue.wake(event, helps, now, room)
+        queue.wake(event, helps, now, room, whose=new)
 
 
 def for_pod(
@@ -40,7 +41,7 @@ def for_pod(
         return framework.hint(plugin, "pod_hint", pod, event, other)
 
     if event:
-        queue.wake(event, helps, now, room, real=real)
+        queue.wake(event, helps, now, room, real=real, whose=other)
 
 
 def for_room(queue: Queue, cluster: Cluster, pod: Pod, row: int | None, now: float, *, real: bool = True) -> None:
@@ -68,7 +69,7 @@ def for_storage(
         return framework.hint(plugin, "object_hint", pod, event, old, new)
 
     if event:
-        queue.wake(event, helps, now, real=real)
+        queue.wake(event, helps, now, real=real, whose=old if new is None else new)
 
 
 def _always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from scheduler.framework.attempt_record import AGAIN
 from scheduler.framework.binding_plugins import BindingPlugins, by_point
 from scheduler.framework.decision import Decision, PluginScores, Rows
 from scheduler.framework.equivalence import EquivalenceClasses
@@ -160,6 +161,7 @@ class Framework:
             decision = self._decide_by_class(pod, cluster)
             if decision is not None:
                 return decision
+            self._reached(AGAIN, "")
         return self.decide(pod, cluster, rotation)
 
     def _decide_by_class(self, pod: Pod, cluster: Cluster) -> Decision | None:

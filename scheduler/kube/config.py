@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -84,6 +85,38 @@ def in_cluster(
         user_agent=user_agent,
         namespace=own_namespace.read_text("utf-8").strip() if own_namespace.is_file() else "default",
         source="in-cluster",
+    )
+
+
+def serving_port(
+    server: str,
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    token_file: str | None = None,
+    ca_file: str | None = None,
+    server_name: str | None = None,
+    verify: bool = True,
+) -> Connection:
+    """The serving port of one of our own processes, with the token in a file, or else with what `connect` finds.
+
+    `ca_file`: who signed its certificate; without it, the system's CAs. Raises ConfigError.
+    """
+    parts = urlsplit(server)
+    if parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise ConfigError(f"{server}: expected https://HOST:PORT")
+    if token_file is not None:
+        credentials = Credentials(partial(_token_file, Path(token_file)))
+        credentials.renew()
+        found = Connection(server, credentials)
+        tls = Tls(ca_file=ca_file, verify=verify)
+    else:
+        found = connect(kubeconfig, context)
+        tls = (found.tls or Tls()).elsewhere(ca_file=ca_file, verify=verify)
+    tls.context()
+    # Neither the cluster's proxy nor an impersonation is meant for this server.
+    return replace(
+        found, host=server.rstrip("/"), tls=tls, server_name=server_name, proxy=None, headers=(), source=server
     )
 
 

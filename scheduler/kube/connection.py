@@ -72,6 +72,12 @@ class Tls:
             self._key_file = key_file
             self.recheck()
 
+    def elsewhere(self, *, ca_file: str | None, verify: bool) -> Tls:
+        """For another server: the same client certificate, and other CAs that may have signed the server's."""
+        return Tls(
+            ca_file=ca_file, cert_file=self._cert_file, key_file=self._key_file, verify=verify, clock=self._clock
+        )
+
     def _sign(self) -> Signature | None:
         """What tells one state of the files from another; None while one of them is missing."""
         found = []

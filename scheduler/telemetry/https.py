@@ -39,6 +39,7 @@ class Source(Protocol):
     ) -> tuple[int, str]: ...
     async def readings(self) -> list[Reading]: ...
     async def configuration(self) -> Any: ...
+    async def look_up(self, path: str, query: Mapping[str, str]) -> tuple[int, str | bytes]: ...
 
 
 async def serve(
@@ -93,7 +94,7 @@ class _Pages:
             return self.port.busy(peer, 429)
         self._asking[peer] += 1
         try:
-            return await self._guarded(path, request.headers.get("Authorization"), self._certificate(request), peer)
+            return await self._guarded(request, self._certificate(request), peer)
         except TimeoutError:
             return _text(503, source.held() or f"no answer within {PATIENCE:g} s")
         finally:
@@ -107,10 +108,8 @@ class _Pages:
         certificate: bytes | None = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         return certificate
 
-    async def _guarded(
-        self, path: str, authorization: str | None, certificate: bytes | None, peer: str
-    ) -> web.Response:
-        source = self._source
+    async def _guarded(self, request: web.BaseRequest, certificate: bytes | None, peer: str) -> web.Response:
+        source, path, authorization = self._source, request.path, request.headers.get("Authorization")
         status, said = await self._on_main(source.authorize(authorization, path, certificate, peer))
         if status != 200:
             return _text(status, said)
@@ -120,7 +119,10 @@ class _Pages:
         if path == "/configz":
             settings = msgspec.json.encode({"componentconfig": await self._on_main(source.configuration())})
             return web.Response(body=settings, content_type="application/json")
-        return _text(404, "not found")
+        status, found = await self._on_main(source.look_up(path, dict(request.query)))
+        if isinstance(found, str):
+            return _text(status, found)
+        return web.Response(status=status, body=found, content_type="application/json")
 
     async def _on_main(self, work: Coroutine[Any, Any, Found]) -> Found:
         """Have it done on the main loop. Raises TimeoutError."""

@@ -1,8 +1,8 @@
 """HTTPS for probes and dashboards, on a thread and an event loop of its own.
 
 So /livez can report a stuck main loop, and a handshake or a page of metrics never delays a decision. Everybody may read
-/healthz, /livez and /readyz. For /metrics and /configz the API server is asked who the client is (unless a certificate
-says so) and whether it may read them. What has to be read on the main loop is read there, in one short turn.
+/healthz, /livez and /readyz. For all other paths the API server is asked who the client is (unless a certificate
+says so) and whether it may read the path. What has to be read on the main loop is read there, in one short turn.
 Next stage: `https` answers.
 """
 
@@ -67,6 +67,8 @@ class Endpoints:
     """What does not work as it should, and is no reason to be unready."""
     instruments: Callable[[], list[Instrument]] = list
     configuration: Callable[[], Any] = dict
+    lookups: Mapping[str, Callable[[Mapping[str, str]], tuple[int, str | bytes]]] = field(default_factory=dict)
+    """Path → what a query comes to: a status, and JSON (bytes) or one line that says why there is none."""
     ports: Callable[[], list[Port]] = list
     """Others that this process listens on."""
 
@@ -211,6 +213,11 @@ class Serving:
     async def configuration(self) -> Any:
         """What /configz shows."""
         return self._endpoints.configuration()
+
+    async def look_up(self, path: str, query: Mapping[str, str]) -> tuple[int, str | bytes]:
+        """What one of `Endpoints.lookups` says."""
+        found = self._endpoints.lookups.get(path)
+        return (404, "not found") if found is None else found(query)
 
 
 class _Followed:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.engine.budget import Budget
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Instruction
 from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus, Tick
@@ -25,12 +26,14 @@ CONFIG = {
 class Harness:
     """Drives one engine; time moves only when told to."""
 
-    def __init__(self, config: dict[str, Any] = CONFIG, *plugins: Any, verify: int = 0) -> None:
+    def __init__(
+        self, config: dict[str, Any] = CONFIG, *plugins: Any, verify: int = 0, budget: Budget | None = None
+    ) -> None:
         """`plugins`: classes that are there beside the in-tree ones; `config` has to enable them."""
         self.now = 1000.0
         self.decoder = Decoder()
         there = {**registry(), **{plugin.name: plugin for plugin in plugins}}
-        self.engine = Engine(build(decode(config), there), verify=verify)
+        self.engine = Engine(build(decode(config), there), verify=verify, budget=budget)
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
         return self.engine.handle(stimulus, self.now)

@@ -43,9 +43,9 @@ class Digging(Plugin):
         return ()
 
 
-def opened(**more: Any) -> Harness:
+def opened(budget: Budget | None = None, **more: Any) -> Harness:
     plugins = {"multiPoint": {"enabled": [{"name": "Digging"}]}}
-    harness = Harness(configuration(profile(plugins=plugins), **more), Digging)
+    harness = Harness(configuration(profile(plugins=plugins), **more), Digging, budget=budget)
     harness.put(node("n1", cpu="400"), node("n2", cpu="400"))
     for name in ("n1", "n2"):
         harness.put(node(name, cpu="400") | {"status": {"allocatable": {"cpu": "400", "pods": "5000"}}})
@@ -140,16 +140,13 @@ def test_debts_are_forgotten() -> None:
     assert turns.entries() == 0
 
 
-def whole(harness: Harness, slices: int) -> None:
-    """Let attempts cost no more than so many slices."""
-    budget = Budget(whole=slices * SLICE)
-    harness.engine.attempts._budget = harness.engine.queue._budget = budget
+FOUR_SLICES = Budget(whole=4 * SLICE)
+"""What an attempt may cost."""
 
 
 def test_a_pod_that_costs_too_much() -> None:
     """It fails with what it had to look at, waits longer each time, and everybody else is scheduled meanwhile."""
-    harness = opened()
-    whole(harness, 4)
+    harness = opened(FOUR_SLICES)
     harness.put(of("a", "big", 10**9))
     waits, failures = [], []
     for _ in range(8):
@@ -175,8 +172,7 @@ def test_a_pod_that_costs_too_much() -> None:
 
 def test_what_was_paid_for_counts_again() -> None:
     """A pod that is cheap the next time has an ordinary backoff from then on."""
-    harness = opened()
-    whole(harness, 4)
+    harness = opened(FOUR_SLICES)
     harness.put(of("a", "big", 6 * SLICE))
     assert [one for one in run(harness) if one] == []
     harness.after(10.0)

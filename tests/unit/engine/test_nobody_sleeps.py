@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, ClearNomination, Instruction, PatchCondition, Preempt
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.stimuli import VictimStays
@@ -76,8 +77,8 @@ def _step(random: Random) -> tuple[Any, ...]:
 class World:
     """The API server and the kubelets of one engine."""
 
-    def __init__(self) -> None:
-        self.harness = Harness(CONFIG)
+    def __init__(self, budget: Budget | None = None) -> None:
+        self.harness = Harness(CONFIG, budget=budget)
         self.engine = self.harness.engine
         self.cluster = self.engine.cluster
         self.documents: dict[str, Any] = {}
@@ -127,6 +128,22 @@ class World:
                 self.binding.remove(bind)
                 self._heed(self.harness.bind_failed(bind.pod.uid))
         self._settle()
+
+    def mistold(self) -> list[str]:
+        """Of whom the story says something else than is."""
+        found = []
+        wanted = {queued.pod.uid: queued.place.value for queued in self.engine.queue}
+        wanted |= {bind.pod.uid: "assumed" for bind in self.binding if self._is_assumed(bind.pod.uid)}
+        for uid, state in wanted.items():
+            timeline = self.engine.story(uid)
+            told = None if timeline is None else timeline.state
+            if told != state:
+                found.append(f"{uid}: {state}, told as {told}")
+        return found
+
+    def _is_assumed(self, uid: str) -> bool:
+        placement = self.cluster.placement(uid)
+        return placement is not None and placement.assumed
 
     def sleepers(self) -> list[str]:
         """Who waits for an event, and need not."""
@@ -244,4 +261,5 @@ def test_nobody_sleeps(seed: int) -> None:
     for i, step in enumerate(happened):
         world.take(step)
         assert world.sleepers() == [], f"after {happened[: i + 1]}"
+        assert world.mistold() == [], f"after {happened[: i + 1]}"
     assert validate(world.cluster) == []

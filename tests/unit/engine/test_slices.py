@@ -29,8 +29,8 @@ SLICES = 12
 class Tiny(Budget):
     """Slices of any size."""
 
-    def __init__(self, random: Random) -> None:
-        super().__init__(slice=0, whole=1 << 40)
+    def __init__(self, random: Random, slice: int = 1) -> None:
+        super().__init__(slice=slice, whole=1 << 40)
         object.__setattr__(self, "_random", random)
 
     def next_slice(self, slices: int) -> int:
@@ -40,8 +40,8 @@ class Tiny(Budget):
 class Hasty(World):
     """Where the next thing often happens before all attempts have come to their end."""
 
-    def __init__(self, random: Random) -> None:
-        super().__init__()
+    def __init__(self, random: Random, slice: int = 1) -> None:
+        super().__init__(Tiny(random, slice))
         self._random = random
 
     def _settle(self) -> None:
@@ -65,7 +65,7 @@ class Costly:
         """Attempt → how many calls of it were charged."""
         self.calls = 0
         self.idle = False
-        for framework in world.engine._frameworks.values():
+        for framework in world.engine.queue.frameworks.values():
             framework.guard.timed = self.ask
 
     def begin(self, attempt: Any) -> None:
@@ -84,7 +84,6 @@ class Costly:
 def judged(world: World, random: Random) -> list[int]:
     """Hold every outcome against one that was found at once, on a cluster made anew; how many slices each took."""
     attempts: Attempts = world.engine.attempts
-    attempts._budget = Tiny(random)
     costly = Costly(world, random)
     think = attempts.think
     slices: list[int] = []
@@ -109,7 +108,7 @@ def judged(world: World, random: Random) -> list[int]:
 def _judge(world: World, outcome: Decision | tuple[Decision, PostFilterResult]) -> None:
     decision, result = outcome if isinstance(outcome, tuple) else (outcome, None)
     made = made_anew(world.cluster)
-    framework = world.engine._frameworks[decision.pod.scheduler_name].apart()
+    framework = world.engine.queue.frameworks[decision.pod.scheduler_name].apart()
     at_once = framework.decide(decision.pod, made, Rotation())
     assert differences(decision, at_once) == ()
     if result is not None:
@@ -126,6 +125,7 @@ def test_slices_change_no_decision_and_let_nobody_sleep(seed: int) -> None:
     for i, step in enumerate(happened):
         world.take(step)
         assert world.sleepers() == [], f"after {happened[: i + 1]}"
+        assert world.mistold() == [], f"after {happened[: i + 1]}"
     assert validate(world.cluster) == []
     assert max(slices) > 3
 

@@ -1,0 +1,127 @@
+"""`berth story`: what has happened to a pod in a scheduler that is running."""
+
+import asyncio
+import sys
+from enum import StrEnum
+from typing import Annotated
+from urllib.parse import urlencode
+
+import msgspec
+import typer
+
+from scheduler.cli.errors import FOUND, InputError, complain
+from scheduler.engine.timeline import Timeline
+from scheduler.kube.client import Client
+from scheduler.kube.config import serving_port
+from scheduler.kube.connection import Connection
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.report.timeline import lines
+
+app = typer.Typer(add_completion=False)
+SERVER = "https://localhost:10259"
+_PATH = "/debug/story"
+_SECONDS = 15.0
+
+
+class Output(StrEnum):
+    """Forms of a story."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@app.command()
+def story(
+    pod: Annotated[str | None, typer.Argument(help="The pod: its name, or namespace/name.", show_default=False)] = None,
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="The pod's namespace; without it, the context's.")
+    ] = None,
+    uid: Annotated[str | None, typer.Option(help="The pod's UID, instead of its name.")] = None,
+    server: Annotated[
+        str, typer.Option(help="The serving port of the scheduler's process. kubectl port-forward makes a way to it.")
+    ] = SERVER,
+    certificate_authority: Annotated[
+        str | None, typer.Option(help="CAs (PEM) that signed its certificate; without it, the system's.")
+    ] = None,
+    tls_server_name: Annotated[str | None, typer.Option(help="The name in its certificate, if it is another.")] = None,
+    insecure_skip_tls_verify: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-skip-tls-verify",
+            help="Do not look at its certificate: the token is sent to whoever answers there.",
+        ),
+    ] = False,
+    token_file: Annotated[
+        str | None, typer.Option(help="A file with the token to show; without it, the kubeconfig says who asks.")
+    ] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
+    context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
+    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the story.")] = Output.TEXT,
+    points: Annotated[
+        bool, typer.Option("--points", help="Show how long each extension point took in each attempt.")
+    ] = False,
+) -> int:
+    """What has happened to a pod in the scheduler that is running: a line for each thing, with its time.
+
+    Exit code: 0 when there is a story, 1 when the scheduler knows nothing of the pod, 2 when the input is wrong or the
+    scheduler can't be asked.
+    """
+    if (pod is None) == (uid is None):
+        raise InputError("name a pod, or give its --uid (see berth story --help)")
+    connection = serving_port(
+        server,
+        kubeconfig=kubeconfig,
+        context=context,
+        token_file=token_file,
+        ca_file=certificate_authority,
+        server_name=tls_server_name,
+        verify=not insecure_skip_tls_verify,
+    )
+    query = {"uid": uid} if uid is not None else {"pod": _named(pod or "", namespace, connection.namespace)}
+    try:
+        raw = asyncio.run(_asked(connection, urlencode(query)))
+        told = msgspec.json.decode(raw, type=Timeline)
+    except ApiError as error:
+        if error.status != 404 or error.message == "not found":
+            raise InputError(f"{server}: {error.message or error}") from None
+        complain([error.message])
+        return FOUND
+    except Unreachable as error:
+        raise InputError(f"{server}: {error}{_hint(str(error))}") from None
+    except msgspec.DecodeError as error:
+        raise InputError(f"{server}: the answer is no story ({error}); is this the port of berth run?") from None
+    if output is Output.JSON:
+        sys.stdout.write(msgspec.json.format(raw).decode() + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines(told, points=points))
+    return 0
+
+
+async def _asked(connection: Connection, query: str) -> bytes:
+    async with Client(connection, timeout=_SECONDS) as client:
+        return await client.get(_PATH, query=query, tries=1)
+
+
+def _named(pod: str, namespace: str | None, usual: str) -> str:
+    """The pod as namespace/name.
+
+    Raises InputError.
+    """
+    first, slash, last = pod.partition("/")
+    if not slash:
+        return f"{namespace or usual or 'default'}/{pod}"
+    if namespace and namespace != first:
+        raise InputError(f"{pod}: the pod's namespace is {first}, and -n says {namespace}")
+    if not first or not last or "/" in last:
+        raise InputError(f"{pod}: expected a pod's name, or NAMESPACE/NAME")
+    return pod
+
+
+def _hint(said: str) -> str:
+    """What to do about it, where that is known."""
+    if "certificate verify failed" in said.lower():
+        return (
+            "; give --certificate-authority FILE, or --insecure-skip-tls-verify where you trust the way there, "
+            "as with kubectl port-forward"
+        )
+    return "; kubectl port-forward makes a way to the scheduler's port 10259"

@@ -1,0 +1,201 @@
+"""What can happen to a pod in this process, as its story keeps it: facts only; `timeline` makes texts of them.
+
+Each has `at`, engine time in seconds. What is kept is what others hold anyway (names, texts, numbers), and never a pod,
+a node or a decision: a story must not keep those in memory. So nothing here can be part of a cycle (`gc=False`).
+"""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from scheduler.framework.attempt_record import Trace
+
+LONGEST_TEXT = 512
+"""Characters of a message that are kept."""
+MOST_NAMED = 8
+"""Victims, objects and the like that are named; of others, only the number is kept."""
+
+
+class Queued(Struct, frozen=True, gc=False, tag="queued", rename="camel"):
+    """The pod entered a queue."""
+
+    at: float
+    queue: str
+    event: str
+    """Why, under the name of the event in kube-scheduler's metrics."""
+    object: str
+    """Whose event it was: "node n4". Empty: the pod's own, or nobody's."""
+    plugins: frozenset[str]
+    """Who had rejected the pod."""
+    until: float = 0.0
+    """When its backoff is over; 0: it does not back off."""
+    reason: str = ""
+    """Why a PreEnqueue plugin gates it."""
+
+
+class SetAside(Struct, frozen=True, gc=False, tag="setAside", rename="camel"):
+    """The attempt has used up its slice of steps, and goes on between other pods. Slices in a row are one entry."""
+
+    at: float
+    attempt: int
+    slices: int
+    steps: int
+    """All that the attempt has taken so far."""
+
+
+class ExtendersAsked(Struct, frozen=True, gc=False, tag="extendersAsked", rename="camel"):
+    """The attempt waits for HTTP extenders."""
+
+    at: float
+    attempt: int
+    about: str
+    """Nodes, or victims."""
+    extenders: tuple[str, ...]
+
+
+class Assumed(Struct, frozen=True, gc=False, tag="assumed", rename="camel"):
+    """An attempt found a node: the pod holds its place there from now on, and Reserve plugins are asked."""
+
+    at: float
+    attempt: int
+    node: str
+    evaluated_nodes: int
+    feasible_nodes: int
+    score: int | None
+    """The total of the node; None where it was the only one, or only the best nodes were looked for."""
+    steps: int
+    """What the attempt took beyond what every attempt does, which is not counted."""
+    trace: Trace | None
+
+
+class Failed(Struct, frozen=True, gc=False, tag="failed", rename="camel"):
+    """An attempt found no node (reason Unschedulable) or broke (SchedulerError)."""
+
+    at: float
+    attempt: int
+    reason: str
+    message: str
+    plugins: frozenset[str]
+    steps: int
+    trace: Trace | None
+
+
+class Nominated(Struct, frozen=True, gc=False, tag="nominated", rename="camel"):
+    """A node is kept for the pod, and pods of lower priority have to leave it."""
+
+    at: float
+    node: str
+    victims: tuple[str, ...]
+    """The first of them, as namespace/name."""
+    victims_in_all: int
+
+
+class NominationCleared(Struct, frozen=True, gc=False, tag="nominationCleared", rename="camel"):
+    """The node is kept for the pod no longer."""
+
+    at: float
+    why: str
+
+
+class ChosenAsVictim(Struct, frozen=True, gc=False, tag="chosenAsVictim", rename="camel"):
+    """The pod has to make room for one of higher priority."""
+
+    at: float
+    node: str
+    preemptor: str
+
+
+class WaitsOnPermit(Struct, frozen=True, gc=False, tag="waitsOnPermit", rename="camel"):
+    """Permit plugins make the pod wait, each for so many seconds at most."""
+
+    at: float
+    node: str
+    seconds: Mapping[str, float]
+
+
+class PluginCalled(Struct, frozen=True, gc=False, tag="pluginCalled", rename="camel"):
+    """A plugin does its own I/O for the pod, and the pod waits for it."""
+
+    at: float
+    plugin: str
+    point: str
+
+
+class PreBindWrites(Struct, frozen=True, gc=False, tag="preBindWrites", rename="camel"):
+    """A PreBind plugin has objects written before the pod can be bound."""
+
+    at: float
+    plugin: str
+    objects: tuple[str, ...]
+
+
+class PreBindWaits(Struct, frozen=True, gc=False, tag="preBindWaits", rename="camel"):
+    """A PreBind plugin waits for objects to change, for so many seconds at most."""
+
+    at: float
+    plugin: str
+    seconds: float
+
+
+class BindingPosted(Struct, frozen=True, gc=False, tag="bindingPosted", rename="camel"):
+    """The Binding goes to the API server, after the pod had to wait. Otherwise it goes when the pod is assumed."""
+
+    at: float
+    node: str
+
+
+class BindFailed(Struct, frozen=True, gc=False, tag="bindFailed", rename="camel"):
+    """The API server refused the Binding (`status`: of its answer), or never answered (0)."""
+
+    at: float
+    status: int
+    message: str
+
+
+class Reverted(Struct, frozen=True, gc=False, tag="reverted", rename="camel"):
+    """The pod turned back on its way to the node: what was held for it there is given back. The next entry says why."""
+
+    at: float
+    node: str
+
+
+class Bound(Struct, frozen=True, gc=False, tag="bound", rename="camel"):
+    """The pod is bound."""
+
+    at: float
+    node: str
+    by: str
+    """"berth", a Bind plugin's name, or "others"."""
+
+
+class Left(Struct, frozen=True, gc=False, tag="left", rename="camel"):
+    """The pod is no business of the scheduler any more: deleted, finished, terminating, or of a profile that went."""
+
+    at: float
+    why: str
+
+
+Happening = (
+    Queued
+    | SetAside
+    | ExtendersAsked
+    | Assumed
+    | Failed
+    | Nominated
+    | NominationCleared
+    | ChosenAsVictim
+    | WaitsOnPermit
+    | PluginCalled
+    | PreBindWrites
+    | PreBindWaits
+    | BindingPosted
+    | BindFailed
+    | Reverted
+    | Bound
+    | Left
+)
+
+
+def cut(text: str) -> str:
+    """As much of a message as is kept."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
