@@ -14,7 +14,8 @@ from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
-from tests.integration.berth import COMMAND, START, Berth, Harbour, environment
+from tests.integration.berth import START, Berth, Harbour
+from tests.integration.component import BERTH, environment
 from tests.integration.objects import NODES, node, pod, pods_path
 from tests.integration.test_serving import ask, wait_serving
 
@@ -41,7 +42,7 @@ def new_node(control_plane: Cluster) -> Iterator[Callable[[], str]]:
 def asked(berth: Berth, kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `berth story` about this scheduler."""
     where = [f"--server={berth.url}", f"--kubeconfig={kubeconfig}", "--insecure-skip-tls-verify"]
-    command = [COMMAND[0], "story", *arguments, *where]
+    command = [BERTH, "story", *arguments, *where]
     return subprocess.run(command, capture_output=True, text=True, env=environment(), check=False, timeout=START)
 
 
