@@ -153,7 +153,11 @@ def _as_doubles(nodes: Nodes, places: tuple[int, ...], *, nonzero: bool) -> Any:
         return held
 
     def of_row(nodes: Nodes, row: int) -> list[float]:
-        return [part.item(row) for index in places for part in _capacity_and_use(nodes, index, nonzero=nonzero)]
+        held: list[float] = []
+        for index in places:
+            used = nodes.nonzero if nonzero and index in (CPU, MEMORY) else nodes.requested
+            held += (nodes.allocatable.item(index, row), used.item(index, row))
+        return held
 
     return nodes.derived(("as doubles", places, nonzero), of_all, of_row)
 
