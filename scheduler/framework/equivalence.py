@@ -19,7 +19,7 @@ from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
-from scheduler.state.per_node import ALL_ROWS, Bounded, PerNode
+from scheduler.state.per_node import ALL_ROWS, PerNode, Recurring
 from scheduler.state.view import some_rows
 
 ONE_BY_ONE = 16
@@ -309,9 +309,9 @@ class EquivalenceClasses:
         self.ask = ask
         self.computed = 0
         """How often results of all rows were computed, for want of any or of ones that could be repaired."""
-        self._classes = Bounded(1)
-        self._static = Bounded(1)
-        self._on_node = Bounded(1)
+        self._classes = Recurring(1)
+        self._static = Recurring(1)
+        self._on_node = Recurring(1)
         self._by_shape: dict[PodShape, EquivalenceClass] = {}
 
     def of(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
@@ -348,9 +348,10 @@ class EquivalenceClasses:
             if len(self._classes) >= most:
                 self._by_shape.clear()
             self._classes.keep(key, found)
-        if len(self._by_shape) >= _SHAPES:
-            self._by_shape.clear()
-        self._by_shape[shape] = found
+        if key in self._classes:
+            if len(self._by_shape) >= _SHAPES:
+                self._by_shape.clear()
+            self._by_shape[shape] = found
         return found  # type: ignore[no-any-return]
 
     def _signature(self, plugins: tuple[Any, ...], shape: PodShape, skipped: Skipped) -> Hashable:

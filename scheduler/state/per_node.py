@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 ALL_ROWS = None
 """What `renew` answers when no row is as it was."""
 _NO_ROWS: frozenset[int] = frozenset()
+_OFFERED = 10_000
+"""How many keys that were offered once are remembered."""
 
 
 class PerNode(ABC):
@@ -106,3 +108,25 @@ class Bounded(dict[Hashable, Any]):
         while len(self) >= self.most:
             del self[next(iter(self))]
         self[key] = thing
+
+
+class Recurring(Bounded):
+    """As `Bounded`, for what is asked for more than once: who is asked for once only would push out what others share.
+
+    Besides, the memory of what is not kept is used again at once, while the processor still has it at hand.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self._offered: set[int] = set()
+        """Hashes of keys. Two that collide are kept a time too early, no more."""
+
+    def keep(self, key: Hashable, thing: Any) -> None:
+        """Keep a thing if one of this key was offered before."""
+        offered = hash(key)
+        if offered in self._offered:
+            super().keep(key, thing)
+            return
+        if len(self._offered) >= _OFFERED:
+            self._offered.clear()
+        self._offered.add(offered)
