@@ -20,7 +20,7 @@ from scheduler.engine.happenings import Failed
 from scheduler.engine.story import LONGEST
 from scheduler.report.timeline import after
 from scheduler.telemetry.certificate import Certificate, self_signed
-from scheduler.telemetry.serving import Address, Endpoints, Serving
+from scheduler.telemetry.serving import Address, Endpoints, Gate, Serving
 from tests.unit.cli.conftest import Berth
 from tests.unit.engine.conftest import Harness, node, pod
 
@@ -53,12 +53,23 @@ class Port:
         (home / "tls.key").write_bytes(key)
         self.token = home / "token"
         self.token.write_text(TOKEN)
-        self._home = home
+        told = Storyteller(
+            cast(Scheduler, self),
+            cast(Any, Elected()),
+            monotonic=lambda: self.harness.now,
+            calendar=lambda: 1_700_000_000.5,
+        )
+        files = Certificate(str(self.certificate), str(home / "tls.key"))
+        self._serving = Serving(
+            Address("127.0.0.1", 0, files), Gate(self._authorize), Endpoints(lookups={PATH: told.answer})
+        )
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="port")
 
     def __enter__(self) -> Port:
+        self._serving.listen()
+        self.server = f"https://127.0.0.1:{self._serving.port}"
         self._thread.start()
         assert self._ready.wait(60)
         return self
@@ -73,17 +84,7 @@ class Port:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        told = Storyteller(
-            cast(Scheduler, self),
-            cast(Any, Elected()),
-            monotonic=lambda: self.harness.now,
-            calendar=lambda: 1_700_000_000.5,
-        )
-        files = Certificate(str(self.certificate), str(self._home / "tls.key"))
-        serving = Serving(Address("127.0.0.1", 0, files), Endpoints(self._authorize, lookups={PATH: told.answer}))
-        serving.listen()
-        self.server = f"https://127.0.0.1:{serving.port}"
-        self._running = self._loop.create_task(serving.run())
+        self._running = self._loop.create_task(self._serving.run())
         self._loop.call_soon(self._ready.set)
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._until())
