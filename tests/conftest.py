@@ -80,8 +80,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.fixture(autouse=True)
-def _log_as_before() -> Iterator[None]:
-    """A command that ran in this process may have set up the log; the next test finds structlog's defaults."""
+def _log_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A command that ran in this process may have set up the log; the next test finds structlog's defaults.
+
+    Loggers of modules are not bound for good when they are first used, or nobody could listen to them later.
+    """
+    configure = structlog.configure
+    monkeypatch.setattr(structlog, "configure", lambda **how: configure(**how | {"cache_logger_on_first_use": False}))
     yield
     structlog.reset_defaults()
 
