@@ -64,6 +64,17 @@ def guard(command: Callable[[], int | None]) -> int:
         return WRONG
 
 
+def _given(error: BaseException) -> str:
+    """What was given instead, as far as the error or what it came from knows."""
+    found: BaseException | None = error
+    while found is not None:
+        details = getattr(found, "errors", None)
+        if callable(details):
+            return f", got {details()[0].get('input')!r}"
+        found = found.__cause__ or found.__context__
+    return ""
+
+
 def complain(lines: list[str]) -> None:
     """Print problems on stderr, one line each, after the name `berth`."""
     from scheduler.report.wording import printable
@@ -82,7 +93,7 @@ def _lines(error: Exception) -> list[str] | None:
         context = getattr(error, "ctx", None)
         said = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
         for found, wanted in _NUMBERS.items():
-            said = said.replace(found, wanted)
+            said = said.replace(found, f"{wanted}{_given(error)}")
         more = f" (see {context.command_path} --help)" if context is not None else ""
         return [f"{said[:1].lower()}{said[1:]}{more}"] if said else [more.strip(" ()")]
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from scheduler.framework.config import decode
+from scheduler.framework.declaration import declaration_of
 from scheduler.framework.effective import effective
 from scheduler.plugins.registry import IN_TREE
 from tests.builders import configuration, node_selector, profile
@@ -115,4 +116,5 @@ def their_weights(found: Object) -> dict[str, int]:
     off = {each["name"] for each in plugins["score"].get("disabled", [])}
     merged = {each["name"]: each["weight"] or 1 for each in plugins["multiPoint"]["enabled"]}
     merged |= {each["name"]: each["weight"] or 1 for each in plugins["score"].get("enabled", [])}
-    return {name: weight for name, weight in merged.items() if hasattr(IN_TREE[name], "score") and name not in off}
+    scorers = {name for name in merged if "score" in declaration_of(IN_TREE[name]).points}
+    return {name: merged[name] for name in scorers - off}
