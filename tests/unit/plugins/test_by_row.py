@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.plugins.node_resources import amounts
 from tests.builders import node, pod
 from tests.unit.plugins.small import a_pod, cluster, plugin
 
@@ -63,3 +64,17 @@ def test_all_rows_and_one_row_agree(name: str, args: dict[str, Any], data: st.Da
             assert [made.filter_one(asking, there.nodes, row) for row in rows] == (~rejected).tolist()
         if on < len(rows):
             there.assume(asking, on)
+
+
+@pytest.mark.parametrize("bits", [62, 0])
+def test_rows_that_lack_resources(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    """Each row is scored by what it has, however many resources there are; rows without a node among them."""
+    monkeypatch.setattr(amounts, "_BITS", bits)
+    made = plugin("NodeResourcesFit", scoringStrategy={"type": "LeastAllocated", "resources": RESOURCES})
+    there = cluster(*(node(f"n{i}", cpu="4", memory="8Gi", others={GPU: "2"} if i % 2 else {}) for i in range(6)))
+    there.put_pod(a_pod(pod("lost", on="nowhere")))
+    asking = a_pod(pod("p", uid="p", cpu="1", memory="1Gi", others={GPU: "1"}))
+    rows = np.arange(there.nodes.rows)
+    scores = made.score(asking, there, rows)
+    assert scores.tolist() == [made.score_one(asking, there.nodes, row) for row in rows]
+    assert len(set(scores.tolist())) == 3
