@@ -109,7 +109,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"namespace": about.namespace, "name": self.name},
-            "eventTime": micro_time(self.moment / 1e6),
+            "eventTime": f"{micro_time(self.moment // 1_000_000)[:-8]}.{self.moment % 1_000_000:06}Z",
             "type": self.kind,
             "reason": self.reason,
             "action": self.action,

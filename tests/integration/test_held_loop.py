@@ -16,6 +16,7 @@ from tests.integration.objects import nodes, plain, pod, pods_path
 from tests.integration.test_serving import ask, wait_serving
 from tests.packages import install_module
 
+PAST_THE_DEADLINE = 8
 RENEWALS = 10
 """At a second each: more than the renew deadline of seven."""
 TAKEOVER = 120.0
@@ -101,16 +102,19 @@ def test_goes_on_as_the_leader(audited: ControlPlane, audited_namespace: str, he
     """Held for longer than the renew deadline it keeps the Lease, is alive and not ready; then it binds as before."""
     holder, _ = held.renewed()
     seen: set[tuple[str, str]] = set()
+    alive: set[int] = set()
 
     def renewed() -> bool:
         held.first.check()
         seen.add(held.renewed())
+        if len(seen) == PAST_THE_DEADLINE:  # on a busy machine, all renewals may take longer than it stays alive
+            alive.add(ask(held.first, "/livez")[0])
         return len(seen) > RENEWALS
 
     wait_for("the Lease to be renewed", renewed, START)
     assert {who for who, _ in seen} == {holder}
     assert ask(held.first, "/readyz")[0] == 503
-    assert ask(held.first, "/livez")[0] == 200
+    assert alive == {200}
     audited.api.create_many(pods_path(audited_namespace), plain(5, held.first.scheduler_name))
     (held.home / "let-go").touch()
     pods = checks.wait_bound(audited.api, audited_namespace, 6)
