@@ -35,6 +35,7 @@ _METHODS = (
     "skips",
     "signature",
     "looks_elsewhere",
+    "affected_by",
     *_ONE,
     *_COUNTING,
     *HINTS,
@@ -238,8 +239,12 @@ def _missing(plugin_class: type[Plugin], methods: frozenset[str]) -> list[str]:
             for method in ("signature", *_ONE, *_COUNTING)
             if method in methods
         )
-    elif "looks_elsewhere" in methods:
-        problems.append("it has looks_elsewhere, and depends_on says that it never does")
+    else:
+        problems += (
+            f"it has {method}, and depends_on says that it never looks elsewhere"
+            for method in ("looks_elsewhere", "affected_by")
+            if method in methods
+        )
     if not methods & {"pre_filter", "filter"}:
         problems += (
             f"it has {method}, and neither pre_filter nor filter: it rejects no node"

@@ -13,7 +13,7 @@ from scheduler.framework.config import API_VERSION, ProfileConfig, SchedulerConf
 from scheduler.framework.plugin import POINTS, NoArgs
 from scheduler.framework.profiles import build_profile, field_of, without_type
 
-ALL_NODES = 100
+_EVERY_NODE = 100
 _ALL = [{"name": "*"}]
 _TYPED = frozenset(
     (
@@ -35,7 +35,7 @@ def effective(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> di
     Raises ConfigError when the configuration can't be built.
     """
     if not config.percentage_of_nodes_to_score:
-        config = replace(config, percentage_of_nodes_to_score=ALL_NODES)
+        config = replace(config, percentage_of_nodes_to_score=_EVERY_NODE)
     found: dict[str, Any] = _without_nulls(msgspec.to_builtins(config))
     found["profiles"] = [_profile(profile, registry, f"profiles[{i}]") for i, profile in enumerate(config.profiles)]
     return found

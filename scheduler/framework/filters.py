@@ -79,7 +79,7 @@ class FilterPlugins:
             return passed, rejected
         ahead = {int(kept.rows[i]): kept.pods[i] for i in np.flatnonzero(here).tolist()}
         trials = [(list(ahead), self.goes_by_shape(pod))]
-        if self.minds(pod, cluster, [other for pods in ahead.values() for other in pods]):
+        if self.affected_by(pod, cluster, [other for pods in ahead.values() for other in pods]):
             # One row after the other; but for those where sums say no before anybody looks beyond the row.
             short = here & self._nominated.short(pod, cluster, kept) if self._counting_first else here & False
             trials = [([row], False) for row in kept.rows[here & ~short].tolist()]
@@ -111,7 +111,7 @@ class FilterPlugins:
         if not left:
             return found
         others = [other for i in left for other in kept.pods[i]]
-        if not self.goes_by_shape(pod) or self.minds(pod, cluster, others):
+        if not self.goes_by_shape(pod) or self.affected_by(pod, cluster, others):
             return None
         if all(its.counts or its.static or not its.on_node for _, its in self._declared):
             return found
@@ -119,14 +119,11 @@ class FilterPlugins:
         ahead = ((int(kept.rows[i]), kept.pods[i]) for i in left)
         return found + [row for row, pods in ahead if self.reject(pod, names, row_with(cluster, row, (), pods))]
 
-    def minds(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
-        """Whether any filter's verdict on some node may change when `others` come to another one.
-
-        A filter that looks elsewhere may do so for other pods than these, and says so with `minds`.
-        """
+    def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
+        """Whether any filter's verdict on some node may change when `others` come to another one."""
         for plugin, its in self._declared:
             if its.may_look_elsewhere:
-                asks = getattr(plugin, "minds", plugin.looks_elsewhere)
+                asks = plugin.affected_by if "affected_by" in its.methods else plugin.looks_elsewhere
                 if self._ask(plugin, asks, pod, cluster, others):
                     return True
         return False

@@ -174,6 +174,7 @@ _CHECKS: dict[str, Check] = {
     "skips": _points,
     "signature": _hashable,
     "looks_elsewhere": _one_of(bool, np.bool_),
+    "affected_by": _one_of(bool, np.bool_),
     "explain": _detail,
     "fixes": _fixes,
 }

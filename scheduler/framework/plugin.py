@@ -149,7 +149,11 @@ class Plugin:
         return []
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """Points of SKIPPABLE at which it has nothing to say to pods of this shape, in any cluster (upstream: Skip)."""
+        """Points of SKIPPABLE at which it has nothing to say to pods of this shape, in any cluster (upstream: Skip).
+
+        It is asked at `pre_filter`, `filter` and `score` all the same when a decision is taken in full: for a message,
+        or to verify another one. An answer there counts, and shows that this one was wrong.
+        """
         return NO_POINTS
 
     def signature(self, shape: PodShape) -> Hashable:
@@ -164,6 +168,13 @@ class Plugin:
         depend on the pod's shape, NODE and PODS_HERE only.
         """
         return True
+
+    def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
+        """Whether these pods, when they come to one node, can change its verdict about this pod on another node.
+
+        Asked about nominated pods, which may be many: a closer look than `looks_elsewhere`, which is asked by default.
+        """
+        return self.looks_elsewhere(pod, cluster, others)
 
     # -- before a node is chosen -------------------------------------------------------------------------------------
 

@@ -105,7 +105,7 @@ class InterPodAffinity(Plugin):
             or any(other.shape.anti_affinity_terms for other in others)
         )
 
-    def minds(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
+    def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
         """When a term of the pod may mean one of `others`, or one of theirs the pod."""
         own = pod.shape.affinity_terms + pod.shape.anti_affinity_terms
         looks = len(own) * len(others) + sum(len(other.shape.anti_affinity_terms) for other in others)

@@ -18,6 +18,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.promise import NodeRequirement, required
 from scheduler.model.storage import STORAGE_KINDS
+from scheduler.plugins.required_during_execution import RequiredDuringExecution
 from scheduler.state.cluster import Cluster
 
 NODE_CHANGED, POD_CHANGED, FOUND = "NodeChanged", "PodChanged", "Found"
@@ -221,4 +222,5 @@ class Census:
 
 def _all_pods(framework: Framework) -> bool:
     """Whether a profile asks it of pods that say nothing."""
-    return bool(getattr(framework.plugin("RequiredDuringExecution"), "all_pods", False))
+    plugin = framework.plugin(RequiredDuringExecution.name)
+    return isinstance(plugin, RequiredDuringExecution) and plugin.all_pods

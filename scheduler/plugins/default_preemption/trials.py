@@ -19,6 +19,7 @@ from scheduler.model.shape import PodShape
 from scheduler.plugins.default_preemption.budgets import Budgets
 from scheduler.plugins.default_preemption.findings import FAILS, HELPS, SPARED, TODO, WITHOUT_VICTIMS, Findings
 from scheduler.plugins.default_preemption.importance import Ranking
+from scheduler.plugins.default_preemption.rows_on_trial import Gathered, Trial, all_give_back, order_of
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
@@ -143,27 +144,6 @@ class Trials:
         return self.budgets.steps + self._ranking.steps
 
 
-class _Gathered:
-    """Some rows to try, and who may be preempted there, the most important first."""
-
-    def __init__(self) -> None:
-        self.rows: list[int] = []
-        self.lower: list[list[Placement]] = []
-        self.over: list[list[bool] | None] = []
-        """Whose eviction would overdraw a budget; None: nobody's."""
-        self.without: list[int] = []
-        """Rows without anybody to preempt."""
-        self.victims = 0
-
-    def first(self) -> "_Gathered":
-        """Only the first row to try, and all of those where there is nobody to preempt: they need no second look."""
-        first = _Gathered()
-        first.rows, first.lower, first.over = self.rows[:1], self.lower[:1], self.over[:1]
-        first.without = self.without
-        first.victims = sum(map(len, first.lower))
-        return first
-
-
 class _Attempt:
     """One call of `Trials.find`."""
 
@@ -268,20 +248,20 @@ class _Attempt:
             asked = self._try_each(gathered, plain=not exact)
         return self._price(asked, gathered) + self._trials.steps - before, apart
 
-    def _price(self, asked: int, gathered: _Gathered) -> int:
+    def _price(self, asked: int, gathered: Gathered) -> int:
         """Steps that it took to try, when filters were asked so many times."""
         everywhere = 100 + self._cluster.nodes.rows // 10
         moved = 0 if not asked else gathered.victims if self._lasting else 20 * gathered.victims
         return 50 + len(gathered.without) + 2 * len(gathered.rows) + gathered.victims + asked * everywhere + moved
 
-    def _apart(self, gathered: _Gathered) -> bool:
+    def _apart(self, gathered: Gathered) -> bool:
         """Whether these rows have to be tried one after the other."""
         victims = (placement.pod for lower in gathered.lower for placement in lower)
         return self._filters.looks_elsewhere(self._pod, self._cluster, victims)
 
-    def _gather(self, todo: Rows, *, plain: bool) -> _Gathered:
+    def _gather(self, todo: Rows, *, plain: bool) -> Gathered:
         trials, cluster, priority = self._trials, self._cluster, self._pod.priority
-        found = _Gathered()
+        found = Gathered()
         before = trials.steps
         for row in todo[:_CHUNK].tolist():
             lower = trials.below(row, priority, cluster)
@@ -318,7 +298,7 @@ class _Attempt:
                     free[:, i] -= np.maximum(taken, 0)
         return free
 
-    def _try_together(self, gathered: _Gathered) -> None:
+    def _try_together(self, gathered: Gathered) -> None:
         """Take all victims away; where the pod then fits, give back one by one whoever need not go."""
         spare, findings = self._spare, self._findings
         rows, counts = np.array(gathered.rows), np.array([len(lower) for lower in gathered.lower])
@@ -329,7 +309,7 @@ class _Attempt:
         needs = spare.needs[:, np.newaxis]
         free = self._free(gathered.rows) + np.add.reduceat(taken, begins, axis=1)
         fits = (free >= needs).all(axis=0) & spare.allowed[rows]
-        order, violating = _order(gathered, begins, len(placements))
+        order, violating = order_of(gathered, begins, len(placements))
         going = np.zeros(len(placements), dtype=np.bool_)
         left = np.flatnonzero(fits)
         step = 0
@@ -352,7 +332,7 @@ class _Attempt:
 
     # -- with the filters' help ----------------------------------------------------------------------------------
 
-    def _try_each(self, gathered: _Gathered, *, plain: bool) -> int:
+    def _try_each(self, gathered: Gathered, *, plain: bool) -> int:
         """As `_try_together`, with plain integers; `plain`: ask the filters whatever sums can't tell.
 
         Returns how often they were asked.
@@ -363,12 +343,12 @@ class _Attempt:
         for i, column in enumerate(self._free(gathered.rows).T.tolist()):
             lower, over = gathered.lower[i], gathered.over[i]
             taken = [self._takes[code] for code in self._coded(lower)]
-            one = _Trial(gathered.rows[i], lower, over, taken, column, needs)
+            one = Trial(gathered.rows[i], lower, over, taken, column, needs)
             if spare.allowed[one.row] and one.fits():
                 tried.append(one)
             else:
                 findings.note([one.row], FAILS)
-        asked = self._ask_about(tried) if plain else _all_give_back(tried)
+        asked = self._ask_about(tried) if plain else all_give_back(tried)
         for one in tried:
             if one.failed:
                 findings.note([one.row], FAILS)
@@ -379,7 +359,7 @@ class _Attempt:
                 findings.helps(one.row, victims, sum(one.over[i] for i in one.victims) if one.over else 0)
         return asked
 
-    def _ask_about(self, tried: list["_Trial"]) -> int:
+    def _ask_about(self, tried: list["Trial"]) -> int:
         """Go through some trials, asking the filters about all of them at a time."""
         if not tried:
             return 0
@@ -432,76 +412,6 @@ class _Attempt:
         else:
             for placement in placements:
                 (cluster.lift if sign < 0 else cluster.lower)(placement)
-
-
-class _Trial:
-    """One row under trial, in plain integers."""
-
-    def __init__(
-        self,
-        row: int,
-        lower: list[Placement],
-        over: list[bool] | None,
-        taken: list[list[int]],
-        free: list[int],
-        needs: list[int],
-    ) -> None:
-        self.row = row
-        self.lower = lower
-        self.over = over
-        self.victims: list[int] = []
-        self.failed = False
-        self._order = list(range(len(lower)))
-        if over is not None:
-            self._order.sort(key=lambda i: not over[i])
-        self._taken = taken
-        self._needs = needs
-        self._free = [left + sum(amounts) for left, *amounts in zip(free, *taken, strict=True)]
-
-    def fits(self) -> bool:
-        """Whether sums let the pod in."""
-        return all(left >= need for left, need in zip(self._free, self._needs, strict=True))
-
-    def at(self, step: int) -> Placement:
-        """Who is to be given back at a step."""
-        return self.lower[self._order[step]]
-
-    def can_give_back(self, step: int) -> bool:
-        """Give one back, unless sums say that it has to go: then it is a victim."""
-        i = self._order[step]
-        before = self._free
-        self._free = [left - amount for left, amount in zip(before, self._taken[i], strict=True)]
-        if self.fits():
-            return True
-        self._free = before
-        self.victims.append(i)
-        return False
-
-    def keep_away(self, step: int) -> None:
-        """It was given back, and has to go after all."""
-        i = self._order[step]
-        self._free = [left + amount for left, amount in zip(self._free, self._taken[i], strict=True)]
-        self.victims.append(i)
-
-
-def _all_give_back(tried: list[_Trial]) -> int:
-    """Go through trials that sums decide."""
-    for one in tried:
-        for step in range(len(one.lower)):
-            one.can_give_back(step)
-    return 0
-
-
-def _order(gathered: _Gathered, begins: NDArray[np.intp], size: int) -> tuple[Rows, Bools]:
-    """(in which order placements are given back, row by row: those that overdraw a budget first; which those are)."""
-    order = np.arange(size)
-    violating = np.zeros(size, dtype=np.bool_)
-    for begin, over in zip(begins.tolist(), gathered.over, strict=True):
-        if over is not None:
-            flags = np.array(over)
-            violating[begin : begin + len(over)] = flags
-            order[begin : begin + len(over)] = begin + np.argsort(~flags, kind="stable")
-    return order, violating
 
 
 def _same(one: Pod, other: Pod) -> bool:

@@ -128,7 +128,7 @@ class PodTopologySpread(Plugin):
         """When the pod has constraints that must hold."""
         return bool(self._constraints(pod, cluster, hard=True))
 
-    def minds(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
+    def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
         """When a constraint that must hold counts one of `others`."""
         beside = [other for other in others if other.namespace == pod.namespace]
         if not beside:

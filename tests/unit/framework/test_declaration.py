@@ -109,7 +109,12 @@ SCORE: dict[str, Any] = {"score": score, "depends_on": NODE}
         (
             "looks nowhere else",
             {**FILTER, "looks_elsewhere": lambda self, pod, cluster, others: False},
-            "it has looks_elsewhere, and depends_on says that it never does",
+            "it has looks_elsewhere, and depends_on says that it never looks elsewhere",
+        ),
+        (
+            "never affected",
+            {**FILTER, "affected_by": lambda self, pod, cluster, others: False},
+            "it has affected_by, and depends_on says that it never looks elsewhere",
         ),
         ("counts by halves", {**FILTER, "needs": lambda self, pod: ()}, "of needs, free and takes it has only needs"),
         (

@@ -135,6 +135,13 @@ class WaitsForEver(Plugin):
         return Wait(5.0)
 
 
+class SkipsTooMuch(Crowded):
+    """Says that it has nothing to say, and would."""
+
+    def skips(self, shape: Any) -> Any:
+        return ("filter",)
+
+
 class Apart(Plugin):
     """Reads other nodes' pods, and says so."""
 
@@ -157,6 +164,7 @@ def test_honest_plugins(plugin: type[Plugin], seed: int) -> None:
     ("plugin", "says"),
     [
         (SaysNode, "Crowded: a decision differs from the same with nothing kept"),
+        (SkipsTooMuch, "Crowded: a decision differs from the same with nothing kept"),
         (LiesAboutOne, "Crowded: filter rejects node n0 when it is asked about all, and passes it by filter_one"),
         (CountsAllRows, "Crowded: "),
         (Deaf, "waits, although node n"),

@@ -1,0 +1,102 @@
+"""Rows on which preemption is tried: whose pods may go, and who of them is given back, in what order.
+
+Upstream: plugins/defaultpreemption (SelectVictimsOnNode), for one row in plain integers or for many by sums.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.framework.decision import Rows
+from scheduler.state.cluster import Placement
+from scheduler.state.column import Bools
+
+
+class Gathered:
+    """Some rows to try, and who may be preempted there, the most important first."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.lower: list[list[Placement]] = []
+        self.over: list[list[bool] | None] = []
+        """Whose eviction would overdraw a budget; None: nobody's."""
+        self.without: list[int] = []
+        """Rows without anybody to preempt."""
+        self.victims = 0
+
+    def first(self) -> "Gathered":
+        """Only the first row to try, and all of those where there is nobody to preempt: they need no second look."""
+        first = Gathered()
+        first.rows, first.lower, first.over = self.rows[:1], self.lower[:1], self.over[:1]
+        first.without = self.without
+        first.victims = sum(map(len, first.lower))
+        return first
+
+
+class Trial:
+    """One row under trial, in plain integers."""
+
+    def __init__(
+        self,
+        row: int,
+        lower: list[Placement],
+        over: list[bool] | None,
+        taken: list[list[int]],
+        free: list[int],
+        needs: list[int],
+    ) -> None:
+        self.row = row
+        self.lower = lower
+        self.over = over
+        self.victims: list[int] = []
+        self.failed = False
+        self._order = list(range(len(lower)))
+        if over is not None:
+            self._order.sort(key=lambda i: not over[i])
+        self._taken = taken
+        self._needs = needs
+        self._free = [left + sum(amounts) for left, *amounts in zip(free, *taken, strict=True)]
+
+    def fits(self) -> bool:
+        """Whether sums let the pod in."""
+        return all(left >= need for left, need in zip(self._free, self._needs, strict=True))
+
+    def at(self, step: int) -> Placement:
+        """Who is to be given back at a step."""
+        return self.lower[self._order[step]]
+
+    def can_give_back(self, step: int) -> bool:
+        """Give one back, unless sums say that it has to go: then it is a victim."""
+        i = self._order[step]
+        before = self._free
+        self._free = [left - amount for left, amount in zip(before, self._taken[i], strict=True)]
+        if self.fits():
+            return True
+        self._free = before
+        self.victims.append(i)
+        return False
+
+    def keep_away(self, step: int) -> None:
+        """It was given back, and has to go after all."""
+        i = self._order[step]
+        self._free = [left + amount for left, amount in zip(self._free, self._taken[i], strict=True)]
+        self.victims.append(i)
+
+
+def all_give_back(tried: list[Trial]) -> int:
+    """Go through trials that sums decide."""
+    for one in tried:
+        for step in range(len(one.lower)):
+            one.can_give_back(step)
+    return 0
+
+
+def order_of(gathered: Gathered, begins: NDArray[np.intp], size: int) -> tuple[Rows, Bools]:
+    """(in which order placements are given back, row by row: those that overdraw a budget first; which those are)."""
+    order = np.arange(size)
+    violating = np.zeros(size, dtype=np.bool_)
+    for begin, over in zip(begins.tolist(), gathered.over, strict=True):
+        if over is not None:
+            flags = np.array(over)
+            violating[begin : begin + len(over)] = flags
+            order[begin : begin + len(over)] = begin + np.argsort(~flags, kind="stable")
+    return order, violating
