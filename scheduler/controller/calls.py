@@ -44,10 +44,12 @@ class Calls:
 
     async def close(self) -> None:
         """Cancel all of them and wait until they are gone; their pods stay pending for whoever schedules next."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        tasks = dict(self._tasks)
+        for task in tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        for call in tasks:  # since Python 3.12 this comes before the callbacks of tasks that had ended already
+            self._tasks.pop(call, None)
 
     async def _run(self, call: Call) -> None:
         limit = asyncio.timeout(call.seconds)
