@@ -72,6 +72,8 @@ class Evictor:
         self._on_row: dict[int, set[str]] = {}
         self._asked: dict[str, tuple[Broken, Turn]] = {}
         """Evictions without an answer: the watch may be quicker than the answer."""
+        self._leaving: dict[str, float] = {}
+        """Pods to whose eviction the API said yes, and until when (engine time) nothing more is asked of it."""
         self._reads = Appointments(_READ_RATE, _READ_BURST)
         self._notices = Notices(now)
         self._due: list[tuple[float, int, str]] = []
@@ -144,6 +146,7 @@ class Evictor:
         ]
         self.census.claims.expire(now)
         self._owners.forget(now)
+        self._leaving = {uid: until for uid, until in self._leaving.items() if until > now}
         done += self._look_at_breaker(now)
         done += [Read(node) for node in self._due_nodes(now)]
         return done + self._tell_held(now)
@@ -160,7 +163,12 @@ class Evictor:
                 self.census.mark(uid, broken=True)
             elif uid not in seen.by_node or broken.stage not in PATIENT:
                 continue
-            self._start(broken, now)
+            if (until := self._leaving.get(uid, now)) > now:
+                # The API said yes, and it goes, whatever it asks for or its node offers since then.
+                broken.stage = Stage.LEAVING
+                self._wake_at(broken, until)
+            else:
+                self._start(broken, now)
             if uid in seen.by_node:
                 self.breaker.broke(self.census.node(broken.followed.row), now)
         for uid in seen.mended:
@@ -338,12 +346,14 @@ class Evictor:
         if not evicted:
             self.census.claims.drop(answer.uid)
         said = self._said(broken, answer, meant, turn if evicted else None)
+        if meant.then is Then.LEAVE:
+            self._leaving[answer.uid] = now + _LEAVING_SECONDS
         if self._broken.get(answer.uid) is not broken:
             return said if evicted else []  # mended, or gone, while the API was asked
         match meant.then:
             case Then.LEAVE:
                 broken.stage = Stage.LEAVING
-                self._wake_at(broken, now + _LEAVING_SECONDS)
+                self._wake_at(broken, self._leaving[answer.uid])
             case Then.RETRY:
                 self._hold(broken, now + self._backoff(broken, answer.retry_after))
             case Then.REST:

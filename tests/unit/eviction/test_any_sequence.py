@@ -117,12 +117,14 @@ class Sequence(RuleBasedStateMachine):
     def edit_pod(self, data: Any, promise: str) -> None:
         pods = self.objects("Pod")
         if pods:
-            old = pods[data.draw(st.sampled_from(sorted(pods)))]
-            meta = {"ownerReferences": old["metadata"]["ownerReferences"]}
-            name = old["metadata"]["name"]
-            if next(iter(old["metadata"]["annotations"].values())) != promise:
-                self.broken_since.pop(name, None)
-            self.harness.put(keeping(name, old["spec"]["nodeName"], promise, cpu="1", meta=meta))
+            self.edit(data.draw(st.sampled_from(sorted(pods))), promise)
+
+    def edit(self, name: str, promise: str) -> None:
+        old = self.objects("Pod")[name]
+        meta = {"ownerReferences": old["metadata"]["ownerReferences"]}
+        if next(iter(old["metadata"]["annotations"].values())) != promise:
+            self.broken_since.pop(name, None)
+        self.harness.put(keeping(name, old["spec"]["nodeName"], promise, cpu="1", meta=meta))
 
     @rule(data=st.data())
     def remove_pod(self, data: Any) -> None:
@@ -215,6 +217,37 @@ class Sequence(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         assert validate(self.harness.evictor.census.cluster) == []
+
+
+NOT_ON_HDD = list(PROMISES)[1]
+
+
+def test_a_node_is_recreated_between_two_looks() -> None:
+    """The grace of the pods on it starts anew, though the new node lets them down as the old one did."""
+    world = Sequence()
+    world.begin([None, None, None, "ssd", "ssd"])
+    world.lose_node("n0")
+    world.put_node("n0", None)
+    world.pass_time(GRACE, True, [201])
+    assert sorted(node for _, node in world.evictions) == ["n1", "n2"]
+    world.pass_time(GRACE, True, [201])
+    assert sorted(node for _, node in world.evictions) == ["n0", "n1", "n2"]
+    world.teardown()
+
+
+def test_a_pod_that_leaves_is_edited() -> None:
+    """The API said yes to its eviction: that the pod asks for something else since then evicts it no second time."""
+    world = Sequence()
+    world.begin(["hdd", "ssd", "ssd", "ssd", "ssd"])
+    world.pass_time(GRACE, True, [None])
+    world.edit("p1", NOT_ON_HDD)
+    world.pass_time(0.0, True, [201])
+    world.pass_time(GRACE, True, [201])
+    assert [node for _, node in world.evictions] == ["n0"]
+    world.pass_time(600.0, True, [201])
+    world.pass_time(GRACE, True, [201])
+    assert [node for _, node in world.evictions] == ["n0", "n0"]
+    world.teardown()
 
 
 def test_any_sequence_of_events() -> None:
