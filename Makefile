@@ -1,5 +1,5 @@
 # Every target works in a fresh clone that has Python 3.11 or newer with venv. `make help` lists them.
-PYTHON ?= python3
+PYTHON ?= $(shell python3 tests/pythons/find.py)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
@@ -23,8 +23,9 @@ setup: $(STAMP) ## Make .venv with Berth and everything it needs
 demo: $(STAMP) ## A guided tour: a small cluster, real HTTP, the real scheduler, under 30 seconds
 	@$(BIN)/berth demo
 
-test: check controlplane browser ## Everything CI runs: checks, unit, conformance, contract, integration on a real control plane
+test: check controlplane browser ## Everything CI runs: all tests on the image's Python where it is here, the fast ones on the others
 	@$(BIN)/pytest -q
+	@$(BIN)/python -m tests.pythons.run
 
 check: $(STAMP) ## Lint, types and layers
 	@$(BIN)/ruff check .
