@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from scheduler.apiserver import defaults, strategy
+from scheduler.apiserver.given import GIVEN
 from scheduler.apiserver.resources import Registry
 from scheduler.apiserver.storage import Store
 
@@ -32,7 +32,7 @@ def bootstrap(store: Store, registry: Registry) -> None:
 
 def _add(store: Store, registry: Registry, plural: str, name: str, content: dict[str, Any]) -> None:
     resource = registry.built_in(plural)
-    metadata = {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": strategy.timestamp()}
+    metadata = {"name": name, "uid": GIVEN.uid(), "creationTimestamp": strategy.timestamp()}
     obj: dict[str, Any] = {"metadata": metadata, **content}
     defaults.apply(resource.kind, obj)
     strategy.prepare_create(resource, obj)

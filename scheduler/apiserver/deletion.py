@@ -6,10 +6,10 @@ pkg/registry/core/pod/strategy.go (CheckGracefulDelete).
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
+from scheduler.apiserver.given import GIVEN
 from scheduler.apiserver.resources import Registry, Resource
 from scheduler.apiserver.status import bad_request, conflict, forbidden
 from scheduler.apiserver.storage import Store, Stored
@@ -154,7 +154,7 @@ def _marked(resource: Resource, obj: JsonObject, grace: int) -> JsonObject:
     metadata = dict(obj["metadata"])
     graceful = resource.kind == "Pod" and not resource.custom
     if not metadata.get("deletionTimestamp") or grace:
-        metadata["deletionTimestamp"] = timestamp(time.time() + grace)
+        metadata["deletionTimestamp"] = timestamp(GIVEN.wall() + grace)
     if resource.kind != "Namespace" or resource.custom:
         metadata["deletionGracePeriodSeconds"] = grace
     # Already marked: only the time may shrink, which is no new generation.

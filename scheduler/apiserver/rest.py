@@ -7,8 +7,6 @@ pkg/registry/generic/registry/store.go.
 
 from __future__ import annotations
 
-import random
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +18,7 @@ from scheduler.apiserver.admission import Admission, AdmissionRequest
 from scheduler.apiserver.audit import Trail
 from scheduler.apiserver.binding import check_preconditions
 from scheduler.apiserver.deletion import lets_go
+from scheduler.apiserver.given import GIVEN
 from scheduler.apiserver.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, apply_patch
 from scheduler.apiserver.plugins import Plugins, default_tolerations
 from scheduler.apiserver.resources import Registry, Resource
@@ -43,7 +42,6 @@ from scheduler.apiserver.storage import Store, Stored, with_revision
 JsonObject = dict[str, Any]
 Query = Mapping[str, str]
 
-SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 CONFLICT_RETRIES = 5
 
 
@@ -186,10 +184,10 @@ class Writes:
         metadata = obj["metadata"]
         generated = not metadata.get("name") and bool(metadata.get("generateName"))
         if generated:
-            metadata["name"] = metadata["generateName"] + "".join(random.choices(SUFFIX_LETTERS, k=5))
+            metadata["name"] = metadata["generateName"] + GIVEN.suffix()
             if resource.kind == "Namespace":
                 defaults.apply("Namespace", obj)
-        metadata["uid"] = str(uuid.uuid4())
+        metadata["uid"] = GIVEN.uid()
         metadata["creationTimestamp"] = strategy.timestamp()
         with decoding(resource.version, resource.kind):
             strategy.prepare_create(resource, obj)

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from scheduler.apiserver.defaults import containers
+from scheduler.apiserver.given import GIVEN
 from scheduler.apiserver.quantity import nano
 from scheduler.apiserver.resources import Resource
 
@@ -17,7 +18,7 @@ JsonObject = dict[str, Any]
 
 def timestamp(at: float | None = None) -> str:
     """A moment as metav1.Time writes it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(GIVEN.wall() if at is None else at))
 
 
 def qos_class(spec: JsonObject) -> str:

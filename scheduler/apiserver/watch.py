@@ -6,7 +6,6 @@ Upstream: k8s.io/apiserver pkg/storage/cacher/cache_watcher.go (convertToWatchEv
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -123,9 +122,10 @@ class Watcher:
             return
         self._begin(options)
         self._collection.listeners.add(self)
+        clock = asyncio.get_running_loop().time
         try:
-            deadline = time.monotonic() + options.timeout
-            next_bookmark = time.monotonic() + bookmark_interval
+            deadline = clock() + options.timeout
+            next_bookmark = clock() + bookmark_interval
             while True:
                 if self._pending:
                     chunk = b"".join(self._pending)
@@ -134,7 +134,7 @@ class Watcher:
                     continue
                 if self._ended:
                     return
-                now = time.monotonic()
+                now = clock()
                 if now >= deadline:
                     if options.bookmarks:
                         yield self._bookmark()

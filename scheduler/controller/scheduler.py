@@ -5,9 +5,6 @@ progress, so that each decision sees the newest state of the cluster.
 """
 
 import asyncio
-import os
-import socket
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -31,6 +28,7 @@ from scheduler.kube.changes import Added, Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.lease import Elector
+from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import NODES, PODS, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder, Modelled
@@ -91,7 +89,9 @@ class Scheduler:
         observe: Observer | None = None,
         elector: Elector | None = None,
         verify: int = 0,
+        machine: Machine = MACHINE,
     ) -> None:
+        self._clock, self._chance = machine.monotonic, machine.chance
         self.originals = Originals(_shown_whole(config.extenders))
         self.extenders = Extenders(config.extenders, self.originals, self._receive)
         binders = [ExtenderBinder(one, self.extenders) for one in in_order(config.extenders) if one.bind_verb]
@@ -105,7 +105,7 @@ class Scheduler:
             binders=binders,
             verify=verify,
         )
-        self.meter = Meter(self.engine, frameworks)
+        self.meter = Meter(self.engine, frameworks, clock=machine.monotonic, rng=machine.chance)
         self._inbox: deque[Stimulus] = deque()
         self._awake = asyncio.Event()
         self._stopping = False
@@ -115,7 +115,7 @@ class Scheduler:
         self._told: dict[str, tuple[str, ...]] = {}
         self._decoder = Decoder(annotated(frameworks))
         self._decoder_beside = self._decoder.beside()
-        self.writer = Writer(client, self._receive, instance=f"berth-{socket.gethostname()}-{os.getpid()}")
+        self.writer = Writer(client, self._receive, instance=f"berth-{machine.name}", machine=machine)
         self.calls = Calls(self._receive)
         self.carries = {
             **self.writer.carries,
@@ -127,7 +127,7 @@ class Scheduler:
         _hear_signals(frameworks)
         self.reflectors = [self._reflector(client, resource) for resource in SCHEDULING]
         self._synced = asyncio.Event()
-        self.blocks = Blocks()
+        self.blocks = Blocks(clock=machine.monotonic)
         self.decisions = Quantiles()
         """How long each cycle took: a pod popped, decided, assumed."""
 
@@ -219,7 +219,7 @@ class Scheduler:
         anew = self._decoder.annotate(annotated(frameworks)) or anew
         self._decoder_beside.annotate(annotated(frameworks))
         self.engine.reconfigure(
-            frameworks, config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds, time.monotonic()
+            frameworks, config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds, self._clock()
         )
         self.meter.follow(frameworks)
         self.watchdog.follow(framework.guard for framework in frameworks.values())
@@ -244,6 +244,8 @@ class Scheduler:
             field_selector=LIVE_PODS if resource is PODS else "",
             on_malformed=self._malformed,
             on_refused=self._refused,
+            rng=self._chance,
+            clock=self._clock,
         )
 
     def _deliver(self, kind: str, changes: list[Change[Any]]) -> None:
@@ -298,7 +300,7 @@ class Scheduler:
 
     async def _sync(self) -> None:
         """Wait until every kind is listed, or is refused and not needed, and apply everything."""
-        started = time.monotonic()
+        started = self._clock()
         while not self._stopping and self.awaited():
             await self._wait(0.05 if self._inbox else _IDLE_SECONDS)
             await self._apply_inbox()
@@ -307,7 +309,10 @@ class Scheduler:
             return
         nodes = self.engine.cluster.nodes.count
         log.info(
-            "synced", seconds=round(time.monotonic() - started, 3), nodes=nodes, placed_pods=len(self.engine.cluster)
+            "synced",
+            seconds=round(self._clock() - started, 3),
+            nodes=nodes,
+            placed_pods=len(self.engine.cluster),
         )
         self._synced.set()
 
@@ -322,13 +327,13 @@ class Scheduler:
                 await asyncio.sleep(0)
                 continue
             due = self.engine.next_tick()
-            await self._wait(_IDLE_SECONDS if due is None else min(due - time.monotonic(), _IDLE_SECONDS))
-            self._carry_out(self.meter.handle(Tick(), time.monotonic()))
+            await self._wait(_IDLE_SECONDS if due is None else min(due - self._clock(), _IDLE_SECONDS))
+            self._carry_out(self.meter.handle(Tick(), self._clock()))
 
     def _work(self, *, cycles: bool) -> bool:
         """Apply changes, then schedule pods, for a few milliseconds; True when there is more to do."""
         engine, meter, inbox = self.engine, self.meter, self._inbox
-        now = started = time.monotonic()
+        now = started = self._clock()
         due = engine.next_tick()
         if due is not None and due <= now:
             # Also while there is no end of active pods: others' backoffs are over all the same.
@@ -337,18 +342,18 @@ class Scheduler:
             if inbox:
                 for _ in range(min(len(inbox), 32)):
                     self._carry_out(meter.handle(inbox.popleft(), now))
-                    if time.monotonic() - now > SLICE_SECONDS:
+                    if self._clock() - now > SLICE_SECONDS:
                         break  # what extenders said of a costly pod
             elif cycles and engine.has_work and engine.in_flight < MAX_IN_FLIGHT and self.leading:
-                began = time.perf_counter()
+                began = self._clock()
                 instructions = self._cycle(now)
-                self.decisions.add(time.perf_counter() - began)
+                self.decisions.add(self._clock() - began)
                 self._carry_out(instructions)
             elif engine.queue.has_chores:
                 self._carry_out(meter.handle(Tick(), now))
             else:
                 return False
-            now = time.monotonic()
+            now = self._clock()
         return True
 
     def _cycle(self, now: float) -> list[Instruction]:
@@ -364,13 +369,13 @@ class Scheduler:
         if self._inbox or self._stopping:
             return
         self._awake.clear()
-        asleep = time.monotonic()
+        asleep = self._clock()
         alarm = asyncio.get_running_loop().call_later(max(seconds, 0.0), self._awake.set)
         try:
             await self._awake.wait()
         finally:
             alarm.cancel()
-        if self._inbox and time.monotonic() - asleep < STREAM_SECONDS:
+        if self._inbox and self._clock() - asleep < STREAM_SECONDS:
             await asyncio.sleep(GATHER_SECONDS)
 
     def _carry_out(self, instructions: list[Instruction]) -> None:

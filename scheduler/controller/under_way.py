@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 
 class UnderWay:
     """Tasks that go on until they are done, or until somebody ends them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -22,8 +23,8 @@ class UnderWay:
 
     async def drain(self, seconds: float) -> int:
         """Wait for all of it, and for what it starts; how many tasks did not end in time and were cancelled."""
-        until = time.monotonic() + seconds
-        while self._tasks and (left := until - time.monotonic()) > 0:
+        until = self._clock() + seconds
+        while self._tasks and (left := until - self._clock()) > 0:
             await asyncio.wait(self._tasks, timeout=left)
         late = [task for task in self._tasks if not task.done()]
         for task in late:

@@ -1,7 +1,6 @@
 """Carries the engine's instructions out: bindings, events, conditions. Answers of bindings go back as stimuli."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,6 +32,7 @@ from scheduler.framework.binding import ObjectKey, Patch
 from scheduler.framework.status import shown
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.resources import BY_KIND
 from scheduler.kube.writes import (
     PodRef,
@@ -93,12 +93,15 @@ class Written:
 class Writer:
     """Writes concurrently; how many at once is the client's business (lanes)."""
 
-    def __init__(self, client: Client, answer: Callable[[Stimulus], None], instance: str) -> None:
+    def __init__(
+        self, client: Client, answer: Callable[[Stimulus], None], instance: str, *, machine: Machine = MACHINE
+    ) -> None:
         self.written = Written()
         self._client = client
         self._answer = answer
         self._instance = instance
-        self._under_way = UnderWay()
+        self._machine = machine
+        self._under_way = UnderWay(machine.monotonic)
         self._waiting_events = 0
         self.carries: Carries = {
             Bind: self.bind,
@@ -187,7 +190,7 @@ class Writer:
             attempt=bound.attempts,
             evaluated_nodes=decision.nodes,
             feasible_nodes=decision.fitting,
-            seconds=round(time.monotonic() - bound.first_seen, 3),
+            seconds=round(self._machine.monotonic() - bound.first_seen, 3),
         )
         note = f"Successfully assigned {pod.key} to {bound.node}"
         await self._post(pod, kind="Normal", reason="Scheduled", action="Binding", note=note)
@@ -224,7 +227,7 @@ class Writer:
     async def _patch_condition(self, instruction: PatchCondition) -> None:
         pod = instruction.pod
         was = pod.condition
-        since = was[3] if was is not None and was[0] == "False" and was[3] else _now()
+        since = was[3] if was is not None and was[0] == "False" and was[3] else self._now()
         path, body = condition_patch(
             _ref(pod),
             status="False",
@@ -251,7 +254,7 @@ class Writer:
             status="True",
             reason="PreemptionByScheduler",
             message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
-            transition=_now(),
+            transition=self._now(),
             generation=victim.generation or None,
         )
         try:
@@ -325,6 +328,9 @@ class Writer:
         )
         return await patch_object(self._client, path, body)
 
+    def _now(self) -> str:
+        return f"{micro_time(self._machine.wall())[:19]}Z"
+
     def _record(self, pod: Pod, *, controller: str = "", **what: str) -> None:
         self._under_way.start(self._post(pod, controller=controller, **what))
 
@@ -333,7 +339,11 @@ class Writer:
             self.written.events_dropped += 1
             return
         made = event(
-            _ref(pod), controller=controller or pod.scheduler_name, instance=self._instance, moment=time.time(), **what
+            _ref(pod),
+            controller=controller or pod.scheduler_name,
+            instance=self._instance,
+            moment=self._machine.wall(),
+            **what,
         )
         self._waiting_events += 1
         try:
@@ -353,7 +363,3 @@ def about(pod: Pod) -> dict[str, str]:
 
 def _ref(pod: Pod) -> PodRef:
     return PodRef(pod.namespace, pod.name, pod.uid, pod.resource_version)
-
-
-def _now() -> str:
-    return f"{micro_time()[:19]}Z"

@@ -162,6 +162,7 @@ class Elector:
         signs: Callable[[], int] | None = None,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = monotonic,
+        wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.term = Term(identity, duration=duration, renew_deadline=renew_deadline)
@@ -177,6 +178,7 @@ class Elector:
         self._on_problem = on_problem
         self._rng = rng
         self._clock = clock
+        self._wall = wall
         self._sleep = sleep
         self._record: Record | None = None
         self._signs = None if signs is None else Signs(signs)
@@ -302,7 +304,7 @@ class Elector:
         return alive and self.term.vacant(now) and await self._claim("PUT", record, now)
 
     async def _claim(self, verb: str, record: Record, now: float) -> bool:
-        spec = self.term.spec(record if verb == "PUT" else None, micro_time())
+        spec = self.term.spec(record if verb == "PUT" else None, micro_time(self._wall()))
         try:
             self._record = await self._write(verb, {**self._annotated(record), "spec": spec})
         except ApiError as error:
@@ -337,7 +339,7 @@ class Elector:
     async def _renew_now(self) -> None:
         assert self._record is not None
         now = self._clock()
-        spec = self.term.spec(self._record, micro_time())
+        spec = self.term.spec(self._record, micro_time(self._wall()))
         self._record = await self._write("PUT", {**self._annotated(self._record), "spec": spec})
         self.term.renewed(now)
 
