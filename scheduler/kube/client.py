@@ -49,7 +49,7 @@ class _LaneState:
         while delay:
             await asyncio.sleep(delay)
             delay = self.gate.delay(clock())
-        await self.throttle.wait(self.lane.rank)
+        await self.throttle.wait(self.lane)
 
 
 class Client:
@@ -126,11 +126,14 @@ class Client:
         timeout: float | None = None,  # noqa: ASYNC109 - of the request on the wire, not of waiting for our turn
         lane: Lane = API,
         tries: int = TRIES,
+        patience: float | None = None,
+        on_send: Callable[[], None] | None = None,
     ) -> bytes:
         """Send and read to the end. `path` and `query` are already encoded; `timeout` in seconds.
 
-        A 401 renews the credentials and is tried once more; 429 and 503 with Retry-After pause the whole lane and are
-        tried again up to `tries` times in all, whatever the verb: the server says that it did nothing.
+        `patience`, `on_send`: as in `Exchange.send`. A 401 renews the credentials and is tried once more; 429 and 503
+        with Retry-After pause the whole lane and are tried again up to `tries` times in all, whatever the verb: the
+        server says that it did nothing.
         """
         state = self._lanes[lane.name]
         attempt = 1
@@ -141,7 +144,7 @@ class Client:
                 await state.admit(self._clock)
                 generation = credentials.generation
                 try:
-                    return await self._send(verb, path, query, body, content_type, timeout, lane)
+                    return await self._send(verb, path, query, body, content_type, timeout, lane, patience, on_send)
                 except ApiError as error:
                     if error.status == 401 and not renewed:
                         renewed = True
@@ -152,7 +155,8 @@ class Client:
                     elif error.status in (429, 503) and error.retry_after is not None:
                         if error.has_cause("DisruptionBudget"):
                             raise  # this pod may not go; the server is not busy
-                        state.gate.shut(self._clock(), error.retry_after)
+                        if lane.obeys:
+                            state.gate.shut(self._clock(), error.retry_after)
                         if attempt >= tries:
                             raise
                         attempt += 1
@@ -160,9 +164,17 @@ class Client:
                         raise
                     self.retries[error.status] = self.retries.get(error.status, 0) + 1
 
-    async def get(self, path: str, *, query: str = "", lane: Lane = API, tries: int = TRIES) -> bytes:
+    async def get(
+        self,
+        path: str,
+        *,
+        query: str = "",
+        lane: Lane = API,
+        tries: int = TRIES,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> bytes:
         """GET an object or a collection."""
-        return await self.request("GET", path, query=query, lane=lane, tries=tries)
+        return await self.request("GET", path, query=query, lane=lane, tries=tries, timeout=timeout)
 
     async def create(
         self,
@@ -172,9 +184,20 @@ class Client:
         *,
         lane: Lane = API,
         timeout: float | None = None,  # noqa: ASYNC109
+        patience: float | None = None,
+        on_send: Callable[[], None] | None = None,
     ) -> bytes:
         """POST to a collection or a subresource."""
-        return await self.request("POST", path, body=body, content_type=content_type, lane=lane, timeout=timeout)
+        return await self.request(
+            "POST",
+            path,
+            body=body,
+            content_type=content_type,
+            lane=lane,
+            timeout=timeout,
+            patience=patience,
+            on_send=on_send,
+        )
 
     async def replace(self, path: str, body: bytes, *, lane: Lane = API) -> bytes:
         """PUT an object; its resourceVersion in the body makes it conditional."""
@@ -229,6 +252,8 @@ class Client:
         content_type: str,
         timeout: float | None,  # noqa: ASYNC109
         lane: Lane,
+        patience: float | None,
+        on_send: Callable[[], None] | None,
     ) -> bytes:
         connection = self.connection
         if connection.credentials.due():
@@ -239,11 +264,17 @@ class Client:
         try:
             if self._proxied is not None:
                 headers = self._fixed if body is None else [*self._fixed, ("Content-Type", content_type)]
-                answer = await self._proxied.send(verb, target, headers, body, seconds, left)
+                answer = await self._proxied.send(
+                    verb, target, headers, body, seconds, left, patience=patience, on_send=on_send
+                )
             else:
                 message = self._exchange.message(verb, target, self._headers, body, content_type)
                 context = None if connection.tls is None else connection.tls.context()
-                answer = await self._exchange.send(verb, message, context, seconds, left)
+                answer = await self._exchange.send(
+                    verb, message, context, seconds, left, patience=patience, on_send=on_send
+                )
+        except ConfigError as error:
+            raise Unreachable(f"no certificates: {_say(error)}", sent=False) from error
         except Unreachable as error:
             if not error.timed_out:
                 connection.recheck_tls()  # TLS 1.3 tells of a refused client certificate only after the handshake
@@ -264,6 +295,8 @@ class Client:
             message = self._exchange.message("GET", target, self._headers, None, JSON)
             context = None if connection.tls is None else connection.tls.context()
             return await self._exchange.open(message, context, idle)
+        except ConfigError as error:
+            raise Unreachable(f"no certificates: {_say(error)}", sent=False) from error
         except Unreachable as error:
             if not error.timed_out:
                 connection.recheck_tls()
@@ -281,7 +314,8 @@ class Client:
             try:
                 async with asyncio.timeout(RENEW_SECONDS):
                     await asyncio.shield(self._renewing)
-            except (ConfigError, TimeoutError) as error:
+            except Exception as error:
+                # ConfigError by its contract; but a credential plugin that fails in a way of its own must not end us.
                 if credentials.header is None:
                     raise Unreachable(f"no credentials: {_say(error)}", sent=False) from error
                 return False

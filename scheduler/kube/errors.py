@@ -9,6 +9,9 @@ from __future__ import annotations
 import msgspec
 
 MESSAGE_LIMIT = 1024  # a proxy's HTML page is no message; events and logs take at most a kilobyte of it
+LONGEST_PAUSE = 30.0
+"""Seconds for which a Retry-After is obeyed. The API server asks for seconds; a maintenance page asks for an hour, and
+may be gone the next minute."""
 
 
 class ConfigError(Exception):
@@ -97,7 +100,7 @@ class ApiError(Exception):
     def _of(cls, code: int, status: Status, retry_after: float | None) -> ApiError:
         details = status.details
         if retry_after is None and details is not None and details.retry_after_seconds > 0:
-            retry_after = float(details.retry_after_seconds)
+            retry_after = min(float(details.retry_after_seconds), LONGEST_PAUSE)
         return cls(code, status.reason, one_line(status.message), details, retry_after)
 
     def has_cause(self, reason: str) -> bool:
@@ -121,7 +124,7 @@ def one_line(text: str) -> str:
 
 
 def seconds(retry_after: str | None) -> float | None:
-    """Retry-After in seconds; the API server never sends the HTTP-date form, so that counts as not said."""
+    """Retry-After in seconds, at most `LONGEST_PAUSE`. The API server never sends a date: that counts as not said."""
     if retry_after is None or not retry_after.isascii() or not retry_after.isdigit():
         return None
-    return float(min(int(retry_after[:9]), 3600))
+    return min(float(retry_after[:9]), LONGEST_PAUSE)

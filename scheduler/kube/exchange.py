@@ -28,6 +28,11 @@ CONNECTING = 4
 are under way, the others take what gets free."""
 PATIENCE = 1.0
 """Seconds after which a request opens a connection of its own all the same: those handshakes may be stuck."""
+UNACKNOWLEDGED = 15.0
+"""Seconds after which TCP gives up a connection on which what we sent is not acknowledged. Keepalive does not notice
+that: it only probes connections that are idle."""
+HEAD_SECONDS = 10.0
+"""Seconds in which a watch on a connection that was idle has to begin to answer: it may have died meanwhile."""
 KEEPALIVE_SECONDS = 45.0  # kube-apiserver closes idle connections after 90 s, load balancers from 60 s: be first
 _IDEMPOTENT = frozenset(("GET", "PUT", "DELETE"))
 _HEADER_LENGTHS = frozenset(map(len, ("Content-Length", "Transfer-Encoding", "Retry-After", "Content-Encoding")))
@@ -162,11 +167,18 @@ class Exchange:
         self._idle: deque[_Line] = deque()
         self._waiting: deque[asyncio.Future[_Line | None]] = deque()
         """Requests that wait for a connection that gets free, or for their turn to open one."""
+        self._left: set[_Line] = set()
+        """Connections on which an answer may still come that nobody waits for any more."""
         self._connecting = 0
         self._context: ssl.SSLContext | None = None
 
     def close(self) -> None:
-        """Close what is idle; requests under way are their callers' to cancel."""
+        """Close what nobody waits for; requests under way are their callers' to cancel."""
+        self._close_idle()
+        while self._left:
+            self._left.pop().close()
+
+    def _close_idle(self) -> None:
         while self._idle:
             self._idle.pop().close()
 
@@ -179,12 +191,21 @@ class Exchange:
         return b"%b%b" % ((head + length).encode("latin-1"), body)
 
     async def send(
-        self, verb: str, message: bytes, context: ssl.SSLContext | None, seconds: float, within: float | None = None
+        self,
+        verb: str,
+        message: bytes,
+        context: ssl.SSLContext | None,
+        seconds: float,
+        within: float | None = None,
+        *,
+        patience: float | None = None,
+        on_send: Callable[[], None] | None = None,
     ) -> Response:
         """Send a `message` and return the answer, whatever its status; `seconds` for all of it.
 
-        `within`: seconds in which it has to be on its way, or it is not sent; afterwards it takes its time. Raises
-        Unreachable: `sent` tells whether the server may have acted.
+        `within`: seconds in which it has to be on its way, or it is not sent; afterwards it takes its time. `patience`:
+        seconds after which we stop to wait for the answer, while the server still has its `seconds`. `on_send` is
+        called right before the message leaves. Raises Unreachable: `sent` tells whether the server may have acted.
         """
         began = self._clock()
         deadline = began + seconds
@@ -198,9 +219,14 @@ class Exchange:
         if within is not None and self._clock() > latest:
             self._put_back(line, context)  # this process stood still while it waited
             raise Unreachable("not sent: its time is over", sent=False, timed_out=True)
+        if on_send is not None:
+            on_send()
         while True:
             answer = line.ask(message)
-            timer = asyncio.get_running_loop().call_later(max(deadline - self._clock(), 0.0), self._late, line, answer)
+            asked = self._clock()
+            until = deadline if patience is None else min(asked + patience, deadline)
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(max(until - asked, 0.0), self._late, line, answer, asked, deadline)
             try:
                 found = await answer
             except Unreachable as error:
@@ -228,27 +254,47 @@ class Exchange:
         line = self._take(context)
         while True:
             reused = line is not None
+            asked = self._clock()
             stream = DirectStream((line or await self._connect(context, CONNECT_SECONDS)).transport, idle)
             try:
-                await stream.ask(message)
+                async with asyncio.timeout(HEAD_SECONDS if reused else None):
+                    await stream.ask(message)
             except Unreachable as error:
                 if not reused or stream.heard or error.timed_out:
                     raise
                 line = None  # closed by the server just as we took it
+            except TimeoutError:
+                stream.abort()
+                self._distrust(asked)
+                line = None
             except asyncio.CancelledError:
                 stream.abort()
                 raise
             else:
                 return stream
 
-    def _late(self, line: _Line, answer: asyncio.Future[Response]) -> None:
+    def _late(self, line: _Line, answer: asyncio.Future[Response], asked: float, deadline: float) -> None:
         if not answer.done():
             answer.set_exception(Unreachable(f"no answer in time from {self._authority}", timed_out=True))
+        if not line.heard:
+            self._distrust(asked)
+        # Closing it would tell the server to stop, which may be about to do what it was asked.
+        self._left.add(line)
+        asyncio.get_running_loop().call_later(max(deadline - self._clock(), 0.0), self._end, line)
+
+    def _end(self, line: _Line) -> None:
+        self._left.discard(line)
         line.close()
+
+    def _distrust(self, since: float) -> None:
+        """One connection was silent since then: the others may be dead as well, but for those that answered later."""
+        for line in [line for line in self._idle if line.idle_since <= since]:
+            self._idle.remove(line)
+            line.close()
 
     def _take(self, context: ssl.SSLContext | None) -> _Line | None:
         if context is not self._context:
-            self.close()  # certificates were rotated: the new ones show on new connections only
+            self._close_idle()  # certificates were rotated: the new ones show on new connections only
             self._context = context
         while self._idle:
             line = self._idle.pop()
@@ -332,12 +378,14 @@ def _give_up(waiting: asyncio.Future[_Line | None]) -> None:
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Have TCP notice a dead peer in about 45 s, also where the kernel would take two hours.
+    """Have TCP notice a dead peer in about 30 s, also where the kernel would take two hours, or a quarter of one.
 
-    client-go's dialer asks for the same 30 s (rest/transport.go, net.Dialer KeepAlive).
+    Where the system has no such option (macOS), it takes as long as it does there.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * UNACKNOWLEDGED))

@@ -1,14 +1,15 @@
 """Who may send when: a token bucket (clientConnection.qps and burst), lanes, and the pause a server asked for.
 
 The bucket is client-go's flowcontrol limiter (util/flowcontrol/throttle.go over golang.org/x/time/rate). Unlike there,
-waiting requests are served by the lane's rank before their age, so a thousand condition updates never hold up a bind.
-`client` passes every request through one `Lane`.
+each lane has its share of the rate, so a thousand condition updates never hold up a bind, and ten thousand binds never
+hold up a watch. `client` passes every request through one `Lane`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -44,10 +45,25 @@ class Bucket:
         return (1.0 - self._tokens) / self.rate
 
 
-class Throttle:
-    """Requests waiting for a bucket, lowest rank first, then first come.
+class _Flow:
+    """The requests of one lane that wait."""
 
-    `later(seconds, callback)` is the event loop's `call_later`.
+    __slots__ = ("begins", "share", "turns")
+
+    def __init__(self, share: int) -> None:
+        self.share = share
+        self.begins = 0.0
+        """The virtual time at which its next request may begin."""
+        self.turns: deque[asyncio.Future[None]] = deque()
+
+
+class Throttle:
+    """Requests that wait for a bucket. Each lane gets its share of the tokens; in a lane, who came first goes first.
+
+    That is start-time fair queueing (Goyal, Vin, Cheng 1996): a virtual clock advances with each token, a lane's next
+    request begins 1/share later than its last one, and the earliest goes first. A lane that had nothing to send begins
+    now, so it waits for about one token however many requests of others wait. `later(seconds, callback)` is the event
+    loop's `call_later`.
     """
 
     def __init__(
@@ -56,30 +72,44 @@ class Throttle:
         self._bucket = bucket
         self._clock = clock
         self._later = later
-        self._heap: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._order = 0
+        self._flows: dict[str, _Flow] = {}
+        self._heap: list[tuple[float, int, str]] = []
+        """(when its next request begins, its share, name) of each lane in which somebody waits."""
+        self._virtual = 0.0
         self._armed = False
 
     @property
     def waiting(self) -> int:
         """Requests in the queue, abandoned ones included until their turn."""
-        return len(self._heap)
+        return sum(len(flow.turns) for flow in self._flows.values())
 
-    async def wait(self, rank: int) -> None:
+    async def wait(self, lane: Lane) -> None:
         """Return when it is this request's turn."""
         if not self._heap and self._bucket.take(self._clock()) == 0.0:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._order += 1
-        heapq.heappush(self._heap, (rank, self._order, turn))
+        flow = self._flows.get(lane.name)
+        if flow is None:
+            flow = self._flows[lane.name] = _Flow(lane.share)
+        flow.turns.append(turn)
+        if len(flow.turns) == 1:
+            flow.begins = max(flow.begins, self._virtual)
+            self._enter(lane.name, flow)
         if not self._armed:
             self._serve()
         await turn
 
+    def _enter(self, name: str, flow: _Flow) -> None:
+        heapq.heappush(self._heap, (flow.begins, -flow.share, name))
+
     def _serve(self) -> None:
         self._armed = False
         while self._heap:
-            if self._heap[0][2].cancelled():
+            name = self._heap[0][2]
+            flow = self._flows[name]
+            while flow.turns and flow.turns[0].cancelled():
+                flow.turns.popleft()
+            if not flow.turns:
                 heapq.heappop(self._heap)
                 continue
             delay = self._bucket.take(self._clock())
@@ -87,33 +117,43 @@ class Throttle:
                 self._armed = True
                 self._later(delay, self._serve)
                 return
-            heapq.heappop(self._heap)[2].set_result(None)
+            heapq.heappop(self._heap)
+            self._virtual = flow.begins
+            flow.begins += 1.0 / flow.share
+            flow.turns.popleft().set_result(None)
+            if flow.turns:
+                self._enter(name, flow)
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A class of requests: how many at once (0: any number), who goes first, and whether the bucket is its own.
+    """A class of requests: how many at once (0: any number), and its share of the rate while others wait, too.
 
-    The lower rank goes first. kube-scheduler gives events a client of their own for the same reason: they may be
-    many, and must not use up the rate of binds. Writes of a `fenced` lane are the leader's alone.
+    `own_bucket`: the rate is its own, all of it. kube-scheduler gives events a client of their own for the same reason:
+    they may be many, and must not use up the rate of binds. Writes of a `fenced` lane are the leader's alone.
+    `obeys`: whether a Retry-After pauses the lane. The Lease is not paused: who renews it has a period of its own, and
+    would lose it.
     """
 
     name: str
     width: int
-    rank: int
+    share: int
     own_bucket: bool = False
     fenced: bool = True
+    obeys: bool = True
 
 
-BIND = Lane("bind", 48, 0)
-API = Lane("api", 16, 1)
-WATCH = Lane("watch", 0, 1)
-STATUS = Lane("status", 8, 2)
-EVENT = Lane("event", 32, 0, own_bucket=True)
-EVICT = Lane("evict", 4, 2)
-LEASE = Lane("lease", 2, 0, own_bucket=True, fenced=False)
-REVIEW = Lane("review", 4, 0, own_bucket=True, fenced=False)
-LANES = (BIND, API, WATCH, STATUS, EVENT, EVICT, LEASE, REVIEW)
+BIND = Lane("bind", 48, 16)
+API = Lane("api", 16, 8)
+CONFIRM = Lane("confirm", 8, 8)
+"""Reads that find out what became of a write whose answer was lost. Lists never wait for these."""
+WATCH = Lane("watch", 0, 32)
+STATUS = Lane("status", 8, 4)
+EVENT = Lane("event", 32, 1, own_bucket=True)
+EVICT = Lane("evict", 4, 16)
+LEASE = Lane("lease", 2, 1, own_bucket=True, fenced=False, obeys=False)
+REVIEW = Lane("review", 4, 1, own_bucket=True, fenced=False)
+LANES = (BIND, API, CONFIRM, WATCH, STATUS, EVENT, EVICT, LEASE, REVIEW)
 
 
 class Gate:

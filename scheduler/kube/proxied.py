@@ -5,8 +5,10 @@ Imported only where there is a proxy: importing aiohttp takes a third of what a 
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
+from collections.abc import Callable
 
 import aiohttp
 from yarl import URL
@@ -21,6 +23,8 @@ class Proxied:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._left: set[asyncio.Task[Response]] = set()
+        """Requests for whose answers nobody waits any more."""
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,  # the lanes limit
@@ -35,6 +39,8 @@ class Proxied:
 
     async def close(self) -> None:
         """End every connection."""
+        for task in self._left:
+            task.cancel()
         await self._session.close()
 
     async def send(
@@ -45,9 +51,41 @@ class Proxied:
         body: bytes | None,
         seconds: float,
         within: float | None,
+        *,
+        patience: float | None = None,
+        on_send: Callable[[], None] | None = None,
     ) -> Response:
-        """As `Exchange.send`."""
+        """As `Exchange.send`; `on_send` is called before a connection is found, which aiohttp does by itself."""
+        if on_send is not None:
+            on_send()
         limits = aiohttp.ClientTimeout(total=seconds, connect=within, sock_connect=CONNECT_SECONDS)
+        if patience is None:
+            return await self._send(verb, target, headers, body, limits)
+        task = asyncio.ensure_future(self._send(verb, target, headers, body, limits))
+        try:
+            await asyncio.wait((task,), timeout=patience)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if task.done():
+            return task.result()
+        self._left.add(task)
+        task.add_done_callback(self._answered)
+        raise Unreachable(f"no answer in time from {self._connection.host}", timed_out=True)
+
+    def _answered(self, task: asyncio.Task[Response]) -> None:
+        self._left.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody waits for it
+
+    async def _send(
+        self,
+        verb: str,
+        target: str,
+        headers: list[tuple[str, str]],
+        body: bytes | None,
+        limits: aiohttp.ClientTimeout,
+    ) -> Response:
         response = await self._request(verb, target, headers, body, limits)
         try:
             found = await response.read()

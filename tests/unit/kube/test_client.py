@@ -155,6 +155,53 @@ async def test_tries_are_bounded(server: ScriptedServer, monkeypatch: pytest.Mon
         assert len(server.seen) == 11
 
 
+async def test_an_hour_is_not_obeyed(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A maintenance page asks for an hour: writes pause for half a minute, and the Lease not at all."""
+    now = 100.0
+    pauses: list[float] = []
+    real_sleep = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        pauses.append(seconds)
+        now += seconds
+        await real_sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    page = web.Response(status=503, text="<html>back soon</html>", headers={"Retry-After": "3600"})
+    async with server.client(clock=lambda: now, rng=lambda: 0.0) as client:
+        server.answer = script(page)
+        with pytest.raises(ApiError, match="503"):
+            await client.request("PUT", "/lease", body=b"{}", lane=LEASE, tries=1)
+        server.answer = script(page, web.Response(body=b"{}"))
+        await client.create("/binding", b"{}", lane=BIND)
+        assert pauses == [30.0]
+        await client.request("PUT", "/lease", body=b"{}", lane=LEASE, tries=1)
+        assert pauses == [30.0]
+
+
+async def test_a_credential_plugin_may_fail_as_it_likes(server: ScriptedServer) -> None:
+    """Whatever it raises, the request was not sent; the next one asks it again."""
+    moods = [RuntimeError("boom"), OSError("no such program"), ValueError("not JSON")]
+
+    def fetch() -> Credential:
+        if moods:
+            raise moods.pop()
+        return Credential("Bearer good", 3600.0)
+
+    server.answer = script(web.Response(body=b"{}"))
+    credentials = Credentials(fetch, clock=lambda: 0.0)
+    connection = Connection(host=server.url, credentials=credentials)
+    client = client_module.Client(connection)
+    for _ in range(3):
+        credentials._due_at = 0.0
+        with pytest.raises(Unreachable, match="no credentials") as caught:
+            await client._refresh(force=True)
+        assert not caught.value.sent
+    assert await client._refresh(force=True)
+    assert credentials.header == "Bearer good"
+
+
 async def test_a_disruption_budget_is_no_overload(server: ScriptedServer) -> None:
     """An eviction's 429 for its budget is the caller's to handle at once, and stops no other eviction."""
     body = status(429, "TooManyRequests", "would violate", causes=[{"reason": "DisruptionBudget"}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -130,3 +131,91 @@ async def test_who_waited_for_too_long_is_not_sent(gated: Gated) -> None:
         await turned
     assert not caught.value.sent
     await asyncio.gather(*asked)
+
+
+class Dying:
+    """A server on whose first connections requests are read, and never answered once `dead` is set."""
+
+    def __init__(self) -> None:
+        self.dead = 0
+        """So many of the connections that were opened first are dead."""
+        self.heard: list[int] = []
+        """The connection of each request."""
+        self._numbers: dict[asyncio.StreamWriter, int] = {}
+
+    @property
+    def opened(self) -> int:
+        return len(self._numbers)
+
+    async def say(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = self._numbers.setdefault(writer, len(self._numbers))
+        self.heard.append(number)
+        if number >= self.dead:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+
+@pytest.fixture
+async def dying() -> AsyncIterator[tuple[Dying, Exchange]]:
+    """One, and an exchange with it."""
+    server = Dying()
+    raw = Raw(server.say)
+    listening = await asyncio.start_server(raw.serve, "127.0.0.1", 0)
+    async with listening:
+        made = Exchange(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", None, time.monotonic)
+        yield server, made
+        made.close()
+
+
+async def test_when_one_connection_is_silent_the_idle_ones_are_not_used(dying: tuple[Dying, Exchange]) -> None:
+    """A path has died under a pool: one request finds out, and all others go over new connections."""
+    server, made = dying
+    message = made.message("POST", "/binding", "", b"{}", "application/json")
+    crowd = [asyncio.ensure_future(made.send("POST", message, None, LONG)) for _ in range(CONNECTING)]
+    await asyncio.gather(*crowd)
+    server.dead = pool = server.opened
+    assert pool == CONNECTING
+    with pytest.raises(Unreachable) as caught:
+        await made.send("POST", message, None, LONG, patience=0.01)
+    assert (caught.value.sent, caught.value.timed_out) == (True, True)
+    for _ in range(pool):
+        assert (await made.send("POST", message, None, LONG)).body == b"ok"
+    assert server.heard[-pool:] == [pool] * pool
+
+
+async def test_who_stops_waiting_does_not_stop_the_server(dying: tuple[Dying, Exchange]) -> None:
+    """After its patience a request lets others go on; its connection stays open for as long as the server may take."""
+    server, made = dying
+    server.dead = 2
+    message = made.message("POST", "/binding", "", b"{}", "application/json")
+    with pytest.raises(Unreachable):
+        await made.send("POST", message, None, LONG, patience=0.01)
+    (left,) = made._left
+    assert not left.transport.is_closing()
+    with pytest.raises(Unreachable):
+        await made.send("POST", message, None, 0.02, patience=0.01)
+    await until(lambda: len(made._left) == 1)
+
+
+async def test_a_watch_does_not_wait_on_a_connection_that_has_died(
+    dying: tuple[Dying, Exchange], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle connection that does not answer at all is replaced by a new one."""
+    server, made = dying
+    message = made.message("GET", "/watch", "", None, "")
+    await made.send("GET", message, None, LONG)
+    server.dead = 1
+    monkeypatch.setattr(exchange, "HEAD_SECONDS", 0.01)
+    stream = await made.open(message, None, LONG)
+    assert await stream.read() == b"ok"
+    stream.abort()
+    assert server.heard == [0, 0, 1]
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such option")
+async def test_tcp_gives_up_what_is_not_acknowledged(dying: tuple[Dying, Exchange]) -> None:
+    """A path that swallows what we send is noticed by TCP in 15 s, and one that is silent in 30."""
+    _, made = dying
+    await made.send("GET", made.message("GET", "/x", "", None, ""), None, LONG)
+    sock = made._idle[0].transport.get_extra_info("socket")
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15

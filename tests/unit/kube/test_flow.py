@@ -1,4 +1,4 @@
-"""Token bucket, ranks, gate and backoff in virtual time."""
+"""Token bucket, shares, gate and backoff in virtual time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.kube.backoff import Backoff
-from scheduler.kube.flow import Bucket, Gate, Throttle
+from scheduler.kube.flow import API, BIND, CONFIRM, EVICT, STATUS, WATCH, Bucket, Gate, Lane, Throttle
 
 
 class VirtualTime:
@@ -70,32 +70,74 @@ def test_a_negative_rate_is_no_limit_and_a_zero_rate_is_refused() -> None:
         Bucket(5, 0)
 
 
-async def test_the_lower_rank_goes_first_then_the_older() -> None:
-    """Binds that come after a crowd of status patches are served before them, each class in its own order."""
-    time = VirtualTime()
-    throttle = Throttle(Bucket(10, 1), time.clock, time.later)
-    served: list[tuple[str, float]] = []
+async def served(throttle: Throttle, time: VirtualTime, *crowds: tuple[Lane, int]) -> list[str]:
+    """Lanes in the order in which their requests were let through; crowds come one after the other."""
+    order: list[str] = []
 
-    async def ask(name: str, rank: int) -> None:
-        await throttle.wait(rank)
-        served.append((name, round(time.now, 3)))
+    async def ask(lane: Lane) -> None:
+        await throttle.wait(lane)
+        order.append(lane.name)
 
-    tasks = [asyncio.create_task(ask(f"status{i}", 2)) for i in range(4)]
-    await asyncio.sleep(0)
-    tasks += [asyncio.create_task(ask(f"bind{i}", 0)) for i in range(2)]
+    tasks = []
+    for lane, many in crowds:
+        tasks += [asyncio.create_task(ask(lane)) for _ in range(many)]
+        await asyncio.sleep(0)
     await time.run()
     await asyncio.gather(*tasks)
-    assert [name for name, _ in served] == ["status0", "bind0", "bind1", "status1", "status2", "status3"]
-    assert all(b - a == pytest.approx(0.1, abs=0.002) for (_, a), (_, b) in pairwise(served))
+    return order
+
+
+@pytest.mark.parametrize("late", [WATCH, EVICT, API, CONFIRM, STATUS], ids=lambda lane: lane.name)
+async def test_nobody_waits_behind_ten_thousand_binds(late: Lane) -> None:
+    """A watch that reopens, an eviction, a list: each is let through after at most one more bind."""
+    time = VirtualTime()
+    order = await served(Throttle(Bucket(50, 100), time.clock, time.later), time, (BIND, 10_000), (late, 1))
+    assert order.index(late.name) <= 101
+    assert time.now == pytest.approx((10_001 - 100) / 50)
+
+
+async def test_crowds_share_by_their_lanes_shares() -> None:
+    """While all of them wait, binds get sixteen tokens for four of statuses; in a lane, who came first goes first."""
+    time = VirtualTime()
+    order = await served(Throttle(Bucket(10, 1), time.clock, time.later), time, (STATUS, 300), (BIND, 300))
+    while_both = order[: order.index("bind") + 200]
+    assert while_both.count("bind") == pytest.approx(160, abs=2)
+    assert (order.count("bind"), order.count("status")) == (300, 300)
+
+
+async def test_who_was_away_saves_nothing_up() -> None:
+    """A lane that sent nothing for long gets its share from now on, not all that it did not use."""
+    time = VirtualTime()
+    throttle = Throttle(Bucket(10, 1), time.clock, time.later)
+    await served(throttle, time, (BIND, 500))
+    order = await served(throttle, time, (BIND, 100), (STATUS, 100))
+    assert order[:100].count("status") == pytest.approx(20, abs=2)
+
+
+async def test_a_lane_is_served_in_its_order_at_the_rate() -> None:
+    """First come, first served; a tenth of a second between two."""
+    time = VirtualTime()
+    throttle = Throttle(Bucket(10, 1), time.clock, time.later)
+    found: list[tuple[int, float]] = []
+
+    async def ask(number: int) -> None:
+        await throttle.wait(BIND)
+        found.append((number, time.now))
+
+    tasks = [asyncio.create_task(ask(i)) for i in range(6)]
+    await time.run()
+    await asyncio.gather(*tasks)
+    assert [number for number, _ in found] == list(range(6))
+    assert all(b - a == pytest.approx(0.1, abs=0.002) for (_, a), (_, b) in pairwise(found))
 
 
 async def test_a_request_that_gives_up_costs_no_token() -> None:
     """A cancelled waiter is skipped and the next one gets its turn at the same moment."""
     time = VirtualTime()
     throttle = Throttle(Bucket(10, 1), time.clock, time.later)
-    await throttle.wait(0)
-    gone = asyncio.create_task(throttle.wait(0))
-    stays = asyncio.create_task(throttle.wait(0))
+    await throttle.wait(BIND)
+    gone = asyncio.create_task(throttle.wait(BIND))
+    stays = asyncio.create_task(throttle.wait(BIND))
     await asyncio.sleep(0)
     gone.cancel()
     await time.run()
