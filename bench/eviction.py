@@ -88,11 +88,11 @@ def main() -> None:
     spent, evicted = 0.0, 0
     reads = [one for one in evictor.handle(Look(True), 60.0) if isinstance(one, Read)]
     for read in reads[:20]:
-        pods = {uid: one.pod for uid, one in evictor.census.followed.items() if one.pod.node_name == read.node}
-        row = evictor.census.cluster.nodes.row_of(read.node)
+        pods = {uid: one.pod for uid, one in evictor.observed.followed.items() if one.pod.node_name == read.node}
+        row = evictor.observed.cluster.nodes.row_of(read.node)
         assert row is not None
         before = time.process_time()
-        for done in evictor.handle(WasRead(read.node, evictor.census.cluster.nodes.objects[row], pods), 60.0):
+        for done in evictor.handle(WasRead(read.node, evictor.observed.cluster.nodes.objects[row], pods), 60.0):
             if isinstance(done, Evict):
                 evicted += 1
                 evictor.handle(Answered(done.pod.uid, 201, asked_at="2026-01-01T00:00:00Z"), 60.0)

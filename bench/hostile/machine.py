@@ -88,7 +88,7 @@ class Machine:
                 heapq.heappop(self._heap)[2]()
             elif self._engine.has_work and self._engine.in_flight < MOST_IN_FLIGHT:
                 self._handle("Cycle", Cycle())
-            elif getattr(self._engine.queue, "has_chores", False):
+            elif getattr(self._engine.queue, "has_pending_work", False):
                 self._handle("Tick", Tick())
             elif not ticks:
                 first = self._heap[0][0] if self._heap else None

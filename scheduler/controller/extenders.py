@@ -20,7 +20,7 @@ from msgspec import Struct
 from scheduler.controller.originals import Originals
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import AskExtenders, Carries
-from scheduler.engine.stimuli import Consulted, NotConsulted, Stimulus
+from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed, Stimulus
 from scheduler.framework.binding import AssumedPod, BindResult
 from scheduler.framework.config import ConfigError, Extender, TLSConfig
 from scheduler.framework.durations import seconds
@@ -97,7 +97,7 @@ class Extenders:
         self.carries: Carries = {AskExtenders: self.ask}
 
     def ask(self, instruction: AskExtenders) -> None:
-        """Put a question; `answer` gets Consulted or NotConsulted."""
+        """Put a question; `answer` gets ExtendersAnswered or ExtendersFailed."""
         self._under_way.start(self._ask(instruction.question))
 
     async def close(self) -> None:
@@ -120,12 +120,12 @@ class Extenders:
         try:
             match question:
                 case NodesQuestion():
-                    self._answer(Consulted(question, await self._about_nodes(question)))
+                    self._answer(ExtendersAnswered(question, await self._about_nodes(question)))
                 case VictimsQuestion():
-                    self._answer(Consulted(question, await self._about_victims(question)))
+                    self._answer(ExtendersAnswered(question, await self._about_victims(question)))
         except ExtenderError as error:
             log.warning("extender failed", pod=question.pod.key, error=str(error))
-            self._answer(NotConsulted(question, str(error)))
+            self._answer(ExtendersFailed(question, str(error)))
 
     async def _about_nodes(self, question: NodesQuestion) -> NodesAnswer:
         kept = list(question.nodes)

@@ -28,7 +28,7 @@ from scheduler.engine.instructions import (
     Preempt,
     Verified,
 )
-from scheduler.engine.stimuli import BindFailed, Bound, Consulted, Cycle, Gone, NotConsulted, Put, Stimulus
+from scheduler.engine.stimuli import BindFailed, Bound, Cycle, ExtendersAnswered, ExtendersFailed, Gone, Put, Stimulus
 from scheduler.framework.attempt_record import EXTENDERS, Trace
 from scheduler.framework.decision import Decision
 from scheduler.framework.guard import spelled
@@ -163,7 +163,7 @@ class Meter:
             if isinstance(stimulus, BindFailed):
                 began = self._refused(stimulus.uid, now)
             done = self._engine.handle(stimulus, now)
-            if isinstance(stimulus, (Consulted, NotConsulted)):
+            if isinstance(stimulus, (ExtendersAnswered, ExtendersFailed)):
                 self._take()
         if done:
             self._note(done, now if kind is Put else began)

@@ -7,7 +7,7 @@ import structlog
 from scheduler.controller.ration import Ration
 from scheduler.controller.writer import about
 from scheduler.engine.instructions import Carries, Failed, Misbehaved, PermitWaited, Verified
-from scheduler.framework.verify import Answer
+from scheduler.framework.verify import Summary
 
 log = structlog.get_logger("scheduler")
 
@@ -53,7 +53,7 @@ class Reports:
             **about(verified.pod),
             differs=list(difference.what),
             decided=_facts(difference.kept),
-            second_decision=_facts(difference.anew),
+            second_decision=_facts(difference.rebuilt),
             nodes=list(difference.nodes),
             fault_in=difference.blame,
             numbers=list(difference.numbers),
@@ -62,7 +62,7 @@ class Reports:
         of_verification.error("for the report of a decision that differs", **about(verified.pod), dump=difference.dump)
 
 
-def _facts(answer: Answer) -> dict[str, Any]:
-    if answer.message:
-        return {"message": answer.message, "plugins": list(answer.plugins)}
-    return {"best": list(answer.best), "of": answer.count, "total": answer.total}
+def _facts(summary: Summary) -> dict[str, Any]:
+    if summary.message:
+        return {"message": summary.message, "plugins": list(summary.plugins)}
+    return {"best": list(summary.best), "of": summary.count, "total": summary.total}

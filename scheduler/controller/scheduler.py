@@ -349,7 +349,7 @@ class Scheduler:
                 instructions = self._cycle(now)
                 self.decisions.add(self._clock() - began)
                 self._carry_out(instructions)
-            elif engine.queue.has_chores:
+            elif engine.queue.has_pending_work:
                 self._carry_out(meter.handle(Tick(), now))
             else:
                 return False

@@ -17,7 +17,7 @@ import structlog
 
 from scheduler.framework.durations import text
 from scheduler.framework.foreign import Foreign
-from scheduler.framework.guard import Guard, Overdue, Question, point_name
+from scheduler.framework.guard import Guard, Overdue, PluginCall, point_name
 
 log = structlog.get_logger("watchdog")
 
@@ -38,7 +38,7 @@ class Watchdog:
         self._limit = limit
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
-        self._overdue: Question | None = None
+        self._overdue: PluginCall | None = None
         self._before: Any = None
         self._armed = False
         self.held_seconds = 0.0
@@ -61,12 +61,12 @@ class Watchdog:
         """Watch these guards from now on."""
         self._guards = tuple(guards)
 
-    def _running(self) -> Question | None:
-        """The innermost question under way: preemption asks the filters in turn, in the same guard."""
+    def _running(self) -> PluginCall | None:
+        """The innermost call under way: preemption asks the filters in turn, in the same guard."""
         return next((guard.running for guard in self._guards if guard.running is not None), None)
 
     def _watch(self) -> None:
-        seen: Question | None = None
+        seen: PluginCall | None = None
         since = due = 0.0
         told = False
         while not self._over.wait(_SAMPLE_SECONDS):

@@ -1,19 +1,19 @@
-"""Finding out what becomes of a pod, a slice at a time. Nothing is decided for the cluster before the whole is known.
+"""Attempts to schedule pods, a slice at a time. The cluster does not change before an attempt has its outcome.
 
-The slice ends anywhere inside a plugin (`SliceOver`). What was computed until then is kept where it was computed, and
-the attempt begins again from the start when its turn comes: on the cluster as it is then.
+A slice may end anywhere inside a plugin (`SliceOver`). Results that were computed until then are kept, and the attempt
+begins again from the start when its turn comes, on the cluster as it is then.
 """
 
 from collections.abc import Mapping
 
 from scheduler.engine.budget import Budget, TooCostlyError
-from scheduler.engine.consultations import Consultation, Consultations
-from scheduler.engine.happenings import SetAside
+from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
 from scheduler.engine.instructions import AskExtenders, Misbehaved, Verified
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import Cost, QueuedPod
-from scheduler.engine.turns import FREE, VAIN, VAIN_ROWS
+from scheduler.engine.story_entries import SetAside
+from scheduler.engine.turns import FREE, NO_NODE, ROWS_PER_STEP
 from scheduler.framework.attempt_record import AttemptRecord
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import NodesAnswer, VictimsAnswer
@@ -25,21 +25,21 @@ from scheduler.framework.verify import Verifier
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
 
-ExtendersAnswer = tuple[Consultation, NodesAnswer | VictimsAnswer]
-"""What extenders said, and to whom."""
+CallAnswer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer]
+"""A call to extenders, and their answer."""
 Outcome = AskExtenders | Decision | tuple[Decision, PostFilterResult]
-"""A question, a decision for a node, or one for none and what PostFilter plugins make of that."""
+"""A question to extenders, a decision for a node, or a decision without a node and the result of PostFilter."""
 
 
 class Attempts:
-    """Thinks about one pod after another."""
+    """Takes decisions, one pod after another."""
 
     def __init__(
         self,
         cluster: Cluster,
         queue: Queue,
         frameworks: Mapping[str, Framework],
-        consultations: Consultations,
+        extender_calls: ExtenderCalls,
         rotation: Rotation,
         outbox: Outbox,
         *,
@@ -49,38 +49,38 @@ class Attempts:
     ) -> None:
         self._cluster = cluster
         self._queue = queue
-        self._consultations = consultations
+        self._extender_calls = extender_calls
         self._rotation = rotation
         self._outbox = outbox
         self._budget = budget
         self._in_full = in_full
         self._verifier = verifier
         self.steps = 0
-        """Steps that all attempts took."""
+        """Steps that all attempts have taken."""
         self.slices = 0
         """How often an attempt was set aside, to go on between other pods."""
         self.too_costly = 0
         """Attempts that cost too much."""
         self.record = AttemptRecord()
-        """What the attempt under way has passed."""
+        """The record of the attempt under way."""
         self.follow(frameworks)
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
         """Ask these profiles from now on."""
         self._frameworks = frameworks
-        self._consultations.follow(frameworks)
+        self._extender_calls.follow(frameworks)
         if self._verifier is not None:
             self._verifier.follow(frameworks)
         for framework in frameworks.values():
             framework.guard.effort = self._cluster.effort
 
-    def think(self, queued: QueuedPod, now: float, answer: ExtendersAnswer | None = None) -> Outcome | None:
-        """What becomes of a pod; None: its slice is used up, and it was given back to the queue to go on later.
+    def think(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> Outcome | None:
+        """The outcome for a pod; None: its slice is used up, and it is back in the queue to go on later.
 
-        `answer`: what extenders said, for one that waited for them. Raises PluginError, TooCostlyError.
+        `answer`: of the extenders, if the pod waited for them. Raises PluginError, TooCostlyError.
         """
         effort, cost, start = self._cluster.effort, queued.cost, self._rotation.start
-        self._queue.arrears.before(queued.pod.namespace, self._queue.turns, now)
+        self._queue.term_indexing.before(queued.pod.namespace, self._queue.turns, now)
         before = 0
         if cost is None:
             effort.begin(self._budget.slice)
@@ -91,7 +91,7 @@ class Attempts:
         if self.record.clock is not None:
             queued.trace = self.record.begin(queued.pod.scheduler_name, None if answer is None else queued.trace)
         try:
-            outcome = self._decide(queued) if answer is None else self._heed(queued, answer)
+            outcome = self._decide(queued) if answer is None else self._go_on_with(queued, answer)
             if isinstance(outcome, Decision):
                 self._cluster.incidence.prepare(queued.pod)
         except SliceOver:
@@ -102,7 +102,7 @@ class Attempts:
             self._done(queued, effort.end() - before, now)
             raise
         if effort.over:
-            # A plugin has swallowed SliceOver, and more of them its answer.
+            # A plugin has swallowed SliceOver, so the outcome may be wrong.
             self._rotation.start = start
             self._pause(queued, effort.end() - before, answer, now)
             return None
@@ -112,17 +112,19 @@ class Attempts:
             self._done(queued, spent, now)
             queued.overruns = 0
         if isinstance(outcome, tuple) and not outcome[1].node:
-            # A tenant whose pods fit nowhere, and are woken time and again, pays for that with its place in the queue.
-            self._queue.turns.account(queued.pod.namespace, FREE + VAIN + self._cluster.nodes.rows // VAIN_ROWS, now)
+            # Pods that fit nowhere may be woken again and again: their namespace is charged for it.
+            self._queue.turns.account(
+                queued.pod.namespace, FREE + NO_NODE + self._cluster.nodes.rows // ROWS_PER_STEP, now
+            )
         return outcome
 
     def _done(self, queued: QueuedPod, spent: int, now: float) -> None:
-        """An attempt has come to its end."""
+        """An attempt has ended."""
         self.steps += spent
         self._queue.account(queued, spent, now)
         queued.cost = None
 
-    def _pause(self, queued: QueuedPod, spent: int, answer: ExtendersAnswer | None, now: float) -> None:
+    def _pause(self, queued: QueuedPod, spent: int, answer: CallAnswer | None, now: float) -> None:
         """The slice is used up.
 
         Raises TooCostlyError when the whole budget is.
@@ -150,9 +152,9 @@ class Attempts:
         """Raises PluginError, SliceOver."""
         pod = queued.pod
         framework = self._frameworks[pod.scheduler_name]
-        extenders = self._consultations.on_nodes(pod)
+        extenders = self._extender_calls.on_nodes(pod)
         if extenders:
-            return self._look_further(queued, self._consultations.ask_about_nodes(queued, extenders))
+            return self._look_further(queued, self._extender_calls.ask_about_nodes(queued, extenders))
         start = self._rotation.start
         decide = framework.decide if self._in_full else framework.decide_quickly
         decision = decide(pod, self._cluster, self._rotation)
@@ -160,15 +162,15 @@ class Attempts:
             decision = self._verified(self._verifier, decision, Rotation(start))
         return decision if len(decision.feasible) else self._look_further(queued, decision)
 
-    def _heed(self, queued: QueuedPod, answer: ExtendersAnswer) -> Outcome:
+    def _go_on_with(self, queued: QueuedPod, answer: CallAnswer) -> Outcome:
         """Go on with a pod that waited for extenders, on the cluster as it is now.
 
         Raises PluginError, SliceOver.
         """
-        consultation, said = answer
-        step = self._consultations.heed(consultation, said)
+        call, said = answer
+        step = self._extender_calls.apply_answer(call, said)
         if isinstance(step, PostFilterResult):
-            return consultation.decision, step
+            return call.decision, step
         return self._look_further(queued, step)
 
     def _look_further(self, queued: QueuedPod, step: Decision | AskExtenders) -> Outcome:
@@ -176,22 +178,22 @@ class Attempts:
         if isinstance(step, AskExtenders) or len(step.feasible):
             return step
         result = self._post_filter(self._frameworks[queued.pod.scheduler_name], step)
-        extenders = self._consultations.on_victims(queued.pod) if result.candidates else ()
+        extenders = self._extender_calls.on_victims(queued.pod) if result.candidates else ()
         if not extenders:
             return step, result
-        return self._consultations.ask_about_victims(queued, extenders, step, result)
+        return self._extender_calls.ask_about_victims(queued, extenders, step, result)
 
     def _post_filter(self, framework: Framework, decision: Decision) -> PostFilterResult:
-        """What PostFilter plugins make of it; one that fails is named, and the pod stays unschedulable."""
+        """The result of PostFilter. If a plugin fails, the message names it, and the pod stays unschedulable."""
         try:
             return framework.post_filter_result(decision.pod, self._cluster, decision)
         except PluginError as error:
             return PostFilterResult(str(error))
 
     def _verified(self, verifier: Verifier, decision: Decision, before: Rotation) -> Decision:
-        """The decision that counts. A plugin that fails when it is asked again costs the pod nothing.
+        """The decision that counts. If a plugin fails in the second decision, the first one counts.
 
-        Nothing is kept for the second decision: one that takes too long is given up.
+        The second decision has no kept results to start from. If it takes too long, it is given up.
         """
         effort = self._cluster.effort
         spent, causes, end = effort.spent, effort.causes, effort.pause()
@@ -199,11 +201,11 @@ class Attempts:
         try:
             decision, difference = verifier.verify(decision, self._cluster, before)
         except PluginError as error:
-            self._outbox.say(Misbehaved(decision.pod, error))
+            self._outbox.add(Misbehaved(decision.pod, error))
         except SliceOver:
-            self._outbox.say(Verified(decision.pod, None, given_up=True))
+            self._outbox.add(Verified(decision.pod, None, given_up=True))
         else:
-            self._outbox.say(Verified(decision.pod, difference))
+            self._outbox.add(Verified(decision.pod, difference))
         finally:
             effort.end()
             effort.spent, effort.causes = spent, causes

@@ -1,6 +1,6 @@
 """From the decision for a node to the Binding: a pod is assumed, its plugins are asked, and it is bound or reverted.
 
-What can happen, and what comes of it, is in `scheduler.engine.binding_table`; here is how it is done. Mirrors
+What can happen, and what follows from it, is in `scheduler.engine.binding_table`; here it is carried out. Mirrors
 kube-scheduler `schedule_one.go` (assumeAndReserve, bindingCycle, handleBindingCycleError, unreserveAndForget), where
 each binding cycle is a goroutine.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from scheduler.engine import chronicle, happenings, instructions, wakes
+from scheduler.engine import instructions, story_entries, story_writer, wakes
 from scheduler.engine.binding_table import ASKING, CALLING, MAY_BE_BOUND, TABLE, Action, Event, State
 from scheduler.engine.binding_waits import Deadlines, ObjectWaits
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, Misbehaved
@@ -37,7 +37,7 @@ from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
 _GIVEN_UP_AT_ONCE = 64
-"""Pods whose time is over that are given up in one turn."""
+"""How many pods whose time is over are given up in one turn."""
 _TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING)
 _IDLE = frozenset((*_TIMED, *CALLING))
 _POINTS = dict(zip(ASKING, ("reserve", "permit", "pre_bind", "bind"), strict=True))
@@ -62,12 +62,12 @@ class BindingCycle:
     wait: Wait | None = None
     """What a PreBind plugin waits for."""
     waits: str = ""
-    """That plugin, since its last write."""
+    """The name of that plugin, since its last write."""
     deadline: float = 0.0
-    told: bool = False
-    """The pod's story has it that it was assumed."""
+    noted: bool = False
+    """The pod's story says that it was assumed."""
     nominated: bool = False
-    """The API was told which node the pod is about to be bound to."""
+    """status.nominatedNodeName was asked to be set to this node."""
 
 
 class BindingCycles:
@@ -86,11 +86,11 @@ class BindingCycles:
         self._deadlines = Deadlines(self._deadline, self._cycles.__len__)
         self._idle = 0
         self._assuming = ""
-        """UID of the pod that was assumed in this very stimulus: what it gives back nobody has missed."""
+        """UID of the pod that is being assumed: nobody has noticed yet that it takes room, and nobody is woken."""
 
     @property
     def writing(self) -> int:
-        """Pods for which something is written that has no answer yet."""
+        """Pods for which a write is under way."""
         return len(self._cycles) - self._idle
 
     def entries(self) -> int:
@@ -98,7 +98,7 @@ class BindingCycles:
         return len(self._cycles) + len(self.waiting_pods) + len(self._deadlines)
 
     def state(self, uid: str) -> State | None:
-        """How far a pod is; None: it is in no binding cycle."""
+        """The state of a pod; None: it is in no binding cycle."""
         cycle = self._cycles.get(uid)
         return None if cycle is None else cycle.state
 
@@ -131,7 +131,7 @@ class BindingCycles:
             self._assuming = ""
 
     def handle(self, stimulus: OfBindingCycle, now: float) -> None:
-        """An instruction that was given for a pod is answered."""
+        """The answer to an instruction for a pod."""
         cycle = self._cycles.get(stimulus.uid)
         if isinstance(stimulus, (CallEnded, CallFailed)) and (cycle is None or cycle.call is not stimulus.call):
             # The pod is bound, or this attempt is over.
@@ -139,39 +139,39 @@ class BindingCycles:
             if TABLE[over][stimulus.event].action is Action.REPORT:
                 self._report(cycle, stimulus, now)
         elif cycle is not None:
-            # 404, 409: the pod is gone, replaced or taken, and its watch event tells the rest.
+            # 404, 409: the pod is gone, replaced or bound by others. Its watch event will show which.
             conflict = isinstance(stimulus, BindFailed) and stimulus.status in (404, 409)
             self._take(cycle, Event.BIND_CONFLICT if conflict else stimulus.event, stimulus, now)
 
     def happens(self, uid: str, event: Event, cause: Any, now: float) -> bool:
-        """Something happens to a pod; False if it is in no binding cycle, or if nothing comes of it."""
+        """Something happens to a pod. False: it is in no binding cycle, or nothing follows from it."""
         cycle = self._cycles.get(uid)
         return cycle is not None and self._take(cycle, event, cause, now)
 
     def changed(self, key: ObjectKey, now: float) -> None:
-        """An object came, changed or went."""
+        """An object was added, updated or deleted."""
         for uid in self._waits.concerned(key) if self._waits else ():
             self._take(self._cycles[uid], Event.OBJECT_CHANGED, None, now)
 
-    def tell(self, uid: str) -> bool:
-        """Have a pod's story up to date, if the pod is here; whether a Binding of ours may be under way.
+    def note_assumed(self, uid: str) -> bool:
+        """Bring the story of a pod in its binding cycle up to date; returns whether a Binding of ours may be under way.
 
-        That it was assumed is noted when its binding cycle goes on: an ordinary decision has no time to spare.
+        An ordinary decision has no time to write the story: that the pod was assumed is noted later, or here.
         """
         cycle = self._cycles.get(uid)
         if cycle is None:
             return False
-        self._tell(cycle)
+        self._story(cycle)
         return cycle.state in MAY_BE_BOUND
 
-    def _tell(self, cycle: BindingCycle) -> Story:
-        if not cycle.told:
-            cycle.told = True
-            chronicle.assumed(cycle.queued, cycle.node, cycle.decision, cycle.assumed_at)
+    def _story(self, cycle: BindingCycle) -> Story:
+        if not cycle.noted:
+            cycle.noted = True
+            story_writer.assumed(cycle.queued, cycle.node, cycle.decision, cycle.assumed_at)
         return cycle.queued.story
 
     def tick(self, now: float) -> None:
-        """Give up pods that have waited too long; only some of them, if there are many."""
+        """Give up pods that have waited too long. If there are many, the others follow with the next ticks."""
         for uid in islice(self._deadlines.over(now), _GIVEN_UP_AT_ONCE):
             cycle, waiting = self._cycles[uid], self.waiting_pods.get(uid)
             if waiting is None:
@@ -190,7 +190,7 @@ class BindingCycles:
                 self._take(cycle, Event.PARTLY_ALLOWED if waiting.pending else Event.ALLOWED, None, now)
 
     def preempt(self, uid: str, now: float) -> bool:
-        """A pod of higher priority takes the room; False: the pod is placed, or may be, and has to be deleted."""
+        """Revert a pod for one of higher priority. False: the pod is or may be bound, so it has to be deleted."""
         cycle = self._cycles.get(uid)
         if cycle is None:
             return False
@@ -200,7 +200,7 @@ class BindingCycles:
         return self._take(cycle, Event.PREEMPTED, message, now)
 
     def broke(self, uid: str, message: str, now: float) -> None:
-        """The scheduling cycle of this pod raised. It is reverted, and so is whoever was being asked."""
+        """The scheduling cycle of this pod raised. It is reverted, and so are pods whose plugins were being asked."""
         for cycle in list(self._cycles.values()):
             other = cycle.queued.pod.uid
             if other == uid or cycle.state in ASKING:
@@ -208,7 +208,7 @@ class BindingCycles:
                 self._take(cycle, Event.BROKE, message, now)
 
     def _take(self, cycle: BindingCycle, event: Event, cause: Any, now: float) -> bool:
-        """Do what the table says; whether that is anything."""
+        """Do what the table says; returns whether it says to do anything."""
         action, state, _ = TABLE[cycle.state][event]
         if state is not cycle.state:
             if cycle.state in _IDLE:
@@ -239,7 +239,7 @@ class BindingCycles:
     def _hold(self, cycle: BindingCycle, held: Holds, now: float) -> None:
         self._idle += 1
         self.waiting_pods.add(cycle.queued.pod, cycle.node, held.seconds, now)
-        self._tell(cycle).note(happenings.WaitsOnPermit(now, cycle.node, held.seconds))
+        self._story(cycle).note(story_entries.WaitsOnPermit(now, cycle.node, held.seconds))
         self._extend(cycle, None, now)
         self._nominate(cycle)
 
@@ -251,9 +251,9 @@ class BindingCycles:
 
     def _write(self, cycle: BindingCycle, wait: Wait, now: float) -> None:
         cycle.waits = ""
-        self._tell(cycle).note(happenings.PreBindWrites(now, cycle.plugins.plugin, chronicle.named(wait.writes)))
+        self._story(cycle).note(story_entries.PreBindWrites(now, cycle.plugins.plugin, story_writer.named(wait.writes)))
         self._nominate(cycle)
-        self._outbox.say(instructions.PreBindWrite(cycle.queued.pod, cycle.node, cycle.plugins.plugin, wait.writes))
+        self._outbox.add(instructions.PreBindWrite(cycle.queued.pod, cycle.node, cycle.plugins.plugin, wait.writes))
 
     def _wait(self, cycle: BindingCycle, wait: Wait, now: float) -> None:
         self._idle += 1
@@ -262,57 +262,57 @@ class BindingCycles:
             cycle.waits, cycle.deadline = plugin, now + wait.seconds
             self._deadlines.add(uid, cycle.deadline)
         cycle.wait = wait
-        self._tell(cycle).wait(happenings.PreBindWaits(now, plugin, wait.seconds))
+        self._story(cycle).wait(story_entries.PreBindWaits(now, plugin, wait.seconds))
         self._waits.add(uid, wait.on)
         self._nominate(cycle)
 
     def _call(self, cycle: BindingCycle, call: Call, now: float) -> None:
         self._idle += 1
         cycle.call = call
-        self._tell(cycle).note(happenings.PluginCalled(now, call.name, spelled(call.point)))
+        self._story(cycle).note(story_entries.PluginCalled(now, call.name, spelled(call.point)))
         if cycle.state is not State.BIND_CALLING:
             self._nominate(cycle)
-        self._outbox.say(instructions.RunCall(cycle.queued.pod, call))
+        self._outbox.add(instructions.RunCall(cycle.queued.pod, call))
 
     def _post(self, cycle: BindingCycle, _: Any, now: float) -> None:
-        if cycle.told:  # else the Binding is posted when the pod is assumed, which goes without saying
-            cycle.queued.story.note(happenings.BindingPosted(now, cycle.node))
+        if cycle.noted:  # otherwise the Binding is posted together with the assumption, and needs no entry of its own
+            cycle.queued.story.note(story_entries.BindingPosted(now, cycle.node))
         self._say_bound(cycle, instructions.Bind)
 
     def _say_bound(self, cycle: BindingCycle, kind: type[instructions.Bind] | type[instructions.BoundByPlugin]) -> None:
         queued = cycle.queued
-        self._outbox.say(
+        self._outbox.add(
             kind(queued.pod, cycle.node, queued.attempts, cycle.first_seen, cycle.decision, queued.flushed)
         )
 
     def _finish(self, cycle: BindingCycle, cause: Any, now: float) -> None:
         pod = cycle.queued.pod
         del self._cycles[pod.uid]
-        self._tell(cycle)
-        by = cycle.plugins.plugin if cause is BindResult.DONE else chronicle.OURS
-        chronicle.bound(cycle.queued, cycle.node, by, now)
+        self._story(cycle)
+        by = cycle.plugins.plugin if cause is BindResult.DONE else story_writer.OURS
+        story_writer.bound(cycle.queued, cycle.node, by, now)
         if cause is BindResult.DONE:
             self._say_bound(cycle, instructions.BoundByPlugin)
         calls, errors = cycle.plugins.post_bind(self._cluster)
         for call in calls:
-            self._outbox.say(instructions.RunCall(pod, call))
+            self._outbox.add(instructions.RunCall(pod, call))
         for error in errors:
-            self._outbox.say(Misbehaved(pod, error))
+            self._outbox.add(Misbehaved(pod, error))
 
     def _report(self, _: BindingCycle | None, end: CallEnded | CallFailed, now: float) -> None:
         """A coroutine of PostBind has ended."""
         call = end.call
         error = call.error(end.message) if isinstance(end, CallFailed) else not_none(call, end.answer)
         if error is not None:
-            self._outbox.say(Misbehaved(call.pod, error))
+            self._outbox.add(Misbehaved(call.pod, error))
 
     def _park(self, cycle: BindingCycle, rejected: Rejected, now: float) -> None:
         queued, plugins = cycle.queued, frozenset((rejected.plugin,))
-        # That its own room is free again is no reason to try at once: what it gives back comes after the question.
+        # Asked before the pod gives its room back: its own room is no reason to try again at once.
         missed = self._queue.missed(queued, plugins)
         if self._revert(cycle, now):
             message = f"0/1 nodes are available: 1 {printable(rejected.reason.text)}."
-            chronicle.turned_back(queued, cycle.node, UNSCHEDULABLE, message, plugins, now)
+            story_writer.turned_back(queued, cycle.node, UNSCHEDULABLE, message, plugins, now)
             self._queue.park(queued, plugins, now, missed=missed)
             self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, nominated="")
 
@@ -330,11 +330,11 @@ class BindingCycles:
                 message = str(cycle.plugins.error(cause.message))
             case BindFailed():
                 message = str(cycle.plugins.error(cause.message))
-                self._tell(cycle).note(happenings.BindFailed(now, cause.status, happenings.cut(cause.message)))
+                self._story(cycle).note(story_entries.BindFailed(now, cause.status, story_entries.cut(cause.message)))
             case str():
                 message = cause
         if self._revert(cycle, now):
-            chronicle.turned_back(cycle.queued, cycle.node, reason, message, frozenset(), now)
+            story_writer.turned_back(cycle.queued, cycle.node, reason, message, frozenset(), now)
             self._queue.put_back(cycle.queued, now)
             self._outbox.failed(cycle.queued, reason, message, nominated="", quietly=quietly)
 
@@ -344,13 +344,13 @@ class BindingCycles:
     def _forget(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
         cycle.queued.pod = pod
         self._revert(cycle, now)
-        cycle.queued.story.end(happenings.Left(now, "terminating"))
+        cycle.queued.story.end(story_entries.Left(now, "terminating"))
 
     def _update(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
         cycle.queued.pod = pod
 
     def _revert(self, cycle: BindingCycle, now: float) -> bool:
-        """Unreserve and forget; True if the pod has to be tried again: it is neither placed after all nor going."""
+        """Unreserve and forget. True: the pod has to be tried again, as it is neither placed nor terminating."""
         uid = cycle.queued.pod.uid
         self._unreserve(cycle, None, now)
         forgotten = self._cluster.forget(uid)
@@ -359,23 +359,23 @@ class BindingCycles:
         return self._cluster.placement(uid) is None and not cycle.queued.pod.terminating
 
     def _unreserve(self, cycle: BindingCycle, _: Any, now: float) -> None:
-        """Have plugins give back what they hold for the pod; who waits for a volume may get it."""
+        """Have plugins give back what they reserved for the pod; a pod that waits for a volume may get it."""
         pod = cycle.queued.pod
-        self._tell(cycle)
+        self._story(cycle)
         del self._cycles[pod.uid]
         version = self._cluster.storage.version
         for error in cycle.plugins.unreserve(self._cluster):
-            self._outbox.say(Misbehaved(pod, error))
+            self._outbox.add(Misbehaved(pod, error))
         if self._cluster.storage.version != version and pod.uid != self._assuming:
             wakes.for_storage(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
 
     def _waits_no_longer(self, cycle: BindingCycle, event: Event, state: State, now: float) -> None:
-        """What an idle pod waits for has come, or does not count any more."""
+        """An idle pod does not wait any more: what it waited for has happened, or the pod is reverted."""
         self._idle -= 1
         pod = cycle.queued.pod
         if cycle.state is State.WAITING_ON_PERMIT:
             waited = now - self.waiting_pods.remove(pod.uid).since
-            self._outbox.say(
+            self._outbox.add(
                 instructions.PermitWaited(pod, UNSCHEDULABLE if state is State.REVERTED else SUCCESS, waited)
             )
         elif cycle.wait is not None:
@@ -383,18 +383,18 @@ class BindingCycles:
             cycle.wait = None
         elif cycle.call is not None:
             if event not in (Event.CALL_ENDED, Event.CALL_FAILED):
-                self._outbox.say(instructions.CancelCall(pod, cycle.call))
+                self._outbox.add(instructions.CancelCall(pod, cycle.call))
             cycle.call = None
 
     def _nominate(self, cycle: BindingCycle) -> None:
-        """Say once where the pod will be (NominatedNodeNameForExpectation)."""
+        """Set status.nominatedNodeName to the pod's node, once (NominatedNodeNameForExpectation)."""
         queued = cycle.queued
         if cycle.nominated or queued.pod.nominated_node_name == cycle.node:
             return
         cycle.nominated = True
         reason, message, _ = queued.written or ("", "", "")
         queued.written = (reason, message, cycle.node)
-        self._outbox.say(instructions.Nominate(queued.pod, cycle.node))
+        self._outbox.add(instructions.Nominate(queued.pod, cycle.node))
 
     def _deadline(self, uid: str) -> float | None:
         cycle = self._cycles.get(uid)
@@ -408,7 +408,7 @@ _DO: dict[Action, Any] = {
 
 
 def _event(said: PointAnswer | PluginError) -> Event:
-    """What plugins have answered, as the table names it."""
+    """The event in the table for an answer of the plugins."""
     if said is _POST:
         return _POSTS
     if isinstance(said, Wait):

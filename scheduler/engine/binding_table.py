@@ -1,4 +1,4 @@
-"""The binding cycle of a pod as a table: every state, everything that can happen in it, and what comes of that.
+"""The binding cycle of a pod as a table: every state, everything that can happen in it, and what follows.
 
 `scheduler.engine.binding_cycle` goes by it, docs/binding-cycle.md is made from it.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class State(StrEnum):
-    """Where a pod is that was assumed on a node. While plugins are asked, nothing else happens; the others may last."""
+    """The state of a pod that was assumed. In states in which plugins are asked, nothing else can happen meanwhile."""
 
     RESERVING = "Reserving"
     PERMITTING = "Permitting"
@@ -79,7 +79,7 @@ class Action(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """What comes of an event in a state."""
+    """What follows from an event in a state."""
 
     action: Action
     next: State
@@ -180,7 +180,7 @@ _ROWS: dict[Event, tuple[Row, str]] = {
     Event.BIND_CONFLICT: ({State.BIND_POSTING: (Action.RETRY_QUIETLY, State.REVERTED)}, "no Binding was posted"),
     Event.BROKE: (_to(Action.RETRY, State.REVERTED), ""),
 }
-"""Event → what comes of it in which states; why nothing does in the others."""
+"""Event → what follows from it in which states, and why nothing follows in the others."""
 
 
 def _outcome(state: State, event: Event) -> Outcome:

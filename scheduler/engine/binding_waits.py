@@ -9,7 +9,7 @@ _FEW = 1024
 
 
 class ObjectWaits:
-    """Which pods look again when an object changes."""
+    """Which pods are asked about again when an object changes."""
 
     def __init__(self) -> None:
         self._uids: dict[ObjectKey | None, dict[str, None]] = {}
@@ -36,10 +36,10 @@ class ObjectWaits:
 
 
 class Deadlines:
-    """When to give up. A pod whose deadline has changed, or that waits no longer, leaves an entry that is dropped."""
+    """When pods are given up. If a pod's deadline changes or it waits no longer, its old entry is dropped later."""
 
     def __init__(self, deadline: Callable[[str], float | None], live: Callable[[], int]) -> None:
-        """`deadline`: of a pod, if it waits; `live`: how many pods there are, which bounds what is kept."""
+        """`deadline` returns a pod's deadline, None if it does not wait. `live`: how many pods there are."""
         self._deadline = deadline
         self._live = live
         self._heap: list[tuple[float, str]] = []

@@ -1,6 +1,6 @@
 """What an attempt may cost before other pods get their turn, and before it fails.
 
-A step is about a microsecond of one core (`scheduler/state/effort.py`). An ordinary attempt takes some hundred of them.
+A step is about a microsecond of one core (`scheduler/state/effort.py`). An ordinary attempt takes a few hundred.
 """
 
 from collections.abc import Mapping
@@ -12,19 +12,19 @@ class Budget:
     """Steps of an attempt."""
 
     slice: int = 5_000
-    """At a time. What is computed is kept, so that the next slice gets further."""
+    """Steps of one slice. Results are kept, so the next slice gets further."""
     whole: int = 2_000_000
-    """In all: an attempt that takes more fails."""
+    """Steps of all slices together: an attempt that takes more fails."""
     first_backoff: float = 10.0
-    """Seconds before a pod whose attempt failed so is tried again; doubled each time."""
+    """Seconds until a pod is tried again after an attempt that cost too much; doubled each time."""
     longest_backoff: float = 300.0
 
     def next_slice(self, slices: int) -> int:
-        """Steps of the next slice after so many. Later ones are longer: what can't be kept is done in one."""
+        """Steps of the next slice after this many. Later slices are longer, for work whose results can't be kept."""
         return self.slice if slices < 8 else 2 * self.slice
 
     def backoff(self, failures: int) -> float:
-        """Seconds to wait after so many attempts in a row that cost too much."""
+        """Seconds to wait after this many attempts in a row that cost too much."""
         return float(min(self.first_backoff * 2 ** min(failures - 1, 16), self.longest_backoff))
 
 

@@ -12,8 +12,8 @@ from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.model.storage import StorageKind
 
-Whose = Modelled | Gone
-"""The object that an event is about, as it is now or as it was."""
+EventObject = Modelled | Gone
+"""The object that an event is about, as it is now or, if it was deleted, as it was."""
 _STORAGE = {
     "PersistentVolume": (ClusterEvent.VOLUME_ADDED, ClusterEvent.VOLUME_UPDATED),
     "PersistentVolumeClaim": (ClusterEvent.CLAIM_ADDED, ClusterEvent.CLAIM_UPDATED),
@@ -25,7 +25,7 @@ _STORAGE = {
 
 
 def node_changes(old: Node | None, new: Node) -> ClusterEvent:
-    """What of a node changed that a decision reads."""
+    """The events for a change of a node: those parts of it that a decision reads."""
     if old is None:
         return ClusterEvent.NODE_ADDED
     event = ClusterEvent.NOTHING
@@ -39,7 +39,7 @@ def node_changes(old: Node | None, new: Node) -> ClusterEvent:
 
 
 def placed_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
-    """What of a placed pod changed that may help others."""
+    """The events for a change of a placed pod that may help others."""
     event = ClusterEvent.NOTHING
     if old.labels is not new.labels and old.labels != new.labels:
         event |= ClusterEvent.POD_LABELS
@@ -49,7 +49,7 @@ def placed_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
 
 
 def waiting_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
-    """What of a waiting pod changed that may help itself."""
+    """The events for a change of a waiting pod that may help the pod itself."""
     event = ClusterEvent.NOTHING
     if old.labels is not new.labels and old.labels != new.labels:
         event |= ClusterEvent.OWN_LABELS
@@ -62,7 +62,7 @@ def waiting_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
     if old.shape.promise != new.shape.promise:
         event |= ClusterEvent.OWN_PROMISE
     if old.shape is not new.shape and _wants(old.shape) != _wants(new.shape):
-        # It asks for other nodes or neighbours, by annotation or while gated: whatever rejected it may not any more.
+        # It asks for other nodes or neighbours (by annotation, or while it was gated): all verdicts may change.
         event = ANY
     return event
 
@@ -74,20 +74,20 @@ def _wants(shape: PodShape) -> tuple[object, ...]:
 
 
 def storage_changes(old: StorageKind | None, new: StorageKind) -> ClusterEvent:
-    """What the coming or changing of a storage object may help."""
+    """The events for an added or updated storage object."""
     added, updated = _STORAGE.get(type(new).__name__, (ClusterEvent.NOTHING, ClusterEvent.NOTHING))
     return added if old is None else updated
 
 
 def key_of(thing: Modelled) -> ObjectKey:
-    """Under which name somebody may wait for a change of an object."""
+    """The key under which a pod may wait for a change of an object."""
     kind = thing.kind if isinstance(thing, Selecting) else type(thing).__name__
     return kind, thing.namespace, thing.name
 
 
-def named(whose: Whose) -> str:
+def named(about: EventObject) -> str:
     """How a pod's story calls the object that an event was about: "Node n4", "Pod default/web"."""
-    kind, namespace, name = (whose.kind, whose.namespace, whose.name) if isinstance(whose, Gone) else key_of(whose)
+    kind, namespace, name = (about.kind, about.namespace, about.name) if isinstance(about, Gone) else key_of(about)
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 

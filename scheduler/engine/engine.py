@@ -11,9 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from scheduler.engine import chronicle, wakes
-from scheduler.engine.arrears import Arrears
-from scheduler.engine.attempts import Attempts, ExtendersAnswer
+from scheduler.engine import story_writer, wakes
+from scheduler.engine.attempts import Attempts, CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event
 from scheduler.engine.budget import Budget, TooCostlyError
@@ -24,8 +23,7 @@ from scheduler.engine.changes import (
     storage_changes,
     waiting_pod_changes,
 )
-from scheduler.engine.chronicle import Chronicle
-from scheduler.engine.consultations import Consultations
+from scheduler.engine.extender_calls import ExtenderCalls
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders, Instruction, Preempt
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
@@ -34,10 +32,10 @@ from scheduler.engine.queued import QueuedPod
 from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import (
     Broke,
-    Consulted,
     Cycle,
+    ExtendersAnswered,
+    ExtendersFailed,
     Gone,
-    NotConsulted,
     OfBindingCycle,
     Put,
     Stimulus,
@@ -45,6 +43,8 @@ from scheduler.engine.stimuli import (
     Unwritten,
     VictimStays,
 )
+from scheduler.engine.story_writer import StoryWriter
+from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.timeline import Timeline, told
 from scheduler.framework.config import Extender
 from scheduler.framework.decision import Decision, fit_error
@@ -90,32 +90,32 @@ class Engine:
         budget = Budget() if budget is None else budget
         self._budget = budget
         self._outbox = Outbox()
-        self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, budget, Arrears(self.cluster))
+        self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, budget, TermIndexing(self.cluster))
         self._frameworks = frameworks
         self._seed = seed
         self._at_hand: QueuedPod | None = None
         self._binders = tuple(binders)
         rotation = Rotation()
-        self._consultations = Consultations(self.cluster, frameworks, rotation, in_order(extenders))
+        self._extender_calls = ExtenderCalls(self.cluster, frameworks, rotation, in_order(extenders))
         self._attempts = Attempts(
             self.cluster,
             self.queue,
             frameworks,
-            self._consultations,
+            self._extender_calls,
             rotation,
             self._outbox,
             budget=budget,
             in_full=in_full,
             verifier=Verifier(frameworks, verify) if verify else None,
         )
-        self._chronicle = Chronicle(self.queue.stories)
-        self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._chronicle)
+        self._story_writer = StoryWriter(self.queue.stories)
+        self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
         self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
 
     @property
     def in_flight(self) -> int:
         """Writes for pods in their binding cycle, and questions to extenders, that have no answer yet."""
-        return self.binding.writing + len(self._consultations)
+        return self.binding.writing + len(self._extender_calls)
 
     @property
     def attempts(self) -> Attempts:
@@ -124,17 +124,17 @@ class Engine:
 
     def story(self, uid: str) -> Timeline | None:
         """Everything that happened to a pod in this process, as far as it is kept; None where nothing is."""
-        self.binding.tell(uid)
+        self.binding.note_assumed(uid)
         story, waiting = self.queue.stories.get(uid), self.queue.get(uid)
         if story is None and waiting is not None:
-            story = waiting.story  # it went to make room for others', but for how long it was
+            story = waiting.story  # its entries were dropped to make room, but it knows how many
         return None if story is None else told(story)
 
     def story_of(self, namespace: str, name: str) -> Timeline | None:
         """As `story`, of the pod of this name that was seen last; it names the others."""
         found = self.queue.stories.named(namespace, name)
         if found:
-            self.binding.tell(found[0].uid)
+            self.binding.note_assumed(found[0].uid)
         return told(found[0], tuple(story.uid for story in found[1:])) if found else None
 
     @property
@@ -172,16 +172,16 @@ class Engine:
                 self._gone(stimulus, now)
                 self.binding.changed((kind, namespace, name), now)
             case VictimStays(victim):
-                # Room that was promised does not come: whoever waits for it has to look again.
+                # The victim's room does not become free: pods that wait for it have to be tried again.
                 placement = self.cluster.placement(victim.uid)
                 if placement is not None:
                     was = replace(placement.pod, terminating=victim.terminating, preempted=victim.preempted)
                     self.cluster.replace(was)
                     wakes.for_room(self.queue, self.cluster, was, placement.row, now)
-            case Consulted():
-                self._consulted(stimulus, now)
-            case NotConsulted():
-                self._not_consulted(stimulus, now)
+            case ExtendersAnswered():
+                self._extenders_answered(stimulus, now)
+            case ExtendersFailed():
+                self._extenders_failed(stimulus, now)
             case Unwritten(uid):
                 queued = self.queue.get(uid)
                 if queued is not None:
@@ -216,9 +216,9 @@ class Engine:
     def _gone(self, gone: Gone, now: float, why: str = "deleted") -> None:
         match gone.kind:
             case "Pod":
-                waiting = self._consultations.drop(gone.uid) or self.queue.remove(gone.uid)
+                waiting = self._extender_calls.drop(gone.uid) or self.queue.remove(gone.uid)
                 self.binding.happens(gone.uid, Event.GONE, None, now)
-                self._chronicle.left(gone.uid, why, now)
+                self._story_writer.left(gone.uid, why, now)
                 placement = self.cluster.drop_pod(gone.uid)
                 if placement is not None:
                     wakes.for_room(self.queue, self.cluster, placement.pod, placement.row, now)
@@ -250,8 +250,8 @@ class Engine:
 
     def _put_placed(self, pod: Pod, now: float) -> None:
         self.queue.remove(pod.uid)
-        self._consultations.drop(pod.uid)
-        self._chronicle.placed(pod, now, ours=self.binding.tell(pod.uid))
+        self._extender_calls.drop(pod.uid)
+        self._story_writer.placed(pod, now, ours=self.binding.note_assumed(pod.uid))
         self.binding.happens(pod.uid, Event.PLACED, None, now)
         before = self.cluster.put_pod(pod)
         self._nominator.end(pod, now)
@@ -267,11 +267,11 @@ class Engine:
     def _put_waiting(self, pod: Pod, now: float) -> None:
         queued = self.queue.get(pod.uid)
         event = Event.TERMINATING if pod.terminating else Event.UPDATED
-        if self.binding.happens(pod.uid, event, pod, now) or (self._consultations.update(pod) and not pod.terminating):
+        if self.binding.happens(pod.uid, event, pod, now) or (self._extender_calls.update(pod) and not pod.terminating):
             return
         if pod.terminating:
             self.queue.remove(pod.uid)
-            self._chronicle.left(pod.uid, "terminating", now)
+            self._story_writer.left(pod.uid, "terminating", now)
             self._nominator.end(pod, now)
         elif queued is not None:
             before = queued.pod
@@ -284,14 +284,14 @@ class Engine:
 
     def _cycle(self, now: float) -> None:
         self._at_hand = None
-        if not self.queue.arrears.begin(self._budget.slice):
+        if not self.queue.term_indexing.begin(self._budget.slice):
             return
         queued = self._at_hand = self.queue.pop(now)
         if queued is not None:
             self._attempt(queued, now)
 
-    def _attempt(self, queued: QueuedPod, now: float, answer: ExtendersAnswer | None = None) -> None:
-        """Think about a pod, for a slice at most, and do what follows. `answer`: as in `Attempts.think`."""
+    def _attempt(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> None:
+        """Try a pod, for one slice at most, and do what follows. `answer`: as in `Attempts.think`."""
         try:
             outcome = self._attempts.think(queued, now, answer)
         except PluginError as error:
@@ -306,8 +306,8 @@ class Engine:
                 self._assume(queued, outcome, now)
             case AskExtenders():
                 self._attempts.record.wait()
-                chronicle.asked(queued, outcome.question, now)
-                self._outbox.say(outcome)
+                story_writer.asked(queued, outcome.question, now)
+                self._outbox.add(outcome)
             case decision, result:
                 self._no_fit(queued, decision, result, now)
 
@@ -319,22 +319,22 @@ class Engine:
             binders = tuple(binder for binder in binders if interested(binder.extender, queued.pod))
         self.binding.assume(queued, framework, decision, self._choose(decision), now, binders)
 
-    def _consulted(self, answer: Consulted, now: float) -> None:
+    def _extenders_answered(self, answer: ExtendersAnswered, now: float) -> None:
         """Go on with a pod that waited for extenders."""
-        consultation = self._consultations.take(answer.question)
-        if consultation is not None:
-            self._attempt(consultation.queued, now, (consultation, answer.answer))
+        call = self._extender_calls.take(answer.question)
+        if call is not None:
+            self._attempt(call.queued, now, (call, answer.answer))
 
-    def _not_consulted(self, failure: NotConsulted, now: float) -> None:
-        """An extender that must not fail did: the pod is tried again; with preemption, it stays unschedulable."""
-        consultation = self._consultations.take(failure.question)
-        if consultation is None:
+    def _extenders_failed(self, failure: ExtendersFailed, now: float) -> None:
+        """An extender failed that is not ignorable: the pod is tried again; in preemption, it stays unschedulable."""
+        call = self._extender_calls.take(failure.question)
+        if call is None:
             return
-        if isinstance(consultation.question, NodesQuestion):
-            self._broken(consultation.queued, failure.message, frozenset((EXTENDER,)), now)
+        if isinstance(call.question, NodesQuestion):
+            self._broken(call.queued, failure.message, frozenset((EXTENDER,)), now)
             return
         result = PostFilterResult(f"preemption: {failure.message}", in_the_way=frozenset((EXTENDER,)))
-        self._no_fit(consultation.queued, consultation.decision, result, now)
+        self._no_fit(call.queued, call.decision, result, now)
 
     def _choose(self, decision: Decision) -> int:
         """One of the best rows; which one depends on the seed and the pod only, so a run can be repeated."""
@@ -347,10 +347,10 @@ class Engine:
         pod, plugins = queued.pod, decision.unschedulable_plugins()
         message = fit_error(decision, result.text)
         waits_for = plugins | result.in_the_way
-        chronicle.failed(queued, UNSCHEDULABLE, message, plugins, now)
+        story_writer.failed(queued, UNSCHEDULABLE, message, plugins, now)
         missed = self.queue.missed(queued, waits_for)
         if result.node is not None and result.node != self.cluster.nominations.node_of(pod.uid):
-            # Before the pod waits itself: that a node is not kept for it any more is no news to it.
+            # Before the pod itself waits: the end of its own nomination must not wake it.
             self._nominator.end(pod, now, real=False)
         self.queue.park(queued, waits_for, now, missed=missed)
         self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, decision, result.node)
@@ -358,35 +358,35 @@ class Engine:
             self._preempt(pod, result.node, result.victims, now)
 
     def _preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> None:
-        """Keep the node for the pod and have its victims removed; from now on they count as leaving."""
+        """Nominate the pod for the node and have its victims removed; from now on they count as terminating."""
         nominations = self.cluster.nominations
         nominations.put(pod, node)
         there = [victim for victim in victims if not victim.terminating]
         for victim in victims:
-            self.binding.tell(victim.uid)
-        self._chronicle.preempted(pod, node, victims, now)
-        # Who is not bound yet need not be deleted.
+            self.binding.note_assumed(victim.uid)
+        self._story_writer.preempted(pod, node, victims, now)
+        # Victims that are not bound yet are reverted instead of deleted.
         reverted = tuple(victim for victim in there if self.binding.preempt(victim.uid, now))
         going = tuple(victim for victim in there if victim not in reverted)
         for victim in going:
             self.cluster.replace(replace(victim, terminating=True, preempted=True))
         if there:
-            self._outbox.say(Preempt(pod, node, going, reverted))
+            self._outbox.add(Preempt(pod, node, going, reverted))
         lower = [other for other in nominations.on(node) if other.priority < pod.priority]
         self._nominator.end_all(lower, self.cluster.nodes.live_row(node), now)
 
     def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> None:
-        chronicle.failed(queued, SCHEDULER_ERROR, message, plugins, now)
+        story_writer.failed(queued, SCHEDULER_ERROR, message, plugins, now)
         self.queue.put_back(queued, now)
         self._outbox.failed(queued, SCHEDULER_ERROR, message, plugins)
 
     def _broke(self, message: str, now: float) -> None:
-        """Take back what the cycle that raised may have begun. What it said of other pods is still to be done."""
+        """Take back what the cycle that raised may have begun. Its instructions for other pods are kept."""
         queued, self._at_hand = self._at_hand, None
         if queued is None:
             return
         uid = queued.pod.uid
         self.binding.broke(uid, message, now)
         if uid not in self.queue and self.cluster.placement(uid) is None:
-            self._consultations.drop(uid)
+            self._extender_calls.drop(uid)
             self._broken(queued, message, frozenset(), now)

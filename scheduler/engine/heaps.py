@@ -1,6 +1,6 @@
-"""Waiting pods in an order. Who leaves is not looked for: its entry becomes stale, and is dropped when it is met.
+"""Waiting pods in an order. When a pod leaves, its entry becomes stale, and is dropped when it comes up.
 
-Stale entries never outnumber the live ones by much, however often pods come, change and go.
+Stale entries never outnumber the live ones by much, however often pods are added, updated and deleted.
 """
 
 import heapq
@@ -13,7 +13,7 @@ _FEW = 1024
 
 
 class Heap:
-    """Entries (order, ticket, UID). One is live while the pod waits under that very ticket."""
+    """Entries (order, ticket, UID). An entry is live while the pod waits with that ticket."""
 
     __slots__ = ("_entries", "_most", "_pods")
 
@@ -24,11 +24,11 @@ class Heap:
         self._most = _FEW
 
     def __len__(self) -> int:
-        """How many entries there are, stale ones among them."""
+        """How many entries there are, stale ones included."""
         return len(self._entries)
 
     def push(self, order: Any, queued: QueuedPod) -> None:
-        """A pod waits here from now on, under the ticket that it has."""
+        """A pod waits here from now on, with the ticket that it has."""
         heapq.heappush(self._entries, (order, queued.ticket, queued.pod.uid))
         if len(self._entries) > self._most:
             pods = self._pods

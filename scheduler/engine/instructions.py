@@ -1,4 +1,4 @@
-"""What the engine wants done. Each kind is defined here, and carried out by whoever has it among its `carries`."""
+"""What the engine wants done. The part of the controller that has a kind in its `carries` carries it out."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,11 +20,11 @@ class Instruction(Struct, frozen=True):
     """One thing to be done."""
 
     pod: Pod
-    """Whom it is about."""
+    """The pod that it is about."""
 
 
 Carries = Mapping[type[Instruction], Callable[[Any], None]]
-"""What somebody carries out, and how."""
+"""The kinds of instructions that a part of the controller carries out, and how."""
 
 
 class _ToBind(Instruction, frozen=True):
@@ -34,7 +34,7 @@ class _ToBind(Instruction, frozen=True):
     """Engine time, in seconds, at which the pod was first ready to be scheduled."""
     decision: Decision
     flushed: bool = False
-    """Nothing that happened had woken the pod: its time among the unschedulable was over."""
+    """No event had woken the pod: it was flushed after its time among the unschedulable pods."""
 
 
 class Bind(_ToBind, frozen=True):
@@ -72,7 +72,7 @@ class Failed(Instruction, frozen=True):
     attempts: int
     decision: Decision | None
     repeated: bool = False
-    """The same has been said of the pod before, so there is nothing more to write about it."""
+    """The API has this condition of the pod already, so nothing has to be written."""
 
 
 class PatchCondition(Instruction, frozen=True):
@@ -95,7 +95,7 @@ class Preempt(Instruction, frozen=True):
     node: str
     victims: tuple[Pod, ...]
     reverted: tuple[Pod, ...] = ()
-    """Those that were not bound yet and are in the queue again: the event says why."""
+    """Victims that were not bound yet and are in the queue again: their event says why."""
 
 
 class RunCall(Instruction, frozen=True):
@@ -105,19 +105,19 @@ class RunCall(Instruction, frozen=True):
 
 
 class CancelCall(Instruction, frozen=True):
-    """Nobody waits for this coroutine any more."""
+    """Cancel this coroutine: its answer is not needed any more."""
 
     call: Call
 
 
 class AskExtenders(Instruction, frozen=True):
-    """Put a question to HTTP extenders. Answer with Consulted or NotConsulted."""
+    """Put a question to HTTP extenders. Answer with ExtendersAnswered or ExtendersFailed."""
 
     question: Question
 
 
 class PermitWaited(Instruction, frozen=True):
-    """A pod that waited for Permit plugins waits no longer: count how long it did. `result`: a status."""
+    """A pod does not wait for Permit plugins any more: count how long it did. `result`: a status."""
 
     result: str
     seconds: float
@@ -130,11 +130,12 @@ class Misbehaved(Instruction, frozen=True):
 
 
 class Verified(Instruction, frozen=True):
-    """A decision was taken again on a cluster made anew; None: with the same outcome. Else log and count it.
+    """A decision was verified on a rebuilt cluster. If it differed, log and count it.
 
-    The second decision was followed, and what was kept is made anew.
+    Then the second decision counted, and the rebuilt cluster replaced the other.
     """
 
     difference: Difference | None
+    """None: the second decision was the same."""
     given_up: bool = False
-    """The second decision would have cost too much, with nothing kept: there is none."""
+    """The second decision was given up, since it cost too much without kept results."""

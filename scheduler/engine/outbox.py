@@ -1,4 +1,4 @@
-"""Everything that is to be done about one stimulus. Whoever decides something says it here, and nowhere else."""
+"""The instructions that follow from one stimulus. All parts of the engine add them here, and only here."""
 
 from scheduler.engine.instructions import Failed, Instruction, Misbehaved, PatchCondition, RecordFailure
 from scheduler.engine.queued import QueuedPod
@@ -15,8 +15,8 @@ class Outbox:
         self._hints: set[str] = set()
         """Plugins whose queueing hints have failed."""
 
-    def say(self, instruction: Instruction) -> None:
-        """This is to be done, after what was said before."""
+    def add(self, instruction: Instruction) -> None:
+        """Add an instruction, to be carried out after those that were added before."""
         self._said.append(instruction)
 
     def failed(
@@ -30,7 +30,7 @@ class Outbox:
         *,
         quietly: bool = False,
     ) -> None:
-        """An attempt came to nothing: count and log it; and write condition and event, unless the API has just these.
+        """An attempt failed: count and log it, and write condition and event unless the API has exactly these already.
 
         `nominated`: the node to name in status.nominatedNodeName, empty to clear it, None to leave it. `quietly`:
         write nothing.
@@ -38,26 +38,26 @@ class Outbox:
         known = queued.written[2] if queued.written is not None else queued.pod.nominated_node_name
         written = (reason, message, known if nominated is None else nominated)
         repeated = not quietly and queued.written == written
-        self.say(Failed(queued.pod, reason, message, plugins, queued.attempts, decision, repeated))
+        self.add(Failed(queued.pod, reason, message, plugins, queued.attempts, decision, repeated))
         if quietly or repeated:
             return
         queued.written = written
         changed = nominated if nominated is not None and nominated != known else None
-        self.say(PatchCondition(queued.pod, reason, message, changed))
-        self.say(RecordFailure(queued.pod, message))
+        self.add(PatchCondition(queued.pod, reason, message, changed))
+        self.add(RecordFailure(queued.pod, message))
 
     def hint_failed(self, pod: Pod, error: PluginError) -> None:
-        """A queueing hint failed; said once for each plugin, which one event may ask about thousands of pods."""
+        """A queueing hint failed. Reported once for each plugin, since one event may ask about thousands of pods."""
         if error.plugin not in self._hints:
             self._hints.add(error.plugin)
-            self.say(Misbehaved(pod, error))
+            self.add(Misbehaved(pod, error))
 
     def retract(self, uid: str) -> None:
-        """The attempt that said this of a pod broke, and nothing of it has been done."""
+        """Drop the instructions for a pod: its attempt broke, and none of them has been carried out."""
         self._said = [one for one in self._said if one.pod.uid != uid]
 
     def take(self) -> list[Instruction]:
-        """All that was said since this was asked last."""
+        """All instructions since the last call."""
         said, self._said = self._said, []
         if self._hints:
             self._hints.clear()

@@ -7,29 +7,29 @@ Mirrors the moves between queues of kube-scheduler `backend/queue/scheduling_que
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from scheduler.engine import happenings
+from scheduler.engine import story_entries
 from scheduler.engine.budget import Budget
 from scheduler.engine.heaps import Heap
 from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queued import Place, QueuedPod
-from scheduler.engine.shelves import Shelves
 from scheduler.engine.story import Stories
 from scheduler.engine.turns import Turns
+from scheduler.engine.unschedulable_pods import UnschedulablePods
 from scheduler.framework.runtime import Framework
-from scheduler.framework.status import PluginError
+from scheduler.framework.status import PluginError, shown
 
 FLUSH_AFTER = 300.0
 """Seconds after which an unschedulable pod is tried again, whatever happened."""
 
 
 class Cause(NamedTuple):
-    """Why pods are on their way from one place to another."""
+    """Why pods move from one place to another."""
 
     event: str
-    """In the words of the queue_incoming_pods metric."""
-    whose: str = ""
-    """Whose event it is: "node n4". Empty: the pod's own, or nobody's."""
+    """As the queue_incoming_pods metric names it."""
+    about: str = ""
+    """The object of the event: "Node n4". Empty: the pod itself, or none."""
 
 
 class Places:
@@ -54,11 +54,11 @@ class Places:
         """Active pods that cost much, or whose namespace did."""
         self._backoff = Heap(self._pods)
         self._strict_backoff = Heap(self._pods)
-        """Of pods that have to wait out their backoff, whatever else there is to do."""
+        """Pods that have to wait out their backoff even when no other pod is active."""
         self._patient = 0
         """Pods in `_backoff`, which are taken early when nothing else is active."""
         self._flush = Heap(self._pods)
-        self.shelves = Shelves(frameworks, outbox)
+        self.unschedulable = UnschedulablePods(frameworks, outbox)
         """Unschedulable and gated pods."""
         self.stories = Stories()
         """What happened to each pod."""
@@ -66,12 +66,12 @@ class Places:
         self._ticket = 0
         self._counts = dict.fromkeys(Place, 0)
         self.incoming: dict[tuple[Place, str], int] = {}
-        """Pods that entered each place, by what sent them there, in the words of the queue_incoming_pods metric."""
+        """How many pods entered each place by which event, as the queue_incoming_pods metric counts them."""
 
     def entries(self) -> int:
         """How much is kept here, for tests of what a tenant can make grow."""
         heaps = (self._active, self._backoff, self._strict_backoff, self._flush)
-        return sum(map(len, heaps)) + len(self._pods) + self.turns.entries() + self.shelves.entries()
+        return sum(map(len, heaps)) + len(self._pods) + self.turns.entries() + self.unschedulable.entries()
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -93,7 +93,7 @@ class Places:
     @property
     def frameworks(self) -> Mapping[str, Framework]:
         """The profiles, by name."""
-        return self.shelves.frameworks
+        return self.unschedulable.frameworks
 
     def backoff(self, queued: QueuedPod) -> float:
         """Seconds to wait after an attempt: doubling from the initial to the maximal."""
@@ -107,15 +107,15 @@ class Places:
         self._enter(queued, now, cause)
 
     def _enter(self, queued: QueuedPod, now: float, cause: Cause) -> None:
-        """To the active queue, if PreEnqueue plugins let the pod and its backoff is over.
+        """Move a pod to the active queue, if PreEnqueue plugins allow it and its backoff is over.
 
-        The pod is where it was no longer. It leaves the queue if its profile has gone. `cause`: the event that sends
-        it, in the words of `incoming`.
+        The pod has left its old place already. It leaves the queue if its profile is gone. `cause`: the event that
+        moves it.
         """
         framework = self.frameworks.get(queued.pod.scheduler_name)
         if framework is None:
             del self._pods[queued.pod.uid]
-            queued.story.end(happenings.Left(now, "its profile is not configured any more"))
+            queued.story.end(story_entries.Left(now, "its profile is not configured any more"))
             return
         try:
             held = framework.pre_enqueue(queued.pod)
@@ -125,7 +125,7 @@ class Places:
         if held is not None:
             queued.plugins = frozenset((held[0],))
             queued.flushed = False
-            self._shelve(queued, Place.GATED, now, cause, held[1].text)
+            self._wait_for_event(queued, Place.GATED, now, cause, held[1].text)
         elif queued.attempts and queued.returned_at + self.backoff(queued) > now:
             self._to_backoff(queued, now, cause)
         else:
@@ -148,7 +148,7 @@ class Places:
         self._active.push(key, queued)
 
     def _check_key(self, framework: Framework, key: tuple[Any, ...]) -> None:
-        """All keys must be alike: one that can't be compared would lose another pod its place.
+        """All keys must have the same form: a key that can't be compared with others would break the heap.
 
         Raises PluginError.
         """
@@ -157,16 +157,16 @@ class Places:
             self._key_form = form
         elif form != self._key_form:
             plugin = framework.profile.plugins("queue_sort")[0].name
-            raise PluginError(plugin, f"the sort key {key!r} can't be compared with those before it", "QueueSort")
+            raise PluginError(plugin, f"the sort key {shown(key)} can't be compared with those before it", "QueueSort")
 
     def _break(self, queued: QueuedPod, error: PluginError, now: float, cause: Cause) -> None:
-        """A plugin failed before the pod was even tried: that counts as an attempt, so that its backoff grows."""
+        """A plugin failed before the pod was tried. That counts as an attempt, so that its backoff grows."""
         queued.attempts += 1
         queued.errors += 1
         queued.returned_at = now
-        message = happenings.cut(str(error))
+        message = story_entries.cut(str(error))
         plugins = frozenset((error.plugin,))
-        queued.story.note(happenings.Failed(now, queued.attempts, SCHEDULER_ERROR, message, plugins, 0, None))
+        queued.story.note(story_entries.Failed(now, queued.attempts, SCHEDULER_ERROR, message, plugins, 0, None))
         self._to_backoff(queued, now, cause)
         self._outbox.failed(queued, SCHEDULER_ERROR, str(error), plugins)
 
@@ -177,10 +177,10 @@ class Places:
         self._patient += queued.patient
         (self._backoff if queued.patient else self._strict_backoff).push(until, queued)
 
-    def _shelve(self, queued: QueuedPod, place: Place, now: float, cause: Cause, reason: str = "") -> None:
+    def _wait_for_event(self, queued: QueuedPod, place: Place, now: float, cause: Cause, reason: str = "") -> None:
         """Keep a pod until an event wakes it, or for five minutes. `reason`: why it is gated."""
         self._place(queued, place, now, cause, 0.0, reason)
-        self.shelves.put(queued)
+        self.unschedulable.put(queued)
         self._flush.push(now + FLUSH_AFTER, queued)
 
     def _place(
@@ -190,16 +190,16 @@ class Places:
         queued.ticket = self._ticket
         queued.place = place
         self._counts[place] += 1
-        event, whose = cause
+        event, about = cause
         entered = (place, event)
         self.incoming[entered] = self.incoming.get(entered, 0) + 1
-        queued.story.note(happenings.Queued(now, place, event, whose, queued.plugins, until, reason))
+        queued.story.note(story_entries.Queued(now, place, event, about, queued.plugins, until, reason))
 
     def _leave(self, queued: QueuedPod) -> None:
         """Take a pod out of where it waits; its heap entries become stale."""
         self._counts[queued.place] -= 1
         if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
-            self.shelves.take(queued)
+            self.unschedulable.take(queued)
         elif queued.place is Place.BACKOFF:
             self._patient -= queued.patient
         queued.ticket = 0

@@ -1,7 +1,7 @@
 """Pods that wait: active, backing off, unschedulable, gated.
 
-Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. What concerns many pods at once is done some pods at a time,
-so that the event loop has its turn in between: a wake-up of all, the end of many backoffs, other profiles.
+Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. Work for many pods at once is done some pods at a time, so
+that the event loop can do other things in between: a wake-up of all pods, the end of many backoffs, other profiles.
 """
 
 import heapq
@@ -9,16 +9,16 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from scheduler.engine import shelves
-from scheduler.engine.arrears import Arrears
+from scheduler.engine import unschedulable_pods
 from scheduler.engine.budget import Budget
-from scheduler.engine.changes import Whose, named
+from scheduler.engine.changes import EventObject, named
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.places import Cause, Places
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.room import Room
-from scheduler.engine.shelves import Group, Hint, Woken
+from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.turns import FREE, ORDINARY, SHARE
+from scheduler.engine.unschedulable_pods import Group, Hint, Woken
 from scheduler.framework.events import LABELS, ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
@@ -32,9 +32,9 @@ _BACKED_OFF, _FLUSHED = Cause("BackoffComplete"), Cause("UnschedulableTimeout")
 AT_ONCE = 256
 """Pods that are moved from place to place in one turn; the others follow in the next ones."""
 _PUT_OFF_AT_ONCE = 256
-"""Pods of namespaces in debt that are sent to their lanes in one turn."""
+"""How many pods of namespaces in debt are sent to their lanes in one turn."""
 _KEPT_FOR_ASKED = 64
-"""Pods for which one node is kept that are asked about; beyond, they are woken."""
+"""Of the pods nominated for one node, this many are looked at closely; the others are woken."""
 
 
 @dataclass(slots=True)
@@ -43,12 +43,12 @@ class _Wave:
 
     pods: Iterator[QueuedPod]
     group: Group | None
-    """Whose pods they are; None: unschedulable pods of any."""
+    """The group that is woken; None: these very pods."""
     cause: Cause
     real: bool
 
     def has(self, queued: QueuedPod) -> bool:
-        """Whether a pod still waits where it did when this began."""
+        """Whether a pod still waits where it did when the wave began."""
         if self.group is None:
             return queued.place is Place.UNSCHEDULABLE and queued.group is not None
         return queued.group is self.group
@@ -64,45 +64,45 @@ class Queue(Places):
         max_backoff: float,
         outbox: Outbox,
         budget: Budget,
-        arrears: Arrears,
+        term_indexing: TermIndexing,
     ) -> None:
-        """`budget`: what an attempt may cost. `arrears`: what is to be done about terms between attempts."""
+        """`budget`: what an attempt may cost. `term_indexing`: which affinity terms are indexed between attempts."""
         super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget)
-        self.arrears = arrears
+        self.term_indexing = term_indexing
         self._waves: list[tuple[int, int, _Wave]] = []
-        """Pods that are being woken, highest priority first: a heap of (-priority, number, wave)."""
+        """The waves that are under way, highest priority first: a heap of (-priority, number, wave)."""
         self._wave = 0
         self._entering: deque[str] = deque()
-        """UIDs of pods that have to find their place by the new profiles; until then none is popped."""
+        """UIDs of pods whose place has to be found again after the profiles changed; until then no pod is popped."""
         self._asks_next = False
-        """The next turn among the costly is for what was put off, not for an attempt."""
+        """The next turn of the lanes is for pending events and terms, not for an attempt."""
         self._asked_last = False
-        """The last such turn was for questions, not for terms."""
+        """The last such turn was for pending events, not for terms."""
         self._events = 0
         self._latest: dict[int, tuple[ClusterEvent, int]] = {}
-        """The latest event of each kind and its number, by the kind's identity (inFlightEvents).
+        """The latest event of each kind and its number, for pods that are being tried (inFlightEvents).
 
-        Somebody who is away may wait for it. Hashing a Flag takes longer than all else that happens here.
+        Keyed by the kind's identity: hashing a Flag takes longer than everything else that happens here.
         """
         self._latest_real: dict[int, tuple[ClusterEvent, int]] = {}
-        """The same of events that happened outside, and not by what one of our attempts gave back."""
+        """The same without events that one of our own attempts caused by giving something back."""
 
     def entries(self) -> int:
         """As `Places.entries`, and the events that are remembered."""
         return super().entries() + len(self._latest) + len(self._latest_real)
 
     def add(self, pod: Pod, now: float) -> QueuedPod:
-        """A pod to schedule: active, gated when a PreEnqueue plugin holds it back, backing off if that one breaks."""
+        """A pod to schedule: active, gated if a PreEnqueue plugin holds it back, or backing off if that fails."""
         queued = QueuedPod(pod, now, self.stories.begin(pod.uid, pod.namespace, pod.name, pod.scheduler_name))
         if pod.condition is not None and pod.condition[0] == "False":
-            # What the API already says of the pod need not be written again.
+            # The condition that the API shows need not be written again.
             queued.written = (pod.condition[1], pod.condition[2], pod.nominated_node_name)
         self._pods[pod.uid] = queued
         self._enter(queued, now, _ADDED)
         return queued
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
-        """A pod whose binding failed or whose attempt broke: wait out its backoff, unless its profile has gone."""
+        """A pod whose binding failed or whose attempt broke: it waits out its backoff, unless its profile is gone."""
         if queued.pod.scheduler_name not in self.frameworks:
             return
         queued.errors += 1
@@ -112,7 +112,7 @@ class Queue(Places):
         self._to_backoff(queued, now, _FAILED)
 
     def park(self, queued: QueuedPod, plugins: frozenset[str], now: float, *, missed: bool = False) -> None:
-        """A pod that no node takes: wait for an event that can help. `missed`: there was one already."""
+        """A pod that fits no node: it waits for an event that can help. `missed`: there was one already."""
         queued.plugins = plugins
         queued.rejections += 1
         queued.errors = 0
@@ -122,12 +122,12 @@ class Queue(Places):
         if missed:
             self._enter(queued, now, _FAILED)
         else:
-            self._shelve(queued, Place.UNSCHEDULABLE, now, _FAILED)
+            self._wait_for_event(queued, Place.UNSCHEDULABLE, now, _FAILED)
 
     def missed(self, queued: QueuedPod, plugins: frozenset[str]) -> bool:
-        """Whether something has happened since the pod's attempt began that may make these plugins think again.
+        """Whether an event has happened since the pod's attempt began that may change these plugins' verdicts.
 
-        The pod was away meanwhile: it waited for a Permit plugin, or for extenders.
+        The pod was not in the queue meanwhile: it was being tried, or waited for a Permit plugin or for extenders.
         """
         framework = self.frameworks.get(queued.pod.scheduler_name)
         if queued.left_at == self._events or framework is None:
@@ -143,17 +143,17 @@ class Queue(Places):
     def reconfigure(
         self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
     ) -> None:
-        """Other profiles from now on: pods of those that are gone leave, all others may fit now and are tried again."""
-        self.shelves.frameworks = frameworks
+        """Use other profiles from now on. Pods of profiles that are gone leave; all others are tried again."""
+        self.unschedulable.frameworks = frameworks
         self.initial_backoff, self.max_backoff = initial_backoff, max_backoff
         self._active.clear()  # its order may be another one
         self.turns.clear()
         self._key_form = None
         self._entering = deque(self._pods)
-        self._enter_anew(now)
+        self._reenter(now)
 
-    def _enter_anew(self, now: float) -> None:
-        """Give some of the pods that were there when the profiles changed their new places."""
+    def _reenter(self, now: float) -> None:
+        """Find the places of some of the pods that waited when the profiles changed."""
         for _ in range(min(AT_ONCE, len(self._entering))):
             queued = self._pods.get(self._entering.popleft())
             if queued is None:
@@ -165,7 +165,7 @@ class Queue(Places):
                 self._wake(queued, now, _ACTIVATED)
 
     def remove(self, uid: str) -> QueuedPod | None:
-        """A pod that is gone, or placed."""
+        """Remove a pod that is gone or placed."""
         queued = self._pods.pop(uid, None)
         if queued is not None:
             self._leave(queued)
@@ -175,10 +175,10 @@ class Queue(Places):
         """A waiting pod changed; `event` says how, as far as it may matter."""
         queued = self._pods[pod.uid]
         if queued.place is Place.UNSCHEDULABLE:
-            woken = queued.group.shelf is None or (event and self._helps(queued, event))
-            self.shelves.take(queued)
+            woken = queued.group.waiting is None or (event and self._helps(queued, event))
+            self.unschedulable.take(queued)
             queued.pod = pod
-            self.shelves.put(queued)
+            self.unschedulable.put(queued)
             if woken:
                 self._wake(queued, now, _UPDATED)
         elif queued.place is Place.GATED:
@@ -193,7 +193,7 @@ class Queue(Places):
                 self._to_active(queued, queued.queued_at, now, _UPDATED)
 
     def retry(self, uids: list[str], now: float) -> None:
-        """Pods that wait for an event need not: what they waited for was taken from them."""
+        """Try pods again that wait for an event: their nomination has ended, so that event may never come."""
         pods = [queued for uid in uids if (queued := self._pods.get(uid)) is not None]
         if pods:
             priority = max(queued.pod.priority for queued in pods)
@@ -209,36 +209,35 @@ class Queue(Places):
         room: Room | None = None,
         *,
         real: bool = True,
-        whose: Whose | None = None,
+        about: EventObject | None = None,
     ) -> None:
         """Move pods that an event may help to the active queue, or to backoff while that lasts.
 
-        Gated pods are among them, if their PreEnqueue plugin names such events: it is asked again. `room`: the node
-        where something was made free; plugins that look at single nodes mind nothing else. `real`: it happened
-        outside; otherwise one of our own attempts gave something back, and backoffs have to be waited out. `whose`: the
-        object that the event is about.
+        Gated pods are among them if their PreEnqueue plugin names such events: it is asked again. `room`: the only node
+        that changed, for plugins that look at single nodes. `real`: False if one of our own attempts caused the event
+        by giving something back; then backoffs have to be waited out. `about`: the object that the event is about.
         """
         self._events += 1
         self._latest[id(event)] = (event, self._events)
         if real:
             self._latest_real[id(event)] = (event, self._events)
-        found = self.shelves.ask(event, hint, room, real=real, whose=whose)
+        found = self.unschedulable.ask(event, hint, room, real=real, about=about)
         kept_for = [] if room is None or not room.kept_for else list(self._kept_for(room))
         if found:
             self._begin_to_wake(found)
             self._wake_some(now)
-        cause = cause_of(event, whose) if kept_for else _FAILED
+        cause = cause_of(event, about) if kept_for else _FAILED
         for queued in kept_for:
             if queued.place is Place.UNSCHEDULABLE:
                 queued.early |= real
                 self._wake(queued, now, cause)
 
     def _begin_to_wake(self, found: list[Woken]) -> None:
-        """These groups are woken, some pods at a time; those of higher priority before others."""
+        """Wake these groups, some pods at a time, those of higher priority first."""
         for woken in found:
             self._wave += 1
             group = woken.group
-            wave = _Wave(iter(list(group.pods.values())), group, cause_of(woken.event, woken.whose), woken.real)
+            wave = _Wave(iter(list(group.pods.values())), group, cause_of(woken.event, woken.about), woken.real)
             heapq.heappush(self._waves, (-group.pod.priority, self._wave, wave))
 
     def _wake_some(self, now: float) -> None:
@@ -256,48 +255,48 @@ class Queue(Places):
             heapq.heappop(self._waves)
 
     @property
-    def has_chores(self) -> bool:
-        """Whether pods are still being woken, questions are to be asked about them, or terms to be indexed."""
+    def has_pending_work(self) -> bool:
+        """Whether pods are still being woken, events are pending, or terms are to be indexed."""
         return bool(self._waves or self._entering) or self.behind
 
     @property
     def behind(self) -> bool:
-        """Whether questions or terms were put off."""
-        return self.shelves.behind or self.arrears.late
+        """Whether events are pending or terms are to be indexed."""
+        return self.unschedulable.behind or self.term_indexing.late
 
-    def do_chores(self, now: float) -> None:
-        """Go on with them for a while."""
+    def do_pending_work(self, now: float) -> None:
+        """Do some of this work."""
         if self._entering:
-            self._enter_anew(now)
+            self._reenter(now)
         elif self._waves:
             self._wake_some(now)
         elif self.behind:
             self._catch_up(now)
 
     def _catch_up(self, now: float) -> None:
-        """Go on for a while with questions and terms that were put off, in turns."""
-        self._asked_last = self.shelves.behind and not (self._asked_last and self.arrears.late)
+        """Do some of the work for pending events and for terms, in turns."""
+        self._asked_last = self.unschedulable.behind and not (self._asked_last and self.term_indexing.late)
         if self._asked_last:
             self._ask(now)
         else:
-            steps = self.arrears.catch_up(self._budget.slice // 4, self.turns, now)
+            steps = self.term_indexing.catch_up(self._budget.slice // 4, self.turns, now)
             self.turns.owed = SHARE * max(steps, ORDINARY)
 
     def _ask(self, now: float) -> None:
-        """Ask one namespace what was put off; its pods are charged with that."""
-        found, namespace, steps = self.shelves.catch_up(self._budget.slice)
+        """Ask about pending events in one namespace, which is charged for it."""
+        found, namespace, steps = self.unschedulable.catch_up(self._budget.slice)
         self.turns.account(namespace, steps, now)
         self.turns.owed = SHARE * max(steps, ORDINARY)
         self._begin_to_wake(found)
         self._wake_some(now)
 
     def pop(self, now: float) -> QueuedPod | None:
-        """The next pod to schedule; it leaves the queue. None, now and then, when there is one further back.
+        """The next pod to schedule; it leaves the queue. May be None although pods are active: other work came first.
 
-        With nothing active, a pod that was woken and only waits out its backoff is taken early: waiting would help
-        nobody (SchedulerPopFromBackoffQ). Each is so once for every real change that woke it (`QueuedPod.early`).
+        If no pod is active, a pod that only waits out its backoff is taken early, since nothing else is to be done
+        (SchedulerPopFromBackoffQ). That happens once for each real change that woke the pod (`QueuedPod.early`).
         """
-        self.shelves.left = shelves.AT_ONCE
+        self.unschedulable.left = unschedulable_pods.AT_ONCE
         if not (self._waves or self._entering) and self.turns.idle and not self.behind:
             queued = self._active.pop()
             if queued is not None:
@@ -305,15 +304,15 @@ class Queue(Places):
         return self._pop_in_turn(now)
 
     def _pop_in_turn(self, now: float) -> QueuedPod | None:
-        """As `pop`, where there is more to do than to take one active pod after the other."""
+        """As `pop`, when there is more to do than to take the first active pod."""
         turns = self.turns
         if self._entering:
-            self._enter_anew(now)
+            self._reenter(now)
             return None
         if self._waves:
             self._wake_some(now)
             if self._waves and not self._active_before(-self._waves[0][0]):
-                return None  # a pod is not decided while those of higher priority are still being woken
+                return None  # pods of higher priority are still being woken
         if turns.owed <= 0 and self.behind and (self._asks_next or not turns.due):
             self._asks_next = False
             self._catch_up(now)
@@ -330,7 +329,7 @@ class Queue(Places):
                 return self._popped(queued)
             turns.put(queued)
         else:
-            return None  # there may be others behind them, who come first
+            return None  # pods behind them in the queue may have to come first
         if self.behind:
             turns.owed = 0  # nobody else is active
             return None
@@ -357,10 +356,10 @@ class Queue(Places):
         return queued
 
     def account(self, queued: QueuedPod, steps: int, now: float) -> None:
-        """An attempt for a pod that was popped took so many steps: its namespace is charged with them."""
+        """An attempt took this many steps: the pod's namespace is charged for them."""
         turns = self.turns
         if steps <= FREE and turns.idle:
-            return  # nobody waits for a share
+            return  # no lane waits for its share
         turns.account(queued.pod.namespace, steps, now)
         if queued.cost is not None or turns.in_debt(queued.pod.namespace, now):
             turns.owed = max(turns.owed, SHARE * steps)
@@ -368,7 +367,7 @@ class Queue(Places):
             turns.owed -= steps
 
     def set_aside(self, queued: QueuedPod, now: float) -> None:
-        """An attempt has used up its slice: it goes on when its turn comes, unless its profile has gone."""
+        """An attempt has used up its slice: it goes on when its turn comes, unless its profile is gone."""
         if queued.pod.scheduler_name not in self.frameworks:
             return
         self._pods[queued.pod.uid] = queued
@@ -380,12 +379,12 @@ class Queue(Places):
     @property
     def has_active(self) -> bool:
         """Whether `pop` has something to do."""
-        return self._counts[Place.ACTIVE] > 0 or self._patient > 0 or self.has_chores
+        return self._counts[Place.ACTIVE] > 0 or self._patient > 0 or self.has_pending_work
 
     def tick(self, now: float) -> None:
-        """End backoffs that are over and flush pods that waited long; some of them, and the others the next time."""
-        self.shelves.left = shelves.AT_ONCE
-        self.do_chores(now)
+        """End backoffs that are over and flush pods that waited long. If there are many, the others follow later."""
+        self.unschedulable.left = unschedulable_pods.AT_ONCE
+        self.do_pending_work(now)
         left = AT_ONCE
         for heap in (self._backoff, self._strict_backoff):
             while left and (queued := heap.pop_due(now)) is not None:
@@ -402,12 +401,12 @@ class Queue(Places):
         return min((time for time in times if time is not None), default=None)
 
     def _helps(self, queued: QueuedPod, event: ClusterEvent) -> bool:
-        """Whether a change of a pod itself may make one of those think again that rejected it."""
+        """Whether a change of the pod itself may change the verdict of a plugin that rejected it."""
         framework = self.frameworks[queued.pod.scheduler_name]
         return not queued.plugins or any(framework.events(name) & event for name in queued.plugins)
 
     def _kept_for(self, room: Room) -> Iterator[QueuedPod]:
-        """The unschedulable pods that the node with the room is kept for, unless they have to wait for more."""
+        """The unschedulable pods that are nominated for the node, without those whose victims are still there."""
         for i, pod in enumerate(room.kept_for):
             queued = self._pods.get(pod.uid)
             framework = self.frameworks.get(pod.scheduler_name)
@@ -422,7 +421,7 @@ class Queue(Places):
                 yield queued
 
 
-def cause_of(event: ClusterEvent, whose: Whose | None = None) -> Cause:
-    """The event label of the metrics, and the object that the event is about."""
+def cause_of(event: ClusterEvent, about: EventObject | None = None) -> Cause:
+    """The metrics' label of the event, and the object that it is about."""
     label = next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED)
-    return Cause(label, "" if whose is None else named(whose))
+    return Cause(label, "" if about is None else named(about))

@@ -20,15 +20,15 @@ class Place(StrEnum):
 
 @dataclass(slots=True)
 class Cost:
-    """What an attempt has taken so far that did not end within one slice."""
+    """What an attempt has cost so far that did not end within one slice."""
 
     spent: int = 0
     """Steps."""
     slices: int = 0
     causes: dict[str, int] = field(default_factory=dict)
-    """What it had to look at, and how much of it."""
+    """What it had to look at, and how many of these."""
     answer: Any = None
-    """What extenders said, if the attempt goes on from there."""
+    """The extenders' answer, if the attempt goes on from there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,36 +45,36 @@ class QueuedPod:
     rejections: int = 0
     """Attempts that ended without a node."""
     errors: int = 0
-    """Attempts in a row that ended with an error; while there are any, its backoff goes by them."""
+    """Attempts in a row that ended with an error. If there are any, the backoff depends on them."""
     overruns: int = 0
-    """Attempts in a row that cost too much; while there are any, its backoff goes by them."""
+    """Attempts in a row that cost too much. If there are any, the backoff depends on them."""
     returned_at: float = 0.0
-    """When its last attempt came to nothing; backoff runs from then on."""
+    """When its last attempt failed: the backoff begins then."""
     left_at: int = 0
     """The number of the last event before its last attempt began."""
     plugins: frozenset[str] = frozenset()
-    """Who rejected it last."""
+    """The plugins that rejected it last."""
     flushed: bool = False
-    """Its next attempt comes for no other reason than that it waited long (WasFlushedFromUnschedulable)."""
+    """It is tried next only because it waited long (WasFlushedFromUnschedulable)."""
     written: tuple[str, str, str] | None = None
-    """(reason, message, nominated node) that the API has of it from us."""
+    """(reason, message, nominated node) that we wrote to the API last."""
     group: Any = None
     """The `Group` that it waits in, while it waits for an event."""
     ticket: int = 0
     """Tells a live heap entry from a stale one."""
     early: bool = True
-    """It may be taken once before its backoff is over, when nothing else is active.
+    """It may be taken once before its backoff is over, when no other pod is active.
 
-    True again when something real that may help it happens outside, or a backoff was waited out. Room that our own
-    attempts give back is no such thing: pods that hand it to each other would be tried without end.
+    Set again by each real event that may help it, and after a full backoff. Room that our own attempts give back does
+    not count: pods that pass it to each other would be tried forever.
     """
     patient: bool = False
-    """Waits out its backoff among those that may be taken early."""
+    """It backs off among the pods that may be taken early."""
     key: tuple[Any, ...] = ()
-    """Its place among the active pods."""
+    """Its sort key among the active pods."""
     cost: Cost | None = None
-    """Of an attempt that is under way and goes on later."""
+    """The cost so far of an attempt that goes on later."""
     steps: int = 0
-    """What its last attempt took."""
+    """Steps that its last attempt took."""
     trace: Trace | None = None
-    """What its last attempt has passed, if somebody measures."""
+    """The points that its last attempt passed, if that is measured."""

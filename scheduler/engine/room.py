@@ -1,8 +1,8 @@
-"""What became free on one node, and whom it may help: a closer look than the hints of plugins, which see no columns.
+"""What became free on one node, and which pods it may help: a closer look than queueing hints, which see no columns.
 
-A pod that waits was rejected on every node by one of the plugins that it waits for, also with all pods of lower
-priority away, and with those there that the node is kept for. What happens on one node changes the verdict of plugins
-that look at one node at a time on this node only. While one of them still rejects it so, the pod is left alone.
+A waiting pod was rejected on every node by one of the plugins that it waits for, even with all pods of lower priority
+removed and with the nominated pods in place. Plugins that look at one node at a time can change their verdict only on
+the node that changed. While one of them still rejects the pod there, the pod need not be woken.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ from scheduler.state.view import row_with
 
 
 class Room:
-    """One node where there is more room than before, as long as nothing else happens."""
+    """One node with more room than before. Valid until the next stimulus."""
 
     def __init__(self, cluster: Cluster, row: int) -> None:
         self._cluster = cluster
@@ -24,7 +24,7 @@ class Room:
         self._views: dict[tuple[int, bool], Cluster] = {}
 
     def again(self) -> "Room | None":
-        """The same node as it is now, for who asks later; None when it is gone."""
+        """The same node as it is now, for a later look; None when it is gone."""
         return room_on(self._cluster, self._cluster.nodes.live_row(self._name))
 
     @property
@@ -32,12 +32,10 @@ class Room:
         """The pods that are nominated for the node."""
         return self._kept_for
 
-    def shut(self, framework: Framework, plugins: Collection[str], pod: Pod) -> bool:
-        """Whether one of the plugins keeps pods like this off the node, though they preempt all that they may.
+    def rejects(self, framework: Framework, plugins: Collection[str], pod: Pod) -> bool:
+        """Whether one of the plugins rejects pods like this on the node, even if they preempt all pods that they may.
 
-        The node is not kept for them.
-
-        Raises PluginError.
+        For pods that are not nominated for the node. Raises PluginError.
         """
         view = self._views.get((pod.priority, pod.preempts))
         if view is None:
@@ -45,7 +43,7 @@ class Room:
         return framework.rejects(pod, plugins, view)
 
     def waits_on(self, framework: Framework, plugins: Collection[str], pod: Pod) -> bool:
-        """Whether a pod that the node is kept for has to wait for more: its victims are still about to leave.
+        """Whether a pod that is nominated for the node has to wait longer, since victims of it are still there.
 
         Raises PluginError.
         """
@@ -63,5 +61,5 @@ class Room:
 
 
 def room_on(cluster: Cluster, row: int | None) -> Room | None:
-    """The room of a row; None where there is no node, and so nothing to look at."""
+    """The room of a row; None if there is no node."""
     return Room(cluster, row) if row is not None and cluster.nodes.alive[row] else None

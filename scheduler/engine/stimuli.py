@@ -16,7 +16,7 @@ class Put(Struct, frozen=True):
 
     thing: Modelled
     added: bool = False
-    """Whether it was not there before; for those who count."""
+    """Whether it was not there before; only the meter reads this."""
 
 
 class Gone(Struct, frozen=True):
@@ -32,7 +32,7 @@ class OfBindingCycle(Struct, frozen=True):
     """The answer to an instruction of a pod's binding cycle."""
 
     event: ClassVar[Event]
-    """What it is in the table of the binding cycle."""
+    """The event in the table of the binding cycle."""
     uid: str
 
 
@@ -82,22 +82,22 @@ class CallFailed(OfBindingCycle, frozen=True):
     message: str
 
 
-class Consulted(Struct, frozen=True):
-    """What extenders said."""
+class ExtendersAnswered(Struct, frozen=True):
+    """The extenders' answer."""
 
     question: Question
     answer: NodesAnswer | VictimsAnswer
 
 
-class NotConsulted(Struct, frozen=True):
-    """An extender that must not fail did."""
+class ExtendersFailed(Struct, frozen=True):
+    """An extender failed that is not ignorable."""
 
     question: Question
     message: str
 
 
 class Unwritten(Struct, frozen=True):
-    """The condition of a failed attempt could not be written; it has to be said again next time."""
+    """The condition of a failed attempt could not be written; the next failure has to write it again."""
 
     uid: str
 
@@ -113,7 +113,7 @@ class Cycle(Struct, frozen=True):
 
 
 class Broke(Struct, frozen=True):
-    """The last Cycle raised: a fault of ours. Its pod is tried again later, and the loop goes on."""
+    """The last Cycle raised, which is a fault of Berth. Its pod is tried again later, and the loop goes on."""
 
     message: str
 
@@ -122,4 +122,6 @@ class Tick(Struct, frozen=True):
     """Time has passed: end backoffs, flush pods that waited too long."""
 
 
-Stimulus = Put | Gone | OfBindingCycle | Consulted | NotConsulted | Unwritten | VictimStays | Cycle | Broke | Tick
+Stimulus = (
+    Put | Gone | OfBindingCycle | ExtendersAnswered | ExtendersFailed | Unwritten | VictimStays | Cycle | Broke | Tick
+)

@@ -2,30 +2,30 @@
 
 **What a pod costs.** An entry takes 300 bytes, or 1.25 KiB at most with the longest message (in ASCII). A pod keeps at
 most `LONGEST` entries, its first `FIRST` and its latest ones; those between them are counted, not kept. So a pod that
-is woken a million times takes no more than any other that was tried some ten times.
+is woken a million times takes no more memory than one that was tried ten times.
 
-**What all cost.** At most `MOST` entries are kept: some 6 MB, 25 MB at the very most. Entries are paid for in advance,
-`AT_ONCE` at a time, in the name of the pod's namespace. When there are too many, a namespace pays that has no fewer
-than its equal share: with the stories of its pods that are bound or gone, the one that was silent longest first, and
-when none of those is left, with stories of pods that still wait, in the same order. Whoever has less than the equal
-share loses nothing, so a tenant with 100,000 pods pushes out the stories of its own pods only. A pod that waits, and
-whose story went, begins a new one with whatever happens to it next, which says how many entries went.
+**What all cost.** At most `MOST` entries are kept: about 6 MB, never more than 25 MB. Entries are counted in advance,
+`AT_ONCE` at a time, for the pod's namespace. When there are too many, a namespace that has at least its equal share
+loses a story: first of its pods that are bound or gone, the one without an entry for longest first, then of its pods
+that still wait, in the same order. A namespace with less than its equal share loses nothing, so a tenant with 100,000
+pods displaces only stories of its own pods. A waiting pod whose story was dropped begins a new one with its next entry;
+the story says how many entries were dropped.
 """
 
-from scheduler.engine.happenings import Happening, PreBindWaits, SetAside
+from scheduler.engine.story_entries import Entry, PreBindWaits, SetAside
 
 FIRST = 12
-"""Entries of a pod that are kept from its beginning."""
+"""How many first entries of a pod are always kept."""
 LONGEST = 48
-"""Entries of a pod that are kept in all."""
+"""How many entries of a pod are kept in all."""
 AT_ONCE = 4
-"""Entries that are paid for at once: as many as an ordinary pod has."""
+"""How many entries are counted in advance: as many as an ordinary pod has."""
 MOST = 20_000
-"""Entries of all pods: the stories of the last 5,000 that were bound at once."""
+"""How many entries of all pods are kept: the stories of 5,000 pods that were bound without waiting."""
 
 
 class Story:
-    """One pod's."""
+    """One pod's story."""
 
     __slots__ = (
         "_paid",
@@ -46,69 +46,69 @@ class Story:
         self.name = name
         self.profile = profile
         self.left_out = 0
-        """Entries that went, to make room."""
+        """How many entries were dropped to make room."""
         self.left_out_after = 0
-        """After how many of those that are kept they came."""
+        """How many of the kept entries came before these."""
         self.ended = False
         """The pod is bound, or gone."""
         self._stories = stories
-        self.kept: list[Happening] = []
-        """What is kept of it."""
+        self.kept: list[Entry] = []
+        """The entries that are kept."""
         self._paid = 0
 
     @property
     def paid(self) -> int:
-        """Entries that it may have."""
+        """How many entries it may have."""
         return self._paid
 
-    def note(self, happening: Happening) -> None:
+    def note(self, entry: Entry) -> None:
         """This happened to the pod."""
         kept = self.kept
-        kept.append(happening)
+        kept.append(entry)
         if len(kept) > self._paid:
             self._stories.pay(self)
 
-    def set_aside(self, happening: SetAside) -> None:
-        """A slice is used up. Those of one attempt in a row are told as one: a costly pod has hundreds."""
+    def set_aside(self, entry: SetAside) -> None:
+        """A slice is used up. All slices of one attempt are one entry: a costly pod has hundreds."""
         kept = self.kept
-        if kept and isinstance(kept[-1], SetAside) and kept[-1].attempt == happening.attempt:
-            kept[-1] = happening
+        if kept and isinstance(kept[-1], SetAside) and kept[-1].attempt == entry.attempt:
+            kept[-1] = entry
         else:
-            self.note(happening)
+            self.note(entry)
 
-    def wait(self, happening: PreBindWaits) -> None:
-        """A PreBind plugin waits. It is asked again whenever something changed, and that is told once."""
+    def wait(self, entry: PreBindWaits) -> None:
+        """A PreBind plugin waits. It is asked again whenever something changed; that is one entry."""
         last = self.kept[-1] if self.kept else None
-        if not isinstance(last, PreBindWaits) or last.plugin != happening.plugin:
-            self.note(happening)
+        if not isinstance(last, PreBindWaits) or last.plugin != entry.plugin:
+            self.note(entry)
 
-    def end(self, happening: Happening) -> None:
-        """The pod is bound, or gone: this is the last thing for now."""
-        self.note(happening)
+    def end(self, entry: Entry) -> None:
+        """The pod is bound or gone: this is the last entry for now."""
+        self.note(entry)
         self.ended = True
         self._stories.end(self)
 
     def extend(self, entries: int) -> None:
-        """It may have more entries; told by `Stories`."""
+        """It may have more entries; called by `Stories`."""
         self._paid += entries
 
     def shorten(self) -> None:
-        """It has as many entries as there may be: some of those in the middle go."""
+        """Drop some entries in the middle: there are as many as there may be."""
         gone = LONGEST // 4
         del self.kept[FIRST : FIRST + gone]
         self.left_out += gone
         self.left_out_after = FIRST
 
     def forget(self) -> None:
-        """All of it goes; told by `Stories`."""
+        """Drop all entries; called by `Stories`."""
         self.left_out += len(self.kept)
         self.left_out_after = 0
         self.kept.clear()
         self._paid = 0
 
 
-class _Shelf:
-    """The stories of one namespace, by UID; those that were silent longest come first."""
+class _OfNamespace:
+    """The stories of one namespace, by UID; those without an entry for longest come first."""
 
     __slots__ = ("ended", "paid", "waiting")
 
@@ -122,12 +122,12 @@ class _Shelf:
 
 
 class Stories:
-    """All of them."""
+    """The stories of all pods."""
 
     def __init__(self) -> None:
         self._stories: dict[str, Story] = {}
-        self._shelves: dict[str, _Shelf] = {}
-        """By namespace, the one that paid last first, as far as it is known."""
+        self._by_namespace: dict[str, _OfNamespace] = {}
+        """By namespace; the one that lost a story last comes first."""
         self._paid = 0
 
     def __len__(self) -> int:
@@ -135,18 +135,18 @@ class Stories:
 
     @property
     def entries(self) -> int:
-        """Entries that are paid for; those that are kept are no more."""
+        """How many entries are counted; at most as many are kept."""
         return self._paid
 
     def begin(self, uid: str, namespace: str, name: str, profile: str) -> Story:
-        """A pod is seen that is to be scheduled. One that was there before, and left, goes on with its story."""
+        """The story of a pod that is to be scheduled. A pod that was there before continues its story."""
         story = self._stories.get(uid)
         if story is None:
             return Story(self, uid, namespace, name, profile)
         if story.ended:
             story.ended = False
-            shelf = self._shelves[namespace]
-            shelf.waiting[uid] = shelf.ended.pop(uid)
+            own = self._by_namespace[namespace]
+            own.waiting[uid] = own.ended.pop(uid)
         return story
 
     def get(self, uid: str) -> Story | None:
@@ -154,60 +154,60 @@ class Stories:
         return self._stories.get(uid)
 
     def named(self, namespace: str, name: str) -> list[Story]:
-        """Those of all pods that had this name, as far as they are kept: the latest first."""
-        shelf = self._shelves.get(namespace)
-        if shelf is None:
+        """The stories of all pods that had this name, as far as they are kept: the latest first."""
+        own = self._by_namespace.get(namespace)
+        if own is None:
             return []
-        found = [story for of in (shelf.ended, shelf.waiting) for story in of.values() if story.name == name]
+        found = [story for of in (own.ended, own.waiting) for story in of.values() if story.name == name]
         return sorted(found, key=lambda story: story.kept[0].at, reverse=True)
 
     def end(self, story: Story) -> None:
-        """The pod is bound, or gone; told by the story."""
+        """The pod is bound or gone; called by the story."""
         if self._stories.get(story.uid) is story:
-            shelf = self._shelves[story.namespace]
-            shelf.waiting.pop(story.uid, None)
-            shelf.ended[story.uid] = story
+            own = self._by_namespace[story.namespace]
+            own.waiting.pop(story.uid, None)
+            own.ended[story.uid] = story
 
     def pay(self, story: Story) -> None:
-        """The story has more entries than are paid for; told by the story."""
+        """The story has more entries than are counted; called by the story."""
         if story.paid >= LONGEST:
             story.shorten()
             return
-        shelf = self._shelves.get(story.namespace)
-        if shelf is None:
-            shelf = self._shelves[story.namespace] = _Shelf()
+        own = self._by_namespace.get(story.namespace)
+        if own is None:
+            own = self._by_namespace[story.namespace] = _OfNamespace()
         self._stories[story.uid] = story
-        of = shelf.ended if story.ended else shelf.waiting
+        of = own.ended if story.ended else own.waiting
         of.pop(story.uid, None)
         of[story.uid] = story
         story.extend(AT_ONCE)
-        shelf.paid += AT_ONCE
+        own.paid += AT_ONCE
         self._paid += AT_ONCE
         while self._paid > MOST:
             self._make_room()
 
     def _make_room(self) -> None:
-        """One story goes."""
-        namespace, shelf = self._payer()
-        of = shelf.ended or shelf.waiting
+        """Drop one story."""
+        namespace, own = self._payer()
+        of = own.ended or own.waiting
         uid = next(iter(of))
         story = of.pop(uid)
         del self._stories[uid]
-        shelf.paid -= story.paid
+        own.paid -= story.paid
         self._paid -= story.paid
         story.forget()
-        if not shelf:
-            del self._shelves[namespace]
+        if not own:
+            del self._by_namespace[namespace]
 
-    def _payer(self) -> tuple[str, _Shelf]:
-        """A namespace that has no fewer entries than its equal share: there always is one.
+    def _payer(self) -> tuple[str, _OfNamespace]:
+        """A namespace that has at least its equal share of entries: there always is one.
 
-        Those that have fewer go behind the others, so the one that paid last is found at once the next time.
+        Those with fewer move behind the others, so the same namespace is found at once the next time.
         """
-        equal = self._paid / len(self._shelves)
+        equal = self._paid / len(self._by_namespace)
         while True:
-            namespace, shelf = next(iter(self._shelves.items()))
-            if shelf.paid >= equal:
-                return namespace, shelf
-            del self._shelves[namespace]
-            self._shelves[namespace] = shelf
+            namespace, own = next(iter(self._by_namespace.items()))
+            if own.paid >= equal:
+                return namespace, own
+            del self._by_namespace[namespace]
+            self._by_namespace[namespace] = own

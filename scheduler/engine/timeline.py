@@ -1,7 +1,7 @@
 """A pod's story for people and programs: each entry as plain data, with one sentence that says what happened.
 
 This is what `/debug/story` answers and what `berth story -o json` prints. Field names are stable; fields may be added.
-Times are engine seconds here; who has a clock adds those of the calendar.
+Times are engine seconds here; a shell, which has a clock, adds calendar times.
 """
 
 from typing import Any
@@ -9,15 +9,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from scheduler.engine.happenings import (
+from scheduler.engine.queued import Place
+from scheduler.engine.story import Story
+from scheduler.engine.story_entries import (
     Assumed,
     BindFailed,
     BindingPosted,
     Bound,
     ChosenAsVictim,
+    Entry,
     ExtendersAsked,
     Failed,
-    Happening,
     Left,
     Nominated,
     NominationCleared,
@@ -29,8 +31,6 @@ from scheduler.engine.happenings import (
     SetAside,
     WaitsOnPermit,
 )
-from scheduler.engine.queued import Place
-from scheduler.engine.story import Story
 from scheduler.engine.turns import FREE
 from scheduler.framework.attempt_record import Trace, points
 
@@ -39,7 +39,7 @@ KIND = "Story"
 
 
 class PodNamed(Struct, rename="camel", frozen=True):
-    """Whose story it is."""
+    """The pod that a story is about."""
 
     namespace: str
     name: str
@@ -52,7 +52,7 @@ class Timeline(Struct, rename="camel", kw_only=True):
 
     `state`: where the pod stands after the last entry. `leftOut` entries came after the first `leftOutAfter` ones, and
     were not kept. `others`: UIDs of other pods that had the same name. An entry has `kind`, `seconds` since the first
-    entry, `time`, `text`, and the fields of its class in `happenings`.
+    entry, `time`, `text`, and the fields of its class in `story_entries`.
     """
 
     api_version: str = field(default=API_VERSION)
@@ -60,9 +60,9 @@ class Timeline(Struct, rename="camel", kw_only=True):
     pod: PodNamed
     state: str
     leads: bool = True
-    """Whether the replica that tells this is the one that schedules."""
+    """Whether the replica that answers is the one that schedules."""
     leader: str = ""
-    """The identity of the one that does; empty without an election, or as long as nobody leads."""
+    """The identity of the leader; empty without an election, or while there is no leader."""
     told_at: str = ""
     since: float
     """Engine time of the first entry."""
@@ -83,14 +83,14 @@ def told(story: Story, others: tuple[str, ...] = ()) -> Timeline:
         left_out=story.left_out,
         left_out_after=story.left_out_after,
         others=others,
-        entries=[_entry(happening, since) for happening in kept],
+        entries=[_entry(entry, since) for entry in kept],
     )
 
 
-def _entry(happening: Happening, since: float) -> dict[str, Any]:
-    facts: dict[str, Any] = msgspec.to_builtins(happening, order="deterministic")
+def _entry(entry: Entry, since: float) -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.to_builtins(entry, order="deterministic")
     kind, at = facts.pop("type"), facts.pop("at")
-    told = {"kind": kind, "seconds": round(at - since, 6), "text": text_of(happening), **facts}
+    told = {"kind": kind, "seconds": round(at - since, 6), "text": text_of(entry), **facts}
     if "trace" in told:
         trace: Trace | None = told.pop("trace")
         told["points"] = [
@@ -102,11 +102,11 @@ def _entry(happening: Happening, since: float) -> dict[str, Any]:
     return told
 
 
-def text_of(happening: Happening) -> str:
+def text_of(entry: Entry) -> str:
     """What happened, in one sentence."""
-    match happening:
+    match entry:
         case Queued():
-            return _queued(happening)
+            return _queued(entry)
         case SetAside(_, attempt, slices, steps):
             return (
                 f"attempt {attempt}: set aside after {_several(slices, 'slice')} and {steps:,} steps, "
@@ -178,8 +178,8 @@ def _why(queued: Queued) -> str:
     if queued.event in _OWN:
         return _OWN[queued.event]
     kind, _, name = queued.object.partition(" ")
-    whose = f"{kind.lower() if kind in ('Node', 'Pod', 'Namespace') else kind} {name}" if name else "something"
-    happened = _EVENTS.get(queued.event, "{} changed").format(whose)
+    about = f"{kind.lower() if kind in ('Node', 'Pod', 'Namespace') else kind} {name}" if name else "something"
+    happened = _EVENTS.get(queued.event, "{} changed").format(about)
     return f"woken: {happened}, which may help against {', '.join(sorted(queued.plugins))}"
 
 
@@ -222,16 +222,16 @@ _STATES = {
 }
 
 
-def _state(kept: list[Happening]) -> str:
+def _state(kept: list[Entry]) -> str:
     """Where the pod stands after all that."""
-    for happening in reversed(kept):
-        match happening:
+    for entry in reversed(kept):
+        match entry:
             case Queued(queue=queue):
                 return str(queue)
             case Left(why=why):
                 return why
-        if type(happening) in _STATES:
-            return _STATES[type(happening)]
+        if type(entry) in _STATES:
+            return _STATES[type(entry)]
     return "unknown"
 
 

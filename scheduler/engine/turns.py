@@ -1,8 +1,8 @@
-"""Whose turn it is: pods that cost much, and namespaces that have caused much, go between the others.
+"""Turns of costly pods, and of pods whose namespace has caused much work: they are tried between the other pods.
 
-Each namespace has a lane of its own, and the lanes take turns, one slice each. While other pods are active, they get
-`SHARE` times the steps of a slice before the next one; with nobody else active, one slice follows the other. So a
-tenant's thousand costly pods cost that tenant's place in the queue, and nobody else's.
+Each namespace has a lane of its own, and the lanes take turns, one slice each. While other pods are active, these get
+`SHARE` times the steps of a slice before the next slice of a lane. If no other pods are active, one slice follows the
+other. So a tenant's thousand costly pods delay that tenant's pods, and no others.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ from scheduler.engine.queued import QueuedPod
 
 SHARE = 3
 ORDINARY = 250
-"""Steps that each attempt of an ordinary pod counts for, at least."""
+"""An attempt of an ordinary pod counts for at least this many steps."""
 FREE = 1_000
-"""Steps of each attempt that nobody is charged with."""
-VAIN = 500
-"""Steps that an attempt counts for, beyond the free ones, that found no node; and one more for every `VAIN_ROWS`."""
-VAIN_ROWS = 4
+"""Steps of each attempt for which no namespace is charged."""
+NO_NODE = 500
+"""Steps charged for an attempt that found no node, beyond the free ones; one more per `ROWS_PER_STEP` rows."""
+ROWS_PER_STEP = 4
 IN_DEBT = 5_000
-"""Steps beyond the free ones from which on a namespace's pods wait in its lane."""
+"""If a namespace has more charged steps than this, its pods wait in its lane."""
 REPAID = 100_000
-"""Steps of a debt that are forgotten in a second: what a namespace may take beyond the free ones without a lane."""
+"""Charged steps that are forgotten each second: a namespace may cause this much work without waiting in a lane."""
 _MOST_DEBT = 2_000_000
 _NAMESPACES = 1024
 _BEGUN_EVERY = 8
@@ -35,9 +35,9 @@ class _Lane:
 
     def __init__(self, pods: Mapping[str, QueuedPod]) -> None:
         self.fresh = Heap(pods)
-        """Not tried yet, and behind them those that were woken to be tried again."""
+        """Pods without a slice so far, those that were never tried first."""
         self.begun = Heap(pods)
-        """Those that have had slices; the one that had most goes first, so that what it knows is still kept."""
+        """Pods that have had slices, the one with most slices first, so that its results are still kept."""
         self.turns = 0
 
     def pop(self) -> QueuedPod | None:
@@ -49,7 +49,7 @@ class _Lane:
 
 
 class Turns:
-    """The lanes, and what each namespace has caused."""
+    """The lanes, and the steps with which each namespace is charged."""
 
     def __init__(self, pods: Mapping[str, QueuedPod]) -> None:
         """`pods`: all that wait, by UID."""
@@ -59,16 +59,16 @@ class Turns:
         self._debts: dict[str, tuple[float, float]] = {}
         """Namespace → (steps, engine time)."""
         self.owed = 0
-        """Steps that other pods get before the next slice."""
+        """Steps that other pods get before the next slice of a lane."""
 
     @property
     def idle(self) -> bool:
-        """Whether no pod and no namespace has cost much: then nobody has to wait."""
+        """Whether there are neither lanes nor charges: then no pod has to wait for its turn."""
         return not self._lanes and not self._debts
 
     @property
     def due(self) -> bool:
-        """Whether somebody waits in a lane, and the others have had their share."""
+        """Whether a pod waits in a lane, and the other pods have had their share."""
         return self.owed <= 0 and bool(self._lanes)
 
     def entries(self) -> int:
@@ -87,7 +87,7 @@ class Turns:
             lane.begun.push((-queued.cost.slices, queued.key), queued)
 
     def pop(self) -> QueuedPod | None:
-        """Whose turn it is; its lane goes behind the others."""
+        """The pod whose turn it is; its lane moves behind the others."""
         while self._lanes:
             namespace, lane = next(iter(self._lanes.items()))
             del self._lanes[namespace]
@@ -100,11 +100,11 @@ class Turns:
         return None
 
     def clear(self) -> None:
-        """Nobody waits here any more."""
+        """Empty all lanes."""
         self._lanes.clear()
 
     def account(self, namespace: str, steps: int, now: float) -> None:
-        """An attempt for a pod of this namespace took so many steps."""
+        """An attempt for a pod of this namespace took this many steps: charge those beyond the free ones."""
         if steps <= FREE:
             return
         if len(self._debts) >= _NAMESPACES:
@@ -112,7 +112,7 @@ class Turns:
         self._debts[namespace] = (min(self.debt(namespace, now) + steps - FREE, _MOST_DEBT), now)
 
     def debt(self, namespace: str, now: float) -> float:
-        """The steps beyond the free ones that a namespace has caused lately."""
+        """The steps with which a namespace is charged now."""
         steps, since = self._debts.get(namespace, (0.0, now))
         return max(steps - (now - since) * REPAID, 0.0)
 

@@ -3,7 +3,7 @@
 Mirrors kube-scheduler `backend/queue/scheduling_queue.go` (isPodWorthRequeuing) for each kind of change.
 """
 
-from scheduler.engine.changes import Whose
+from scheduler.engine.changes import EventObject
 from scheduler.engine.queue import Queue
 from scheduler.engine.room import Room, room_on
 from scheduler.framework.events import ClusterEvent
@@ -15,42 +15,42 @@ from scheduler.model.storage import StorageKind
 from scheduler.state.cluster import Cluster
 
 
-def everyone(queue: Queue, event: ClusterEvent, now: float, whose: Whose | None = None) -> None:
-    """Wake all pods that such an event may help, without a closer look. `whose`: as in `Queue.wake`."""
-    queue.wake(event, _always, now, whose=whose)
+def everyone(queue: Queue, event: ClusterEvent, now: float, about: EventObject | None = None) -> None:
+    """Wake all pods that such an event may help, without a closer look. `about`: as in `Queue.wake`."""
+    queue.wake(event, _always, now, about=about)
 
 
 def for_node(
     queue: Queue, event: ClusterEvent, old: Node | None, new: Node, now: float, room: Room | None = None
 ) -> None:
-    """A node came or changed. `room`: what is on it."""
+    """A node was added or changed. `room`: of this node."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         return framework.hint(plugin, "node_hint", pod, old, new)
 
     if event:
-        queue.wake(event, helps, now, room, whose=new)
+        queue.wake(event, helps, now, room, about=new)
 
 
 def for_pod(
     queue: Queue, event: ClusterEvent, other: Pod, now: float, room: Room | None = None, *, real: bool = True
 ) -> None:
-    """A placed pod came, changed or went. `room`: where it was; `real`: as in `Queue.wake`."""
+    """A pod was placed, changed or removed. `room`: of its node; `real`: as in `Queue.wake`."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         return framework.hint(plugin, "pod_hint", pod, event, other)
 
     if event:
-        queue.wake(event, helps, now, room, real=real, whose=other)
+        queue.wake(event, helps, now, room, real=real, about=other)
 
 
 def for_room(queue: Queue, cluster: Cluster, pod: Pod, row: int | None, now: float, *, real: bool = True) -> None:
-    """A pod is gone from a row, or the row is not kept for it any more. `real`: as in `Queue.wake`."""
+    """A pod is gone from a row, or not nominated for it any more. `real`: as in `Queue.wake`."""
     for_pod(queue, ClusterEvent.POD_GONE, pod, now, room_on(cluster, row), real=real)
 
 
 def for_any_room(queue: Queue, cluster: Cluster, row: int, now: float) -> None:
-    """A row is not kept any more for many pods: whoever such an event may help is asked about the room alone."""
+    """Many pods are not nominated for a row any more: waiting pods are checked by the room alone, without hints."""
     queue.wake(ClusterEvent.POD_GONE, _always, now, room_on(cluster, row), real=False)
 
 
@@ -63,13 +63,13 @@ def for_storage(
     *,
     real: bool = True,
 ) -> None:
-    """A storage object came, changed or went. `real`: as in `Queue.wake`."""
+    """A storage object was added, changed or deleted. `real`: as in `Queue.wake`."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         return framework.hint(plugin, "object_hint", pod, event, old, new)
 
     if event:
-        queue.wake(event, helps, now, real=real, whose=old if new is None else new)
+        queue.wake(event, helps, now, real=real, about=old if new is None else new)
 
 
 def _always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:

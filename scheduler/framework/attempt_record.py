@@ -1,7 +1,7 @@
-"""Which extension points an attempt has passed, with what status, and when: written here, read by whoever tells of it.
+"""The record of one attempt: each extension point that it passed, with its status and its time.
 
-Metrics, the log and a pod's story read the same record. Nothing here has a clock; a shell lends one to who keeps the
-record, and without it nothing is recorded.
+Metrics, the log and a pod's story read the same record. This room has no clock: a shell lends one to the record, and
+nothing is recorded without it.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ Trace = list[Any]
 One flat list, since one is kept for each attempt: [0.0, "PreFilter", "Success", 0.1, "Filter", "Success", 0.3].
 """
 AGAIN = "Again"
-"""Said in place of a point: the attempt begins again from the start, and only what follows counts.
+"""Stands in place of a point: the attempt begins again from the start, and only what follows counts.
 
-The quick way has found no node, and the plain way says why.
+The quick way found no node, and the full way has to say why.
 """
 SUCCESS = "Success"
 EXTENDERS = "Extenders"
@@ -29,11 +29,11 @@ class AttemptRecord:
 
     def __init__(self) -> None:
         self.clock: Callable[[], float] | None = None
-        """Lent by who measures; None: nobody does."""
+        """Lent by the shell; None: nothing is measured."""
         self.profile = ""
-        """Of the pod whose attempt it is."""
+        """The profile of the pod that is being tried."""
         self.trace: Trace | None = None
-        """None: nobody measures, or no attempt has come to its end."""
+        """None: nothing is measured, or the record was taken."""
         self._start = 1
 
     def begin(self, profile: str, before: Trace | None = None) -> Trace | None:
@@ -51,7 +51,7 @@ class AttemptRecord:
         return self.trace
 
     def reached(self, point: str, status: str) -> None:
-        """An extension point is done: as `Framework.listen` says it."""
+        """An extension point is done (`Framework.listen` reports it)."""
         trace, clock = self.trace, self.clock
         if trace is None or clock is None:
             return
@@ -61,17 +61,17 @@ class AttemptRecord:
             trace += (point, status, clock())
 
     def set_aside(self) -> None:
-        """The slice is used up. What was passed in it will be passed again, and counts then."""
+        """The slice is used up. The attempt passes these points again later, and they count then."""
         if self.trace is not None:
             del self.trace[self._start :]
             self.trace = None
 
     def wait(self) -> None:
-        """The attempt waits for extenders: it goes on with `begin`."""
+        """The attempt waits for extenders; `begin` continues it."""
         self.trace = None
 
     def take(self) -> Trace | None:
-        """What the attempt that has come to its end has passed, once."""
+        """The points that the finished attempt passed. They can be taken once."""
         trace, self.trace = self.trace, None
         return trace
 

@@ -1,4 +1,4 @@
-"""What plugins are given, and may answer, from Reserve until the pod is bound (upstream: `framework/interface.go`).
+"""What plugins get, and what they may answer, from Reserve until the pod is bound (upstream: `framework/interface.go`).
 
 Next stage: `scheduler.framework.binding_plugins` asks them, `scheduler.engine.binding_cycle` follows their answers.
 """
@@ -25,7 +25,7 @@ LONGEST_HOLD = 900.0
 
 @dataclass(slots=True)
 class AssumedPod:
-    """A pod that counts as placed on its node already, and is about to be bound; as one plugin sees it."""
+    """A pod that already counts as placed on its node and is about to be bound, as one plugin sees it."""
 
     pod: Pod
     row: int
@@ -67,15 +67,15 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """PreBind's answer: not done. Write first, in this order, then ask again when an object changes; not for ever."""
+    """PreBind's answer: not done. Berth makes the writes in this order, and asks again when an object changes."""
 
     seconds: float
-    """Counted from the plugin's last write."""
+    """How long to wait at most, counted from the plugin's last write."""
     writes: tuple[Patch, ...] = ()
     on: frozenset[ObjectKey] = frozenset()
     """The objects whose change may end the waiting; empty: any change may."""
     expired: str = "timed out"
-    """What to say when the time is over."""
+    """The error message when the time is over."""
 
     def __post_init__(self) -> None:
         _check_seconds("Wait", self.seconds)
@@ -90,10 +90,10 @@ class Wait:
 
 
 class BindResult(Enum):
-    """What a Bind plugin makes of a pod."""
+    """The answer of a Bind plugin."""
 
     SKIP = auto()
-    """Nothing: the next one is asked."""
+    """It does not bind this pod: the next plugin is asked."""
     POST = auto()
     """The Binding is to be posted to the API server."""
     DONE = auto()
@@ -102,7 +102,7 @@ class BindResult(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A plugin's coroutine, to be run by a shell for at most `seconds`. Each is told apart by identity."""
+    """A plugin's coroutine, to be run by a shell for at most `seconds`. Calls are compared by identity."""
 
     pod: Pod
     node: str
@@ -119,7 +119,7 @@ class Call:
         return name
 
     def error(self, message: str) -> PluginError:
-        """What is said when it comes to nothing."""
+        """The error to report when the call fails."""
         return PluginError(self.name, message, spelled(self.point))
 
 

@@ -1,8 +1,8 @@
 """Asks a profile's plugins from Reserve to PostBind, for one pod at a time.
 
 Mirrors kube-scheduler `framework/runtime/framework.go` (RunReservePlugins…, RunPermitPlugins, RunPreBindPlugins,
-RunBindPlugins, RunPostBindPlugins) without its waiting: a plugin that is not done says what has to be written or
-happen, or is a coroutine function that a shell runs (`Call`), and is asked again when that is done.
+RunBindPlugins, RunPostBindPlugins), but never waits. A plugin that is not done says what has to be written or has to
+happen, or is a coroutine function that a shell runs (`Call`). It is asked again when that is done.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 
 ASYNC_POINTS = ("permit", "pre_bind", "bind", "post_bind")
-"""Points at which a plugin may be a coroutine function, and then does its own I/O."""
+"""Points at which a plugin may be a coroutine function, which does its own I/O."""
 TIME_LIMIT = 30.0
 """Seconds that such a coroutine has, unless the plugin says otherwise (`time_limit`)."""
 LONGEST_LIMIT = 900.0
@@ -53,7 +53,7 @@ class Holds:
 
 
 PointAnswer = Rejected | Holds | Wait | Call | BindResult | None
-"""What the plugins of a point say; None: they are done, and the pod may go on."""
+"""The answer of the plugins of a point; None: they are done, and the pod may go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class PluginAtPoint:
     method: Callable[..., Any]
     asynchronous: bool
     skips: Callable[[PodShape], Collection[str]] | None
-    """The points that it skips for pods of a shape, as far as it is asked before binding; None: none."""
+    """The plugin's `skips`, at points where it is asked before the pod is bound; None: it skips nothing here."""
 
 
 PluginsByPoint = Mapping[str, tuple[PluginAtPoint, ...]]
@@ -89,7 +89,7 @@ def by_point(points: Mapping[str, Iterable[Any]]) -> PluginsByPoint:
 
 
 class BindingPlugins:
-    """The plugins' part in one pod's binding cycle, and what they hold for the pod."""
+    """Asks the plugins in one pod's binding cycle, and keeps what they reserved for the pod."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class BindingPlugins:
         node: str,
         waiting_pods: WaitingPods,
     ) -> None:
-        """`reached`: hears when the Reserve plugins are done."""
+        """`reached` is called when the Reserve plugins are done."""
         self._of = plugins
         self._guard = guard
         self._reached = reached
@@ -115,15 +115,15 @@ class BindingPlugins:
 
     @property
     def plugin(self) -> str:
-        """Who is being asked, or was asked last."""
+        """The plugin that is being asked, or was asked last."""
         plugins = self._of[self._point]
         name: str = plugins[min(self._next, len(plugins) - 1)].plugin.name if plugins else ""
         return name
 
     def ask(self, point: str, cluster: Cluster) -> PointAnswer:
-        """Ask the plugins of a point, from the one that was asked last on, until one has something to say.
+        """Ask the plugins of a point, beginning with the one that was asked last, until one answers more than None.
 
-        Raises PluginError. Then, and after a rejection, the caller has to `unreserve` what plugins have reserved.
+        Raises PluginError. After that, and after a rejection, the caller has to `unreserve`.
         """
         if point == "reserve":
             said = self._reserve(cluster)
@@ -183,19 +183,19 @@ class BindingPlugins:
         return None
 
     def call_ended(self, answer: Any) -> None:
-        """The `Call` under way has brought this answer."""
+        """The `Call` that was under way has returned this answer."""
         self._heard = (answer,)
 
     def wrote(self, written: Versions) -> None:
-        """What the plugin that was asked last wanted written has been."""
+        """The objects are written that the plugin asked last wanted to be written."""
         self._assumed_by(self._of[self._point][self._next].plugin).written.update(written)
 
     def error(self, message: str) -> PluginError:
-        """What is said when the plugin that was asked last comes to nothing."""
+        """The error to report when the plugin that was asked last fails."""
         return PluginError(self.plugin, message, spelled(self._point))
 
     def unreserve(self, cluster: Cluster) -> list[PluginError]:
-        """Have the plugins give back what they reserved, the last first; what went wrong with it."""
+        """Have the plugins give back what they reserved, the last one first; returns what went wrong."""
         errors = []
         while self._reserved:
             plugin = self._reserved.pop()
@@ -208,7 +208,7 @@ class BindingPlugins:
         return errors
 
     def post_bind(self, cluster: Cluster) -> tuple[list[Call], list[PluginError]]:
-        """The pod is bound: tell the PostBind plugins. What is to be run by the shell, and what went wrong."""
+        """The pod is bound: run the PostBind plugins. Returns the calls for the shell to run, and what went wrong."""
         self._point = "post_bind"
         plugins = self._of["post_bind"]
         if not plugins:
@@ -231,9 +231,9 @@ class BindingPlugins:
         return calls, errors
 
     def _answer(self, at: PluginAtPoint, cluster: Cluster) -> Any:
-        """The plugin's answer, or the Call that will bring it.
+        """The plugin's answer, or the Call that will return it.
 
-        Raises PluginError, for an answer too that is none.
+        Raises PluginError, also for an answer of the wrong type.
         """
         assumed = self._assumed_by(at.plugin)
         if not at.asynchronous:
@@ -260,17 +260,17 @@ class BindingPlugins:
 
 
 def _wanted(wanted: str, answer: Any) -> str:
-    """What to say of an answer that is none."""
+    """The message about an answer of the wrong type."""
     if inspect.iscoroutine(answer):
         answer.close()  # nobody will await it
     return f"want {wanted}, got {shown(answer)}"
 
 
 def not_none(call: Call, answer: Any) -> PluginError | None:
-    """What is wrong with what a coroutine of PostBind returned, after which nobody is asked again."""
+    """The error for a PostBind coroutine that returned something: nothing would read it."""
     return None if answer is None else call.error(_wanted("None", answer))
 
 
 def is_async(method: Any) -> bool:
-    """Whether a point is a coroutine function."""
+    """Whether a method is a coroutine function."""
     return inspect.iscoroutinefunction(method)

@@ -1,6 +1,7 @@
-"""Small changes of a pod, or of the cluster, that may free the pod: `Plugin.fixes` offers, `berth explain` tries them.
+"""Small changes of a pod, or of the cluster, after which the pod may fit: `Plugin.fixes` offers them, `berth explain`
+tries them.
 
-Each is data with a text. `cost`: how much it asks of people; cheap ones are tried first.
+Each is data with a text. `cost`: how much work it is for people; cheap ones are tried first.
 """
 
 from dataclasses import replace as soften
@@ -132,7 +133,7 @@ class DropPodTerm(_Change, frozen=True):
         return f"prefer, not require, to be {'apart from' if self.anti else 'near'} {self.pods} per {per}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Drop it; what it would be worth as a preference does not decide whether the pod fits."""
+        """Drop it: as a preference it does not decide whether the pod fits."""
         if self.anti:
             shape.anti_affinity_terms = Terms(t for t in shape.anti_affinity_terms if str(t) != self.term)
         else:

@@ -3,6 +3,7 @@
 Mirrors kube-scheduler `apis/config/v1/defaults.go`, `default_plugins.go` and `apis/config/validation`.
 """
 
+import json
 import re
 from typing import Any, TypeVar
 
@@ -137,6 +138,16 @@ class SchedulerConfiguration(Strict, frozen=True):
     delay_cache_until_active: bool = False
 
 
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+"""What msgspec calls the kinds of values, in words."""
 _OTHER = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.S)
 
 
@@ -147,11 +158,11 @@ def decode(document: Any) -> SchedulerConfiguration:
     """
     if not isinstance(document, dict):
         raise ConfigError(f"Invalid value: want a mapping of kind {KIND}, got {_kind_of(document)}")
-    version = document.get("apiVersion")
-    if version != API_VERSION:
-        raise ConfigError(f"apiVersion: Unsupported value: {version!r}: supported values: {API_VERSION!r}")
-    if document.get("kind") != KIND:
-        raise ConfigError(f"kind: Unsupported value: {document.get('kind')!r}: supported values: {KIND!r}")
+    for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        given = document.get(name)
+        if given != wanted:
+            problem = "Required value" if given is None else f"Unsupported value: {_shown(given)}"
+            raise ConfigError(f'{name}: {problem}: supported values: "{wanted}"')
     config = convert(_without_nulls(document), SchedulerConfiguration, "")
     profiles = config.profiles or [ProfileConfig()]
     if len(profiles) == 1 and profiles[0].scheduler_name is None:
@@ -197,6 +208,7 @@ def _grammar(text: str, path: str, document: Any) -> str:
     if missing is not None:
         return f"{_join(where, missing[1])}: Required value"
     value = _value_at(document, (other and other["path"]) or "")
+    what = re.sub("`([a-z]+)`", lambda kind: _KINDS.get(kind[1], kind[0]), what)
     return f"{where or 'configuration'}: Invalid value: {value}: {what[0].lower()}{what[1:]}"
 
 
@@ -207,7 +219,12 @@ def _value_at(document: Any, path: str) -> str:
             document = document[int(index) if index else key]
         except (LookupError, TypeError):
             return "…"
-    text = repr(document)
+    return _shown(document)
+
+
+def _shown(value: object) -> str:
+    """A value as its author wrote it, as JSON; shortened."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
@@ -216,8 +233,8 @@ def _join(*parts: str) -> str:
 
 
 def _kind_of(value: object) -> str:
-    names = {list: "a list", str: "text", type(None): "an empty document"}
-    return names.get(type(value), type(value).__name__)
+    names = {list: "a list", str: "text", bool: "true or false", type(None): "an empty document"}
+    return names.get(type(value), "a number" if isinstance(value, int | float) else "a date")
 
 
 def default_configuration() -> SchedulerConfiguration:

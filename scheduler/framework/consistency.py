@@ -1,6 +1,6 @@
-"""Whether a plugin says of some rows what it says of all: what is kept for it is repaired by asking about some.
+"""Checks that a plugin answers the same about some rows as about all: kept results are repaired by asking about some.
 
-Used by `berth run --verify` to name the plugin that is at fault, and by the test kit for plugins.
+`berth run --verify` uses it to name the plugin that is at fault, and so does the test kit for plugins.
 """
 
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ from scheduler.state.view import some_rows
 
 
 def contradictions(plugin: Any, pod: Pod, cluster: Cluster, rows: Rows, guard: Guard) -> list[str]:
-    """In what a plugin that depends on NODE and PODS_HERE contradicts itself, a text each; none of other plugins.
+    """One text for each way in which a plugin contradicts itself.
 
-    Raises PluginError.
+    Only plugins that depend on NODE and PODS_HERE alone are checked. Raises PluginError.
     """
     its = declared(plugin)
     if not its.on_node or not len(rows):

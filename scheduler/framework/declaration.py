@@ -1,4 +1,4 @@
-"""What a plugin's class declares, read once and checked: whatever is wrong is an error at start that names it."""
+"""Reads and checks what a plugin's class declares. Whatever is wrong is an error at start that names the attribute."""
 
 import inspect
 from collections.abc import Callable
@@ -13,9 +13,10 @@ from scheduler.framework.binding_plugins import ASYNC_POINTS, LONGEST_LIMIT, is_
 from scheduler.framework.events import NODE_EVENTS, OTHER_EVENTS, POD_EVENTS, ClusterEvent
 from scheduler.framework.normalize import Normalizer
 from scheduler.framework.plugin import NODE, OWN_STATE, PODS_ELSEWHERE, PODS_HERE, POINTS, DependsOn, Plugin
+from scheduler.framework.status import shown
 
 _NEAR = 0.85
-"""Names so much alike are taken for slips."""
+"""Attributes whose names are this close to a known one are taken for misspellings of it."""
 HINTS = {"node_hint": NODE_EVENTS, "pod_hint": POD_EVENTS, "object_hint": OTHER_EVENTS}
 """Queueing hint → the events for which it is asked."""
 _COUNTING = ("needs", "free", "takes")
@@ -68,34 +69,34 @@ _FORMERLY = {
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """One class's declaration, in the terms in which it is used."""
+    """What one class declares, in the form in which the pipeline reads it."""
 
     points: frozenset[str]
     """The points that it overrides."""
     methods: frozenset[str]
-    """All that it overrides."""
+    """All methods that it overrides."""
     depends_on: DependsOn
     normalizes: bool
     """It has `normalize`, as a Normalizer or as its own method."""
     static: bool
-    """Answers about a node follow from the pod's signature and the node object."""
+    """Its answers about a node depend on the pod's signature and the node object only."""
     on_node: bool
-    """Answers about a node follow from the pod's signature, the node object and the pods on it."""
+    """Its answers about a node depend on the pod's signature, the node object and the pods on it only."""
     may_look_elsewhere: bool
     """What happens on one node may change the verdict on another."""
     on_node_unless_elsewhere: bool
-    """As `on_node` for pods for which it does not look elsewhere."""
+    """`on_node` is true of it for each pod for which it does not look elsewhere."""
     keeps_scores: bool
     """Its normalised scores can be kept by node."""
     counts: bool
-    """Whom to preempt is found by sums, as far as it goes."""
+    """It has `needs`, `free` and `takes`: preemption finds victims by these amounts."""
 
 
 _KNOWN_CLASSES: WeakKeyDictionary[type[Plugin], Declaration] = WeakKeyDictionary()
 
 
 def declaration_of(plugin_class: type[Plugin]) -> Declaration:
-    """What a class declares. Whoever registers it checks it first (`problems_of`)."""
+    """What a class declares. It was checked when it was registered (`problems_of`)."""
     found = _KNOWN_CLASSES.get(plugin_class)
     if found is not None:
         return found
@@ -126,12 +127,12 @@ def _overrides(plugin_class: type, name: str) -> bool:
 def problems_of(plugin_class: Any, name: str) -> list[str]:
     """What keeps a class from being the plugin of this name, a line each."""
     if not isinstance(plugin_class, type):
-        return [f"want a class, got {plugin_class!r}"]
+        return [f"want a class, got {shown(plugin_class)}"]
     if not issubclass(plugin_class, Plugin):
         return ["it does not derive from scheduler.framework.plugin.Plugin"]
     problems = []
     if plugin_class.name != name:
-        problems.append(f"its attribute name is {plugin_class.name!r}, should be {name!r}")
+        problems.append(f"its attribute name is {shown(plugin_class.name)}, should be {shown(name)}")
     problems += _unknown(plugin_class)
     if _overrides(plugin_class, "pre_score"):
         problems.append("pre_score is no point of its own here: what it prepares belongs in score")
@@ -145,7 +146,7 @@ def problems_of(plugin_class: Any, name: str) -> list[str]:
 
 
 def _unknown(plugin_class: type[Plugin]) -> list[str]:
-    """Attributes that look like a slip: an old name, or nearly one that is known."""
+    """Attributes that are misspelt or have the name of an earlier version."""
     problems = []
     own = {name for base in plugin_class.__mro__ if base not in Plugin.__mro__ for name in vars(base)}
     for name in sorted(own):
@@ -163,7 +164,7 @@ def _signature_problems(plugin_class: type[Plugin], method: str) -> list[str]:
     """Whether a method can be called as it will be."""
     found: Any = getattr(plugin_class, method)
     if not callable(found):
-        return [f"its {method} is {found!r}, should be a method"]
+        return [f"its {method} is {shown(found)}, should be a method"]
     coroutine = is_async(found)
     if coroutine and method not in ASYNC_POINTS:
         return [f"{method} can't be a coroutine function, only {', '.join(ASYNC_POINTS)} can"]
@@ -173,7 +174,7 @@ def _signature_problems(plugin_class: type[Plugin], method: str) -> list[str]:
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):
-        return []  # not written in Python: nothing can be said of it
+        return []  # not written in Python, so its signature can't be read
     is_static = isinstance(inspect.getattr_static(plugin_class, method), staticmethod)
     given = arguments if is_static else ("self", *arguments)
     try:
@@ -192,7 +193,7 @@ def _data_problems(plugin_class: type[Plugin], own_normalize: bool) -> list[str]
     problems = []
 
     def wrong(name: str, wanted: str) -> None:
-        problems.append(f"its {name} is {getattr(plugin_class, name)!r}, should be {wanted}")
+        problems.append(f"its {name} is {shown(getattr(plugin_class, name))}, should be {wanted}")
 
     args: Any = plugin_class.Args
     if not (isinstance(args, type) and issubclass(args, Struct)):
@@ -216,13 +217,13 @@ def _data_problems(plugin_class: type[Plugin], own_normalize: bool) -> list[str]
 
 
 def _missing(plugin_class: type[Plugin], methods: frozenset[str]) -> list[str]:
-    """What is there without what makes it mean something."""
+    """Attributes that have no effect, since another one is missing."""
     problems = []
     asked = sorted(methods & {"filter", "score"})
     depends_on = plugin_class.depends_on
     if asked and not depends_on:
         problems.append(
-            f"it has {' and '.join(asked)}, and depends_on does not say what the answers go by: "
+            f"it has {' and '.join(asked)}, and depends_on does not say what the answers depend on: "
             "NODE, PODS_HERE, PODS_ELSEWHERE, OTHER_NODES, VOLUMES, OWN_STATE, several of them, or ANYTHING"
         )
     if not asked and depends_on:
@@ -254,7 +255,7 @@ def _missing(plugin_class: type[Plugin], methods: frozenset[str]) -> list[str]:
     if 0 < len(methods & set(_COUNTING)) < len(_COUNTING):
         problems.append(f"of needs, free and takes it has only {', '.join(sorted(methods & set(_COUNTING)))}")
     if "unreserve" in methods and "reserve" not in methods:
-        problems.append("it has unreserve, and no reserve: only who reserves is asked to unreserve")
+        problems.append("it has unreserve, and no reserve: only a plugin that reserves is asked to unreserve")
     events = plugin_class.events
     if isinstance(events, ClusterEvent):
         problems += (

@@ -1,9 +1,9 @@
-"""What pods share that get the same answers: equivalence classes, and the results by node that are kept for them.
+"""Equivalence classes: pods that get the same answers share the results by node that are kept here.
 
-A decision is made of three parts. What node objects decide (taints, labels) is kept in `StaticResults`. What the pods
-on a node decide too (requests, host ports) is kept in `OnNodeResults`. Plugins whose answers depend on more than one
-node (affinity, spread, volumes) are asked for each pod. The class of a pod is the signature by which it shares the
-first part, the one by which it shares the second, and the plugins that have to be asked.
+A decision has three parts. Results that depend on node objects only (taints, labels) are `StaticResults`. Results that
+also depend on the pods on the node (requests, host ports) are `OnNodeResults`. Plugins whose answers depend on more
+than one node (affinity, spread, volumes) are asked for each pod. A pod's class is the signature for the first part,
+the signature for the second, and the plugins that have to be asked.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -23,14 +23,14 @@ from scheduler.state.per_node import ALL_ROWS, PerNode, Recurring
 from scheduler.state.view import some_rows
 
 ONE_BY_ONE = 16
-"""Up to so many rows, plugins are asked row by row where they can be: NumPy's fixed costs are those of some rows."""
+"""For at most this many rows, plugins that can be asked row by row are: that is cheaper than NumPy's fixed costs."""
 NOWHERE = -(1 << 62)
 """The total of rows that do not pass."""
 _KEPT_BYTES = 16 << 20
 _BYTES_A_ROW = 40
 """What a class and its results take: masks, sums, totals and the rows that pass."""
 _SHAPES = 1024
-"""Shapes whose class need not be worked out again."""
+"""How many shapes have their class remembered."""
 
 Scorer = tuple[Any, int, Any]
 """(plugin, weight, normalize)."""
@@ -39,7 +39,7 @@ _ONE = (("filter_one", "filter"), ("score_one", "score"))
 _NOBODY: Bools = np.zeros(0, dtype=np.bool_)
 _NOTHING: Ints = np.zeros(0, dtype=np.int64)
 Skipped = tuple[tuple[str, ...], ...]
-"""The points that each of the plugins skips that may skip any."""
+"""For each plugin that may skip points: the points that it skips."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Asked:
 
 
 class StaticResults(PerNode):
-    """What only node objects decide."""
+    """Results that depend on node objects only."""
 
     def __init__(self, filters: tuple[Any, ...], scorers: tuple[Scorer, ...], ask: Ask) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class StaticResults(PerNode):
 
 
 class OnNodeResults(PerNode):
-    """What the pods on a node decide too."""
+    """Results that also depend on the pods on the node."""
 
     def __init__(
         self, filters: tuple[Any, ...], scorers: tuple[Scorer, ...], ask: Ask, *, one_by_one: frozenset[Any]
@@ -109,7 +109,7 @@ class OnNodeResults(PerNode):
         self._ask = ask
         self._may_one_by_one = one_by_one
         self.passes: Bools = _NOBODY
-        """bool[rows]: rows that pass; whether there is a node is not asked."""
+        """bool[rows]: rows that pass, also where there is no node."""
         self.sums: Ints = _NOTHING
         """int64[rows]: weighted scores."""
         self._adding: list[tuple[Any, int]] = []
@@ -164,7 +164,7 @@ class OnNodeResults(PerNode):
 
 
 class Normalized:
-    """A static scorer's part of the totals, which depends on the lowest and highest score of the rows that are left."""
+    """A static scorer's part of the totals. It depends on the lowest and the highest score among the feasible rows."""
 
     def __init__(self, scorer: Scorer, raw: Ints) -> None:
         self._scorer = scorer
@@ -173,14 +173,14 @@ class Normalized:
         self.weighted: Ints = np.zeros(0, dtype=np.int64)
 
     def fit(self, left: Bools, pod: Pod, cluster: Cluster, ask: Ask) -> bool:
-        """Be right for the rows that are left; whether anything changed."""
+        """Bring the scores up to date for the rows that are left; returns whether anything changed."""
         there = self._raw[left]
         extremes = (int(there.min()), int(there.max())) if len(there) else (0, 0)
         if self._extremes == extremes:
             return False
         plugin, weight, normalize = self._scorer
-        # Beyond the extremes are only rows that are not left. With them clipped, each row's score is as it would be
-        # among any rows of these extremes.
+        # Only rows that are not left have scores beyond the extremes. With these clipped, each row gets the score that
+        # it would get among any rows with the same extremes.
         scores = np.minimum(np.maximum(self._raw, extremes[0]), extremes[1])
         self.weighted = ask(plugin, normalize, scores, pod, cluster, every_row(len(scores))) * weight
         self._extremes = extremes
@@ -188,7 +188,7 @@ class Normalized:
 
 
 class EquivalenceClass(PerNode):
-    """One class: who passes by what is kept, and what kept scores add up to."""
+    """One class: the rows that pass all kept filters, and the totals of the kept scores."""
 
     def __init__(self, key: Hashable, static: StaticResults, on_node: OnNodeResults, asked: Asked) -> None:
         super().__init__()
@@ -199,14 +199,14 @@ class EquivalenceClass(PerNode):
         self.passes: Bools = _NOBODY
         """bool[rows]: nodes that exist and pass all filters that are kept."""
         self._normalized: list[Normalized] = []
-        """Scores that are the same for all rows are left out: they are no reason to choose one."""
+        """Without scores that are the same for all rows: they do not change which row is best."""
         self._moves = -1
         self._computed = (-1, -1)
         self._totals: Ints | None = None
         self._feasible: NDArray[np.intp] | None = None
 
     def renew_all(self, pod: Pod, cluster: Cluster) -> bool:
-        """Be right for the cluster as it is; whether what is on the nodes was computed for all rows.
+        """Bring everything up to date; returns whether the results on the nodes were computed for all rows.
 
         Raises PluginError, SliceOver.
         """
@@ -217,7 +217,7 @@ class EquivalenceClass(PerNode):
         static.renew(nodes, nodes.object_log, pod, cluster)
         changed = on_node.renew(nodes, log, pod, cluster)
         if self._computed != (static.computed, on_node.computed):
-            self.nodes = None  # all rows of one of the parts were computed, so they have to be here
+            self.nodes = None  # all rows of a part are new, so all rows have to be combined again
         self.renew(nodes, log)
         return changed is ALL_ROWS
 
@@ -260,7 +260,7 @@ class EquivalenceClass(PerNode):
         self._totals = None
 
     def totals(self, pod: Pod, cluster: Cluster, left: Bools, ask: Ask) -> Ints:
-        """int64[rows]: what the kept scorers give in total, right for the rows that are left; do not change it."""
+        """int64[rows]: the totals of the kept scorers, valid for the rows that are left; do not change them."""
         all_left = left is self.passes
         if self._totals is not None and (all_left or not self._normalized):
             return self._totals
@@ -308,7 +308,7 @@ class EquivalenceClasses:
         self._place_in_skipped = {plugin: i for i, plugin in enumerate(self._may_skip)}
         self.ask = ask
         self.computed = 0
-        """How often results of all rows were computed, for want of any or of ones that could be repaired."""
+        """How often results were computed for all rows: there were none, or too many rows had changed."""
         self._classes = Recurring(1)
         self._static = Recurring(1)
         self._on_node = Recurring(1)
@@ -329,7 +329,7 @@ class EquivalenceClasses:
     def _find(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
         shape = pod.shape
         skipped = tuple([tuple(plugin.skips(shape)) for plugin in self._may_skip])
-        if shape.heavy:  # it takes too much room itself
+        if shape.heavy:  # the shape itself takes too much memory to be kept
             asked = self._asked_by(skipped, self._narrowing(pod, cluster))
             return EquivalenceClass(None, self._new_static(skipped), self._new_on_node(skipped), asked)
         static_key = self._signature(self._static_signed, shape, skipped)
@@ -355,7 +355,7 @@ class EquivalenceClasses:
         return found  # type: ignore[no-any-return]
 
     def _signature(self, plugins: tuple[Any, ...], shape: PodShape, skipped: Skipped) -> Hashable:
-        """What these plugins go by, and where they do not look at all."""
+        """The signatures of these plugins for a shape, and the points that they skip."""
         places = self._place_in_skipped
         return tuple(
             [
@@ -376,7 +376,7 @@ class EquivalenceClasses:
         return tuple([plugin for plugin in plugins if plugin not in places or point not in skipped[places[plugin]]])
 
     def _narrowing(self, pod: Pod, cluster: Cluster) -> tuple[Any, ...]:
-        """Of the plugins whose PreFilter goes by the signature, those that have something to say to this class."""
+        """The plugins whose PreFilter depends on the signature only and answers more than None for this class."""
         ask = self.ask
         return tuple([p for p in self._signed_pre_filters if ask(p, p.pre_filter, pod, cluster) is not None])
 
@@ -409,7 +409,7 @@ def _signed(filters: tuple[Any, ...], scorers: tuple[Scorer, ...]) -> tuple[Any,
 
 
 def passing(plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools | None, ask: Ask) -> Bools:
-    """bool[rows], the caller's own: rows of `among` (None: all) that no filter rejects."""
+    """bool[rows]: rows of `among` (None: all) that no filter rejects. The array belongs to the caller."""
     passes = np.ones(cluster.nodes.rows, dtype=np.bool_) if among is None else among.copy()
     for plugin in plugins:
         before: Bools | None = None
@@ -425,7 +425,7 @@ _EVERY.flags.writeable = False
 
 
 def every_row(count: int) -> NDArray[np.intp]:
-    """0, 1, … count - 1; not to be changed."""
+    """0, 1, … count - 1; do not change it."""
     global _EVERY
     if count > len(_EVERY):
         _EVERY = np.arange(2 * count)

@@ -18,7 +18,7 @@ class ClusterEvent(Flag):
     POD_SHRUNK = auto()
     """A placed pod asks for less than before."""
     POD_GONE = auto()
-    """A placed pod was deleted, finished, or our assumption of it was taken back."""
+    """A placed pod was deleted or finished, or Berth took its own assumption back."""
     OWN_LABELS = auto()
     OWN_TOLERATIONS = auto()
     OWN_REQUESTS = auto()

@@ -1,4 +1,4 @@
-"""What a plugin is given to explain its rejections (`Plugin.explain`, `Plugin.fixes`), and words for it."""
+"""What a plugin gets to explain its rejections (`Plugin.explain`, `Plugin.fixes`), and phrases for its texts."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """A pod that is asked about, the cluster, and what was already found out about them."""
+    """The pod and the cluster that a question is about, and what was already found out about them."""
 
     pod: Pod
     cluster: Cluster
@@ -37,14 +37,14 @@ class Inquiry:
 
 
 def said(requirement: Requirement) -> str:
-    """A requirement in the shortest words."""
+    """A requirement as a short text: `zone=a`."""
     if requirement.operator == "In" and len(requirement.values) == 1:
         return f"{requirement.key}={next(iter(requirement.values))}"
     return str(requirement)
 
 
 def pods_with(selector: LabelSelector) -> str:
-    """The pods that a selector means."""
+    """The pods that a selector selects, as a text."""
     if selector.nothing:
         return "no pods (the term has no labelSelector)"
     return f"pods with {', '.join(map(said, selector.requirements))}" if selector.requirements else "pods of any label"

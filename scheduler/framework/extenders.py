@@ -1,4 +1,4 @@
-"""HTTP extenders, as far as they can be thought of without HTTP: whom they concern, and what their answers mean.
+"""HTTP extenders without the HTTP: which pods they want to be asked about, and what their answers mean.
 
 Mirrors kube-scheduler `extender.go`, `schedule_one.go` (findNodesThatPassExtenders, prioritizeNodes) and
 `scheduler.go` (buildExtenders). The calls themselves are the shell's (`scheduler.controller.extenders`).
@@ -19,7 +19,7 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
 EXTENDER = "Extender"
-"""Under this name a pod waits that extenders kept from a node: any change may help it."""
+"""The plugin name under which a pod waits that extenders rejected. Any change may help it."""
 MAX_EXTENDER_PRIORITY = 10
 _FIT = "NodeResourcesFit"
 
@@ -35,7 +35,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class NodesAnswer:
-    """What the extenders make of the nodes that they were asked about."""
+    """The extenders' answer about the nodes that they were asked about."""
 
     kept: frozenset[str]
     failed: Mapping[str, str]
@@ -47,7 +47,7 @@ class NodesAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodesQuestion:
-    """Which of these nodes may a pod go to, and how good are they? Told apart by identity."""
+    """Which of these nodes may a pod go to, and how good are they? Compared by identity."""
 
     pod: Pod
     extenders: tuple[Extender, ...]
@@ -56,7 +56,7 @@ class NodesQuestion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimsQuestion:
-    """On which of these nodes may these pods be removed for another? Told apart by identity."""
+    """On which of these nodes may these pods be removed for another? Compared by identity."""
 
     pod: Pod
     extenders: tuple[Extender, ...]
@@ -70,18 +70,18 @@ VictimsAnswer = Mapping[str, tuple[tuple[str, ...], int]]
 
 
 def in_order(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
-    """Those that may fail come last."""
+    """The extenders in the order in which they are asked: those that may fail come last."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 
 def interested(extender: Extender, pod: Pod) -> bool:
-    """Whether a pod asks for what the extender manages; one that manages nothing in particular wants them all."""
+    """Whether an extender wants to be asked about a pod: it manages no resources, or one that the pod requests."""
     managed = extender.managed_resources
     return not managed or any(resource.name in pod.shape.requests for resource in managed)
 
 
 def without_ignored(config: SchedulerConfiguration) -> SchedulerConfiguration:
-    """NodeResourcesFit leaves out resources that are the extenders' affair (ignoredByScheduler)."""
+    """The configuration in which NodeResourcesFit leaves out resources that extenders manage (ignoredByScheduler)."""
     ignored = [
         resource.name
         for extender in config.extenders
@@ -93,8 +93,8 @@ def without_ignored(config: SchedulerConfiguration) -> SchedulerConfiguration:
     return replace(config, profiles=[_ignoring(profile, ignored) for profile in config.profiles])
 
 
-def heed(decision: Decision, answer: NodesAnswer, asked: Iterable[str], cluster: Cluster) -> bool:
-    """Leave out the nodes that extenders rejected. False: none is left, but there are some that nobody asked about."""
+def keep_accepted(decision: Decision, answer: NodesAnswer, asked: Iterable[str], cluster: Cluster) -> bool:
+    """Leave out the nodes that extenders rejected. False: none is left, but extenders were not asked about some."""
     nodes = cluster.nodes
     feasible = np.zeros(nodes.rows, dtype=np.bool_)
     feasible[decision.feasible] = True

@@ -1,4 +1,4 @@
-"""The filter plugins of one profile, and what a dry run asks of them: preemption, queueing hints, nominated pods.
+"""The filter plugins of one profile, and what preemption, queueing hints and nominated pods ask of them.
 
 Mirrors kube-scheduler `framework/runtime/framework.go` (RunFilterPluginsWithNominatedPods), over all nodes at once.
 """
@@ -12,10 +12,10 @@ from scheduler.framework.decision import Rejected
 from scheduler.framework.equivalence import passing
 from scheduler.framework.foreign import declared
 from scheduler.framework.guard import Guard
+from scheduler.framework.nominated_pods import NominatedPods
 from scheduler.framework.plugin import NODE, PODS_ELSEWHERE
 from scheduler.framework.spare import Spare
 from scheduler.framework.status import Rejections
-from scheduler.framework.yielding import Yielding
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
@@ -31,15 +31,15 @@ class FilterPlugins:
         self._ask = guard
         self._declared = [(plugin, declared(plugin)) for plugin in plugins]
         counting = [plugin for plugin, its in self._declared if its.counts]
-        self._nominated = Yielding(counting, guard)
+        self._nominated = NominatedPods(counting, guard)
         counts = [its.counts for _, its in self._declared]
         self._counting_first = not any(
             its.may_look_elsewhere and any(counts[i:]) for i, (_, its) in enumerate(self._declared)
         )
-        """No filter that may look beyond one node comes before one that counts."""
+        """Every filter that counts comes before all filters that may look beyond one node."""
 
     def run(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
-        """(rows of `among` that pass, who was the first to reject the others). Raises PluginError."""
+        """(rows of `among` that pass, which plugin was the first to reject the others). Raises PluginError."""
         alive, rejected = among, []
         for plugin in self.plugins:
             found: Rejections = self._ask(plugin, plugin.filter, pod, cluster)
@@ -64,9 +64,9 @@ class FilterPlugins:
         return alive, rejected
 
     def passing(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
-        """As `run`, yielding to nominated pods.
+        """As `run`, with nominated pods taken into account.
 
-        A node that is kept for pods of equal or higher priority has to pass with them and without them.
+        A node for which pods of equal or higher priority are nominated has to pass with these pods and without them.
         """
         passed, rejected = self.run(pod, cluster, among)
         if not cluster.nominations:
@@ -78,14 +78,14 @@ class FilterPlugins:
         if not here.any():
             return passed, rejected
         ahead = {int(kept.rows[i]): kept.pods[i] for i in np.flatnonzero(here).tolist()}
-        trials = [(list(ahead), self.goes_by_shape(pod))]
+        attempts = [(list(ahead), self.goes_by_shape(pod))]
         if self.affected_by(pod, cluster, [other for pods in ahead.values() for other in pods]):
-            # One row after the other; but for those where sums say no before anybody looks beyond the row.
+            # One row after the other, except where the amounts alone reject the row.
             short = here & self._nominated.short(pod, cluster, kept) if self._counting_first else here & False
-            trials = [([row], False) for row in kept.rows[here & ~short].tolist()]
+            attempts = [([row], False) for row in kept.rows[here & ~short].tolist()]
             if short.any():
-                trials.append((kept.rows[short].tolist(), True))
-        for rows, usage_only in trials:
+                attempts.append((kept.rows[short].tolist(), True))
+        for rows, usage_only in attempts:
             mask = np.zeros(len(among), dtype=np.bool_)
             mask[rows] = True
             with cluster.supposing(((other, row) for row in rows for other in ahead[row]), usage_only=usage_only):
@@ -97,9 +97,9 @@ class FilterPlugins:
         return passed, rejected
 
     def yielding(self, pod: Pod, cluster: Cluster, passes: Bools) -> list[int] | None:
-        """Of the rows that pass, those where the pod does not fit beside the nominated pods that come before it.
+        """The rows that pass, but where the pod does not fit beside the nominated pods that come before it.
 
-        None: that can't be told row by row. Raises PluginError.
+        None: that can't be decided row by row. Raises PluginError.
         """
         kept = self._nominated.kept(pod, cluster)
         if kept is None:
@@ -120,7 +120,7 @@ class FilterPlugins:
         return found + [row for row, pods in ahead if self.reject(pod, names, row_with(cluster, row, (), pods))]
 
     def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
-        """Whether any filter's verdict on some node may change when `others` come to another one."""
+        """Whether any filter's verdict on some node may change when `others` are placed on another node."""
         for plugin, its in self._declared:
             if its.may_look_elsewhere:
                 asks = plugin.affected_by if "affected_by" in its.methods else plugin.looks_elsewhere
@@ -129,7 +129,7 @@ class FilterPlugins:
         return False
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
-        """Whether any filter lets what happens to `others` on one node change its verdict on another."""
+        """Whether what happens to `others` on one node may change any filter's verdict on another node."""
         others = list(others)
         for plugin, its in self._declared:
             if its.may_look_elsewhere and self._ask(plugin, plugin.looks_elsewhere, pod, cluster, others):
@@ -137,13 +137,13 @@ class FilterPlugins:
         return False
 
     def goes_by_shape(self, pod: Pod) -> bool:
-        """Whether, unless a filter looks elsewhere, verdicts on a node follow from the pod's shape and that node."""
+        """Whether verdicts on a node depend on the pod's shape and that node only, unless a filter looks elsewhere."""
         return not pod.node_name and all(
             its.on_node_unless_elsewhere or self._skipped(plugin, pod.shape) for plugin, its in self._declared
         )
 
     def spare(self, pod: Pod, cluster: Cluster) -> Spare:
-        """What is left on each node of all that filters count: whom to preempt is found by sums, wholly or in part."""
+        """What each node has left of everything that filters count: preemption finds victims by these amounts."""
         plain, counting = [], []
         exact = True
         for plugin, its in self._declared:
@@ -162,7 +162,7 @@ class FilterPlugins:
         return Spare(pod, cluster, tuple(counting), allowed, self._ask, exact=exact)
 
     def reject(self, pod: Pod, plugins: Collection[str], view: Cluster) -> bool:
-        """Whether one of the named filters, of those that look at one node at a time, rejects the only row of a view.
+        """Whether one of the named filters rejects the only row of a view. Only filters on one node are asked.
 
         Raises PluginError.
         """
@@ -177,7 +177,7 @@ class FilterPlugins:
         return False
 
     def on_node(self) -> frozenset[str]:
-        """The names of those that look at one node at a time."""
+        """The names of the filters that look at one node at a time."""
         return frozenset(plugin.name for plugin, its in self._declared if its.on_node)
 
     @staticmethod
@@ -186,5 +186,5 @@ class FilterPlugins:
 
 
 def _without(rejected: Rejected, rows: Bools) -> Rejected:
-    """The same rejections, less those of some rows."""
+    """The same rejections without those of some rows."""
     return Rejected(rejected.plugin, [(reason, where & ~rows) for reason, where in rejected.reasons])

@@ -1,7 +1,7 @@
-"""Third-party plugins at the edge: their answers are checked before they are believed.
+"""Third-party plugins: their answers are checked before they are used.
 
-A mask of the wrong length or a score above 100 would break, or silently bend, the work of all other plugins. In-tree
-plugins are held to the same by tests instead, and cost nothing here.
+A mask of the wrong length or a score above 100 would break, or silently distort, the work of all other plugins. In-tree
+plugins are checked by tests instead, and cost nothing here.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -15,7 +15,7 @@ from scheduler.framework.declaration import Declaration, declaration_of
 from scheduler.framework.guard import Guard
 from scheduler.framework.normalize import MAX_SCORE, Normalizer
 from scheduler.framework.plugin import SKIPPABLE, PostFilterResult
-from scheduler.framework.status import Narrow, Reason, Reject
+from scheduler.framework.status import Narrow, Reason, Reject, shown
 from scheduler.state.effort import SliceOver
 
 Check = Callable[[Any, tuple[Any, ...]], str]
@@ -23,13 +23,13 @@ Check = Callable[[Any, tuple[Any, ...]], str]
 
 
 class Foreign:
-    """A third-party plugin. Has the points that the plugin has, and all else of it."""
+    """A third-party plugin. Its points are checked; everything else is the plugin's own."""
 
     def __init__(self, plugin: Any) -> None:
         self.name: str = plugin.name
         self.declaration = declaration_of(type(plugin))
         self.guard = Guard()
-        """Who asks the plugin; set by its profile."""
+        """The guard of its profile, which sets it."""
         self._plugin = plugin
         checks = dict(_CHECKS)
         if self.declaration.normalizes:
@@ -44,7 +44,7 @@ class Foreign:
         def ask(*args: Any) -> Any:
             answer = method(*args)
             if self.guard.effort.over:
-                raise SliceOver  # which the plugin has swallowed: its answer may be wrong, and nobody may keep it
+                raise SliceOver  # the plugin has swallowed it: the answer may be wrong, and must not be kept
             problem = check(answer, args)
             if problem:
                 raise TypeError(problem)
@@ -54,7 +54,7 @@ class Foreign:
         return ask
 
     def _guarded(self, ask: Callable[..., Any]) -> Callable[..., Any]:
-        """What others ask without a guard, since in-tree plugins answer it at once."""
+        """Ask under the guard. Callers ask without one, since in-tree plugins answer this at once."""
         return lambda *args: self.guard(self, ask, *args)
 
     def __getattr__(self, attribute: str) -> Any:
@@ -76,10 +76,10 @@ def _one_of(*types: type) -> Check:
 
     def check(answer: Any, args: tuple[Any, ...]) -> str:
         if not isinstance(answer, types):
-            return f"want {wanted}, got {answer!r}"
+            return f"want {wanted}, got {shown(answer)}"
         reason: Any = answer.reason if isinstance(answer, Reject) else None
         if reason is not None and not isinstance(reason, Reason):
-            return f"want a Reason in the Reject, got {reason!r}"
+            return f"want a Reason in the Reject, got {shown(reason)}"
         return ""
 
     return check
@@ -87,26 +87,26 @@ def _one_of(*types: type) -> Check:
 
 def _sort_key(answer: Any, args: tuple[Any, ...]) -> str:
     fits = isinstance(answer, tuple) and all(isinstance(part, int | float | str) for part in answer)
-    return "" if fits else f"want a tuple of numbers and texts, got {answer!r}"
+    return "" if fits else f"want a tuple of numbers and texts, got {shown(answer)}"
 
 
 def _points(answer: Any, args: tuple[Any, ...]) -> str:
     if isinstance(answer, Collection) and not isinstance(answer, str) and SKIPPABLE.issuperset(answer):
         return ""
-    return f"want some of {', '.join(sorted(SKIPPABLE))}, got {answer!r}"
+    return f"want some of {', '.join(sorted(SKIPPABLE))}, got {shown(answer)}"
 
 
 def _rejections(answer: Any, args: tuple[Any, ...]) -> str:
     rows = args[1].nodes.rows
     wanted = f"want (Reason, bool[{rows}]) pairs"
     if not isinstance(answer, Sequence):
-        return f"{wanted}, got {answer!r}"
+        return f"{wanted}, got {shown(answer)}"
     for pair in answer:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Reason)):
-            return f"{wanted}, got {pair!r}"
+            return f"{wanted}, got {shown(pair)}"
         mask = pair[1]
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (rows,):
-            return f"{wanted}, got {_array(mask)} for {pair[0].text!r}"
+            return f"{wanted}, got {_array(mask)} for {shown(pair[0].text)}"
     return ""
 
 
@@ -117,7 +117,7 @@ def _hashable(answer: Any, args: tuple[Any, ...]) -> str:
 
 def _detail(answer: Any, args: tuple[Any, ...]) -> str:
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], str)):
-        return f"want (text, data), got {answer!r}"
+        return f"want (text, data), got {shown(answer)}"
     msgspec.convert(msgspec.json.decode(msgspec.json.encode(answer[1])), dict[str, Any])
     return ""
 
@@ -125,7 +125,7 @@ def _detail(answer: Any, args: tuple[Any, ...]) -> str:
 def _fixes(answer: Any, args: tuple[Any, ...]) -> str:
     msgspec.convert(msgspec.to_builtins(answer), Sequence[Fix])
     strange = [change for fix in answer for change in fix if not isinstance(change, Change)]
-    return f"want changes, got {strange[0]!r}" if strange else ""
+    return f"want changes, got {shown(strange[0])}" if strange else ""
 
 
 def _raw(answer: Any, args: tuple[Any, ...]) -> str:
@@ -158,7 +158,7 @@ def _in_range(scores: Any) -> str:
 
 
 def _array(value: Any) -> str:
-    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else repr(value)
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else shown(value)
 
 
 _ABOUT_SHAPES = ("skips", "signature")
@@ -178,4 +178,4 @@ _CHECKS: dict[str, Check] = {
     "explain": _detail,
     "fixes": _fixes,
 }
-"""What is answered from Reserve on is checked where plugins are asked (`BindingPlugins`)."""
+"""Answers from Reserve on are checked where plugins are asked (`BindingPlugins`)."""

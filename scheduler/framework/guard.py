@@ -1,10 +1,12 @@
-"""How plugins are asked: whatever one raises fails its pod under the plugin's name, and who is being asked can be seen.
+"""Asks plugins. Whatever a plugin raises fails its pod under the plugin's name.
 
-A pure room has no clock, so nothing here ends a plugin that does not come back. A shell can: its watchdog looks at
-`Guard.running` from another thread and raises `Overdue` in the thread that is held.
+A pure room has no clock, so nothing here ends a plugin that does not return. A shell can: its watchdog reads
+`Guard.running` from another thread and raises `Overdue` in the thread in which the plugin runs.
 """
 
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Protocol
 
 from scheduler.framework.status import PluginError
@@ -12,29 +14,29 @@ from scheduler.state.effort import Effort, SliceOver
 
 
 class Overdue(BaseException):
-    """Raised by a shell inside a plugin that holds the loop too long; no `except Exception` in there stops it."""
+    """Raised by a shell inside a plugin that holds the loop too long. No `except Exception` in there stops it."""
 
 
 Asked = Callable[..., Any]
 Reached = Callable[[str, str], None]
-"""Hears of each extension point of a decision that is done: (point, status)."""
-Question = tuple[Any, Callable[..., Any]]
-"""(plugin, point): one call of a plugin, told apart by identity. A tuple, since one is made for every call."""
+"""Called with (point, status) when an extension point of a decision is done."""
+PluginCall = tuple[Any, Callable[..., Any]]
+"""(plugin, point): one call of a plugin, compared by identity. A tuple, since one is made for every call."""
 
 
 class Spans(Protocol):
-    """Measures an extension point that is no part of a decision. Spans never overlap."""
+    """Measures an extension point outside of decisions. Spans never overlap."""
 
     def begin(self) -> None:
         """The plugins of a point are about to be asked."""
 
     def end(self, point: str, status: str) -> None:
-        """They have been."""
+        """The plugins of a point have answered."""
 
 
-def point_name(question: Question) -> str:
+def point_name(call: PluginCall) -> str:
     """The extension point as kube-scheduler spells it: PreBind."""
-    return spelled(getattr(question[1], "__name__", ""))
+    return spelled(getattr(call[1], "__name__", ""))
 
 
 class Guard:
@@ -44,15 +46,15 @@ class Guard:
 
     def __init__(self) -> None:
         self.effort = Effort()
-        """Of the cluster that is decided about: what a plugin raises in place of SliceOver is not its failure."""
+        """The cluster's. Once its slice is over, whatever a plugin raises counts as SliceOver, not as its failure."""
         self.uninterrupted = False
-        """The shell hears of signals between stimuli: a KeyboardInterrupt is the plugin's, and nobody's key."""
+        """The shell handles signals between stimuli: a KeyboardInterrupt inside a plugin was raised by the plugin."""
         self.timed: Asked | None = None
-        """Makes the call, when somebody measures: `timed(plugin, point, …)` returns what `point(…)` does."""
+        """Makes the calls while a shell measures: `timed(plugin, point, …)` returns what `point(…)` returns."""
         self.spans: Spans | None = None
-        """Hears of PreEnqueue, Permit and PostBind, when somebody measures."""
-        self.running: Question | None = None
-        """What is being asked at this moment."""
+        """Measures PreEnqueue, Permit and PostBind, if a shell wants that."""
+        self.running: PluginCall | None = None
+        """The call that is being made."""
 
     def __call__(self, plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
         """The plugin's answer.
@@ -78,11 +80,44 @@ class Guard:
 
 
 def described(error: BaseException) -> str:
-    """What a plugin raised: its class and its text, which the plugin has made as well."""
+    """What a plugin raised, in plain words: its text, after the name of its class if the plugin has defined that."""
     try:
-        return f"{type(error).__name__}: {error}"
-    except BaseException as again:  # noqa: BLE001 (SystemExit too: a plugin does not end the process)
-        return f"{type(error).__name__}, the text of which can't be had: {type(again).__name__}"
+        words = _words(error)
+    except BaseException:  # noqa: BLE001 (SystemExit too: a plugin does not end the process)
+        return "it failed with an error whose text can't be read"
+    return words or "it failed without a message"
+
+
+def _words(error: BaseException) -> str:
+    text = str(error)
+    match error:
+        case SystemExit():
+            return f"it tried to end the process ({text})"
+        case KeyError():
+            return f"there is no entry {text}"
+        case ModuleNotFoundError(name=str(name)):
+            return f'there is no module "{name}"'
+        case AttributeError(name=str(name)) if error.__class__ is AttributeError:
+            return f'it uses "{name}", which {_kind(error.obj)} does not have'
+        case KeyboardInterrupt():
+            return "it was interrupted"
+        case RecursionError():
+            return "its calls are nested too deeply"
+        case MemoryError():
+            return "it ran out of memory"
+        case NotImplementedError() if not text:
+            return "it is not implemented"
+        case BaseException() if type(error).__name__ == "CancelledError":  # asyncio's, which may not be imported here
+            return "it was cancelled"
+    own = type(error).__module__.partition(".")[0] not in sys.stdlib_module_names
+    return f"{type(error).__name__}: {text}" if own and text else type(error).__name__ if own else text
+
+
+def _kind(thing: object) -> str:
+    """What an object is, to people."""
+    if isinstance(thing, ModuleType):
+        return f'the module "{thing.__name__}"'
+    return f"a value of the kind {type(thing).__name__}" if thing is not None else "None"
 
 
 def spelled(point: str) -> str:

@@ -1,4 +1,4 @@
-"""How raw scores become 0..100: the ways that are known here, so that normalised scores can be kept.
+"""How raw scores become 0..100: the usual ways, of which Berth knows enough to keep normalised scores.
 
 Upstream: plugins/helper/normalize_score.go (DefaultNormalizeScore) and plugins/interpodaffinity (NormalizeScore).
 """
@@ -14,7 +14,7 @@ MAX_SCORE = 100
 
 
 class Normalizer:
-    """What it makes of a score depends on that score and on the lowest and highest one, not on how many have which."""
+    """Its result for a score depends on that score and on the lowest and highest one, and on nothing else."""
 
     __name__ = "normalize"
 

@@ -1,5 +1,5 @@
-"""What a plugin is: a class that derives from `Plugin`, declares what its answers depend on, and overrides the points
-at which it has something to say. The points have the field's names, in snake_case.
+"""What a plugin is: a class that derives from `Plugin`, declares what its answers depend on, and overrides the
+extension points that it implements. The points have kube-scheduler's names, in snake_case.
 
 What a class declares is read and checked once, when it is registered (`scheduler.framework.declaration`). Third-party
 plugins are made in the same way, and are found by the entry point group `podberth.plugins`.
@@ -63,7 +63,7 @@ class DependsOn(Flag):
     VOLUMES = auto()
     """Claims, volumes, storage classes and what CSI drivers publish."""
     OWN_STATE = auto()
-    """What the plugin remembers from pod to pod."""
+    """State that the plugin keeps from pod to pod."""
 
 
 NODE = DependsOn.NODE
@@ -73,7 +73,7 @@ OTHER_NODES = DependsOn.OTHER_NODES
 VOLUMES = DependsOn.VOLUMES
 OWN_STATE = DependsOn.OWN_STATE
 ANYTHING = ~DependsOn(0)
-"""For a plugin that nothing can be said about: it is asked about all nodes each time."""
+"""For a plugin whose answers may depend on anything: it is asked about all nodes each time."""
 
 
 class NoArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -90,26 +90,27 @@ class Filters(Protocol):
         """Whether what happens to `others` on one node can change the verdict on another node."""
 
     def goes_by_shape(self, pod: Pod) -> bool:
-        """Whether, unless a filter looks elsewhere, verdicts on a node follow from the pod's shape and that node."""
+        """Whether verdicts on a node depend on the pod's shape and that node only, unless a filter looks elsewhere."""
 
     def spare(self, pod: Pod, cluster: Cluster) -> Spare:
-        """What is left on each node of all that filters count: whom to preempt is found by sums, wholly or in part."""
+        """What each node has left of everything that filters count: preemption finds victims by these amounts."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
     """What a PostFilter plugin found.
 
-    `node`: where the pod fits once the victims are gone; empty: nowhere, and an earlier nomination ends; None: no word.
+    `node`: where the pod fits once the victims are gone. Empty: nowhere, and an earlier nomination ends. None: the
+    plugin does not say.
     """
 
     text: str
     node: str | None = None
     victims: tuple[Pod, ...] = ()
     candidates: Mapping[str, tuple[tuple[Pod, ...], int]] = field(default_factory=dict)
-    """All nodes that would have done: their victims, and how many of them overdraw a disruption budget."""
+    """All nodes where preemption would help: their victims, and how many of these overdraw a disruption budget."""
     in_the_way: frozenset[str] = frozenset()
-    """Filters that reject nodes whomever one removes there: what changes their mind may help as well."""
+    """Filters that reject nodes even with all victims removed: an event that changes their verdict may help too."""
 
 
 class Plugin:
@@ -137,8 +138,8 @@ class Plugin:
     time_limit: ClassVar[float] = TIME_LIMIT
     """Seconds that each of its coroutines has."""
     only_preempts: ClassVar[bool] = False
-    """Its `post_filter` helps on a node by removing pods of lower priority from it, and in no other way: pods that wait
-    need not be woken for room that would be too small for them without all of those."""
+    """Its `post_filter` only removes pods of lower priority. Then waiting pods are not woken for a node that would be
+    too small for them even without all pods of lower priority."""
 
     def __init__(self, args: Any = None) -> None:
         """`args`: an instance of `Args`."""
@@ -149,37 +150,38 @@ class Plugin:
         return []
 
     def skips(self, shape: PodShape) -> Collection[str]:
-        """Points of SKIPPABLE at which it has nothing to say to pods of this shape, in any cluster (upstream: Skip).
+        """Points of SKIPPABLE at which it has no effect on pods of this shape, in any cluster (upstream: Skip).
 
-        It is asked at `pre_filter`, `filter` and `score` all the same when a decision is taken in full: for a message,
-        or to verify another one. An answer there counts, and shows that this one was wrong.
+        When a decision is taken in full, for a message or to verify another decision, it is asked at `pre_filter`,
+        `filter` and `score` nevertheless. An answer there counts, and shows that `skips` was wrong.
         """
         return NO_POINTS
 
     def signature(self, shape: PodShape) -> Hashable:
-        """The part of a shape that `filter`, `score` and `normalize` go by, so that pods that agree in it share what is
-        kept (upstream: SignPlugin). Asked only of plugins that depend on NODE and PODS_HERE."""
+        """The part of a shape that `filter`, `score` and `normalize` read: pods with the same signature share the
+        results that are kept (upstream: SignPlugin). Asked only of plugins that depend on NODE and PODS_HERE."""
         return shape
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """Whether what happens to `others` on one node can change its verdict about this pod on another node.
 
-        Asked by preemption, of plugins that depend on PODS_ELSEWHERE or more. Where the answer is no, the verdict may
+        Preemption asks this of plugins that depend on PODS_ELSEWHERE or more. If the answer is False, the verdict may
         depend on the pod's shape, NODE and PODS_HERE only.
         """
         return True
 
     def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
-        """Whether these pods, when they come to one node, can change its verdict about this pod on another node.
+        """Whether these pods, once they are placed on one node, can change its verdict about this pod on another node.
 
-        Asked about nominated pods, which may be many: a closer look than `looks_elsewhere`, which is asked by default.
+        Asked about nominated pods, of which there may be many. It may look closer than `looks_elsewhere`, which is the
+        default.
         """
         return self.looks_elsewhere(pod, cluster, others)
 
     # -- before a node is chosen -------------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Reason | None:
-        """Why the pod has to stay out of the active queue; None when it need not."""
+        """Why the pod has to stay out of the active queue; None when it may enter."""
         raise NotImplementedError
 
     def queue_sort(self, pod: Pod, queued_at: float) -> tuple[Any, ...]:
@@ -189,7 +191,7 @@ class Plugin:
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | Narrow | None:
         """Reject the pod as a whole, narrow the nodes by name, or None for neither.
 
-        With `depends_on` of NODE and PODS_HERE, it goes by `signature` alone.
+        With `depends_on` of NODE and PODS_HERE, the answer depends on `signature` alone.
         """
         raise NotImplementedError
 
@@ -198,12 +200,12 @@ class Plugin:
         raise NotImplementedError
 
     def filter_one(self, pod: Pod, nodes: Nodes, row: int) -> bool:
-        """Whether `filter` leaves this row: optional, for plugins that depend on NODE and PODS_HERE, where Python's own
-        numbers are quicker than arrays of one."""
+        """Whether this row passes `filter`. Optional, for plugins that depend on NODE and PODS_HERE: for one row, plain
+        numbers are faster than arrays."""
         raise NotImplementedError
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
-        """When no node was left (preemption): the text that ends the FailedScheduling message, and what may be done."""
+        """When no node passed (preemption): the end of the FailedScheduling message, and where the pod could go."""
         raise NotImplementedError
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Rows) -> Ints | int | None:
@@ -212,14 +214,14 @@ class Plugin:
         raise NotImplementedError
 
     def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
-        """What `score` gives this row, where it takes part: optional, as `filter_one`."""
+        """The score that `score` gives this row, if it takes part. Optional, like `filter_one`."""
         raise NotImplementedError
 
     # -- for preemption by sums: all three or none -------------------------------------------------------------------
 
     def needs(self, pod: Pod) -> Sequence[int]:
-        """What the pod needs of each thing that it counts: with this, the plugin rejects a node for having less `free`
-        of one of them, and for nothing else."""
+        """What the pod needs of each thing that the plugin counts. With this method, the plugin rejects a node because
+        it has less `free` of one of these things, and for no other reason."""
         raise NotImplementedError
 
     def free(self, pod: Pod, nodes: Nodes, rows: Rows) -> Ints:
@@ -227,18 +229,18 @@ class Plugin:
         raise NotImplementedError
 
     def takes(self, pod: Pod, shape: PodShape) -> Sequence[int]:
-        """What a placed pod of a shape takes of each, and gives back when it leaves."""
+        """What a placed pod of this shape takes of each, and gives back when it is removed."""
         raise NotImplementedError
 
     # -- after a node was chosen -------------------------------------------------------------------------------------
 
     def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Any:
-        """Claim what the pod needs on its node, before the next pod is looked at: anything to remember of it until it
-        is bound (`assumed.reserved`), or a Reject, and then nothing is held."""
+        """Reserve what the pod needs on its node, before the next pod is scheduled. Returns what the plugin has to
+        remember until the pod is bound (`assumed.reserved`), or a Reject, after which nothing may be reserved."""
         raise NotImplementedError
 
     def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> None:
-        """The pod does not get there: let go of what `reserve` claimed."""
+        """The pod does not get to its node: give back what `reserve` reserved."""
 
     permit: Callable[..., Any]
     """`(self, assumed, cluster)`: None lets the pod go on, a Reject keeps it from the node, a Hold makes it wait."""
@@ -248,7 +250,7 @@ class Plugin:
     """`(self, assumed, cluster)`: BindResult.SKIP, POST (Berth posts it) or DONE of a coroutine that did so."""
     post_bind: Callable[..., Any]
     """`(self, assumed, cluster)`: the pod is bound; nothing that happens here changes that."""
-    # These four may be coroutine functions, which do their own I/O. They get `assumed` alone: the cluster moves on.
+    # These four may be coroutine functions, which do their own I/O. They get `assumed` only: the cluster changes.
 
     # -- queueing hints: a closer look at a change of `events` ---------------------------------------------------------
 
@@ -261,7 +263,7 @@ class Plugin:
         raise NotImplementedError
 
     def object_hint(self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None) -> bool:
-        """Whether the change of another object from `old` (None: it is new) to `new` (None: it went) may help `pod`."""
+        """Whether another object's change from `old` (None: it is new) to `new` (None: deleted) may help `pod`."""
         raise NotImplementedError
 
     # -- for `berth explain`: why it rejected a node, and what would help ----------------------------------------------
@@ -269,14 +271,14 @@ class Plugin:
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
         """The numbers behind one of its reasons against one row: a text for people, and the same as data for JSON.
 
-        Numbers named `needed` and `free` also say how far the node is from taking the pod: the nearest is shown first.
+        Numbers named `needed` and `free` also say how much the node lacks: the node that lacks least is shown first.
         """
         return reason.text, {}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
         """Small changes after which it should accept one row, given all its reasons against that row.
 
-        Each is an alternative, and is tried with all plugins before anybody is told of it.
+        Each is an alternative. It is tried with all plugins before it is shown.
         """
         return ()
 

@@ -12,6 +12,7 @@ from scheduler.framework.config import ConfigError, PluginRef, PluginSet, Profil
 from scheduler.framework.declaration import declaration_of
 from scheduler.framework.extenders import without_ignored
 from scheduler.framework.foreign import Foreign, is_foreign
+from scheduler.framework.guard import described
 from scheduler.framework.plugin import POINTS
 from scheduler.framework.runtime import Framework, Profile
 from scheduler.framework.sampling import ALL_NODES
@@ -40,7 +41,7 @@ DEFAULT_MULTI_POINT = (
     PluginRef("NodeDeclaredFeatures"),
     PluginRef("RequiredDuringExecution"),
 )
-"""kube-scheduler's, in its order; then our own."""
+"""kube-scheduler's default plugins in its order, then Berth's own."""
 
 _VOLUMES = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone")
 _FILTERS = (*_VOLUMES, "PodTopologySpread", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures")
@@ -54,7 +55,7 @@ _UPSTREAM_ALSO = {
     "reserve": ("VolumeBinding", "DynamicResources"),
     "pre_bind": ("VolumeBinding", "DynamicResources"),
 }
-"""Points that kube-scheduler's plugins have and ours fold into another: a file of its may name them, to no effect."""
+"""Points that a plugin has in kube-scheduler and not in Berth. A configuration may name them; they have no effect."""
 
 _CAMEL = {point: point.split("_")[0] + "".join(word.title() for word in point.split("_")[1:]) for point in POINTS}
 NO_PLUGIN = "no plugin of this name"
@@ -169,7 +170,7 @@ def _unknown(name: str, path: str, registry: Mapping[str, Any]) -> str:
 
 
 def _near(name: str, registry: Mapping[str, Any]) -> str:
-    """A hint at the name that was probably meant."""
+    """A hint with the name that was probably meant."""
     meant = nearest(name, list(registry))
     return f" (did you mean {meant}?)" if meant else ""
 
@@ -239,7 +240,7 @@ def _expand(
 def _instantiate(
     config: ProfileConfig, names: set[str], registry: Mapping[str, Any], path: str, made_with: dict[str, Any]
 ) -> dict[str, Any]:
-    """Plugins by name; `made_with` gets the arguments of those that are not from outside."""
+    """Plugins by name; `made_with` gets the arguments of in-tree plugins."""
     args = {plugin.name: (i, plugin.args) for i, plugin in enumerate(config.plugin_config)}
     plugins: dict[str, Any] = {}
     errors: list[str] = []
@@ -267,7 +268,7 @@ def _instantiate(
 
 
 def _make(plugin_class: Any, args: Any, path: str) -> Any:
-    """The plugin; whatever the constructor of one from outside raises is a bad value."""
+    """The plugin. Whatever a third-party constructor raises is reported as an error of the configuration."""
     if not is_foreign(plugin_class):
         return plugin_class(args)
     try:
@@ -276,4 +277,4 @@ def _make(plugin_class: Any, args: Any, path: str) -> Any:
         raise
     except BaseException as error:  # SystemExit too: a plugin does not end the process
         where = f'{path}: plugin "{plugin_class.name}" of {plugin_class.__module__}'
-        raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{where}: {described(error)}") from error

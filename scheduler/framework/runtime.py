@@ -35,19 +35,19 @@ class Profile:
     points: dict[str, tuple[Plugin, ...]]
     weights: dict[str, int]
     percentage: int = ALL_NODES
-    """Of the nodes, how many feasible ones are enough (percentageOfNodesToScore)."""
+    """How many feasible nodes are enough, in percent of all nodes (percentageOfNodesToScore)."""
 
     args: Mapping[str, Any] = field(default_factory=dict)
-    """In-tree plugin → what it was made with."""
+    """In-tree plugin → its arguments."""
 
     def plugins(self, point: str) -> tuple[Any, ...]:
         """The plugins of one point."""
         return self.points.get(point, ())
 
     def apart(self) -> "Profile":
-        """The same with in-tree plugins of its own, which know nothing yet.
+        """The same profile with fresh in-tree plugins, which have kept nothing yet.
 
-        Third-party ones stay: what they remember may be more than what saves them work.
+        Third-party plugins stay the same: their state may be more than kept results.
         """
         made: dict[str, Plugin] = {}
 
@@ -60,7 +60,7 @@ class Profile:
 
 
 class Framework:
-    """Runs one profile's plugins. What it keeps from pod to pod are results by node (`EquivalenceClasses`)."""
+    """Runs one profile's plugins. From pod to pod it keeps results by node (`EquivalenceClasses`)."""
 
     def __init__(self, profile: Profile, guard: Guard | None = None) -> None:
         self.profile = profile
@@ -84,13 +84,13 @@ class Framework:
         self._on_node = _on_node(profile, self.filters)
 
     def apart(self) -> "Framework":
-        """The same profile with nothing kept, asked under the same guard."""
+        """The same profile under the same guard, with no kept results."""
         return Framework(self.profile.apart(), self.guard)
 
     def listen(self, timed: Asked | None, reached: Reached, spans: Spans) -> None:
-        """Have each call of a plugin made by `timed` (None: just made), and hear of each extension point that is done.
+        """Have `timed` make each call of a plugin (None: call it directly), and report extension points that are done.
 
-        That is how time is measured: nothing here has a clock, who listens may have one.
+        This is how time is measured: nothing here has a clock, the listener may have one.
         """
         self.guard.timed = timed
         self.guard.spans = spans
@@ -98,7 +98,7 @@ class Framework:
 
     @property
     def computed(self) -> int:
-        """How many decisions had to look at all nodes, for want of results that were kept."""
+        """How many decisions computed results for all nodes, since none were kept or too many nodes had changed."""
         return self._classes.computed
 
     def plugin(self, name: str) -> Plugin | None:
@@ -110,25 +110,22 @@ class Framework:
         return self._events.get(plugin, ANY)
 
     def hint(self, plugin: Plugin, hint: str, *args: Any) -> bool:
-        """What a plugin's queueing hint says; True of one without this hint. Raises PluginError."""
+        """The answer of a plugin's queueing hint; True if the plugin does not have this hint. Raises PluginError."""
         return hint not in self._methods[plugin.name] or bool(self.guard(plugin, getattr(plugin, hint), *args))
 
     def looks_at_one_node(self, plugin: str) -> bool:
-        """Whether all that a plugin has against a pod is about single nodes, and follows from the pod's shape and them.
+        """Whether a plugin rejects a pod only by its filter, node by node, by the pod's shape and that node alone.
 
-        And nobody makes room but by removing pods of lower priority.
+        False for all plugins if a PostFilter plugin helps in other ways than by removing pods of lower priority.
         """
         return plugin in self._on_node
 
     def rejects(self, pod: Pod, plugins: Collection[str], view: Cluster) -> bool:
-        """Whether one of the named filters, of those that look at one node at a time, rejects the only row of a view.
-
-        Raises PluginError.
-        """
+        """Whether a named filter rejects the only row of a view (`FilterPlugins.reject`). Raises PluginError."""
         return self.filters.reject(pod, plugins, view)
 
     def pre_enqueue(self, pod: Pod) -> tuple[str, Reason] | None:
-        """As `held_by`, on the pod's way into the queue."""
+        """As `held_by`, measured: the pod is about to enter the queue."""
         spans = self.guard.spans
         if spans is None:
             return self.held_by(pod)
@@ -146,15 +143,15 @@ class Framework:
         return None
 
     def sort_key(self, pod: Pod, queued_at: float) -> tuple[Any, ...]:
-        """The place of a pod in the active queue, smallest first."""
+        """The sort key of a pod in the active queue, smallest first."""
         plugin = self.profile.plugins("queue_sort")[0]
         key: tuple[Any, ...] = self.guard(plugin, plugin.queue_sort, pod, queued_at)
         return key
 
     def decide_quickly(self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None) -> Decision:
-        """As `decide`, by what is kept for the pod's equivalence class; without what only an explanation needs.
+        """As `decide`, with the results that are kept for the pod's equivalence class, and without scores by plugin.
 
-        A pod that finds no node is decided the plain way, for its message. Raises PluginError when a plugin fails.
+        A pod that fits no node is decided in full, for its message. Raises PluginError when a plugin fails.
         """
         sampled = rotation is not None and self.profile.percentage
         if not (pod.node_name or pod.shape.preferred_error is not None or sampled) and cluster.nodes.count:
@@ -165,7 +162,7 @@ class Framework:
         return self.decide(pod, cluster, rotation)
 
     def _decide_by_class(self, pod: Pod, cluster: Cluster) -> Decision | None:
-        """The best rows for a pod; None where only the plain way can tell, as when no node is left."""
+        """The best rows for a pod; None if the decision has to be taken in full, for example as no node is left."""
         ask, nodes = self.guard, cluster.nodes
         kept = self._classes.of(pod, cluster)
         asked = kept.asked
@@ -200,13 +197,13 @@ class Framework:
         for plugin, weight, normalize in asked.scorers:
             raw = ask(plugin, plugin.score, pod, cluster, feasible)
             if raw is None or isinstance(raw, int):
-                continue  # the same for all nodes: no reason to choose one
+                continue  # the same for all nodes, so it does not change which one is best
             if normalize is not None:
                 raw = ask(plugin, normalize, raw, pod, cluster, feasible)
             weighted = raw if weight == 1 else raw * weight
             others = weighted if others is None else others + weighted
         totals = kept.totals(pod, cluster, left, ask)
-        # By themselves, totals leave out the rows that do not pass what is kept.
+        # Rows that do not pass the kept filters have the lowest total already.
         some = passing != len(left) and (others is not None or left is not kept.passes)
         if some:
             totals = totals[feasible]
@@ -264,7 +261,7 @@ class Framework:
         return sample(feasible, candidates, wanted, cluster.nodes.count, rotation)
 
     def post_filter_result(self, pod: Pod, cluster: Cluster, decision: Decision) -> PostFilterResult:
-        """What the PostFilter plugins make of a pod that found no node: the first that offers a node wins."""
+        """Asks the PostFilter plugins about a pod that found no node. The first that offers a node wins."""
         texts = []
         in_the_way: frozenset[str] = frozenset()
         for plugin in self.profile.plugins("post_filter"):
@@ -286,7 +283,7 @@ class Framework:
     ) -> BindingPlugins:
         """The plugins from Reserve on, for a pod that is assumed on a node.
 
-        `binders`: who is asked to bind it before the Bind plugins are.
+        `binders`: plugins that are asked to bind it before the profile's Bind plugins.
         """
         plugins = self._from_reserve
         if binders:
@@ -349,7 +346,7 @@ class Framework:
 
 
 def _on_node(profile: Profile, filters: FilterPlugins) -> frozenset[str]:
-    """The filters that `Framework.looks_at_one_node` is true of."""
+    """The filters for which `Framework.looks_at_one_node` is true."""
     if not all(plugin.only_preempts for plugin in profile.plugins("post_filter")):
         return frozenset()
     points = ("pre_enqueue", "pre_filter", "reserve", "permit")
@@ -365,4 +362,4 @@ def _rejection(decision: Decision) -> str:
 
 
 def _unheard(point: str, status: str) -> None:
-    """Nobody listens."""
+    """For a framework that nobody listens to."""

@@ -1,7 +1,7 @@
-"""How many feasible nodes are scored, and which: only where a configuration asks for fewer than all.
+"""How many feasible nodes are scored, and which, when a configuration asks for fewer than all.
 
 Mirrors kube-scheduler `schedule_one.go` (numFeasibleNodesToFind, findNodesThatPassFilters). Filters look at all nodes
-at once, so a sample saves scores only; it is there for files that ask for it (decision 14).
+at once, so a sample saves scoring only. It exists for configurations that ask for it (decision 14).
 """
 
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ AT_LEAST = 100
 
 @dataclass(slots=True)
 class Rotation:
-    """Where the next search begins, among the nodes in row order: all nodes get their turn."""
+    """The row at which the next search begins, so that all nodes get their turn."""
 
     start: int = 0
 
 
 def nodes_to_find(percentage: int, nodes: int) -> int:
-    """How many feasible nodes end the search among so many."""
+    """How many feasible nodes end a search among this many."""
     if percentage == ALL_NODES or nodes < AT_LEAST:
         return nodes
     return max(nodes * percentage // 100, AT_LEAST)
 
 
 def sample(feasible: Rows, candidates: Bools, wanted: int, nodes: int, rotation: Rotation) -> Rows:
-    """The first `wanted` feasible rows that a search among `candidates` (bool[rows]) comes upon, in row order.
+    """The first `wanted` feasible rows that a search among `candidates` (bool[rows]) finds, in row order.
 
     Moves the rotation on by as many nodes as the search looked at, of the `nodes` that exist.
     """

@@ -1,7 +1,8 @@
-"""What is left on each node of all that filters count: whom to preempt is then found by sums, for many nodes at once.
+"""What each node has left of everything that filters count: preemption finds victims by these amounts, for many nodes
+at once.
 
-Next stage: preemption (`scheduler.plugins.default_preemption.trials`) takes victims away and gives them back in these
-sums, and in no column.
+Next stage: preemption (`scheduler.plugins.default_preemption.dry_run`) removes victims from these amounts and puts them
+back, without touching the columns.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from scheduler.state.column import Bools, Ints
 
 
 class Spare:
-    """One pod's view of all nodes: no row takes it but those that are allowed and have `needs` left of everything."""
+    """What nodes have left for one pod. It fits no row that is not allowed or has less than `needs` of anything."""
 
     def __init__(
         self,
@@ -34,15 +35,15 @@ class Spare:
         self._counting = counting
         self._ask = ask
         self.exact = exact
-        """All such rows take it, while no filter reads other rows for the pod."""
+        """The pod fits all other rows, as long as no filter looks elsewhere for it."""
         self.allowed = allowed
-        """bool[rows]: none of the filters rejects the row that go by node objects alone."""
+        """bool[rows]: rows that pass all filters that depend on node objects alone."""
         self.needs: Ints = np.array(
             [need for plugin in counting for need in ask(plugin, plugin.needs, pod)], dtype=np.int64
         )
 
     def free(self, rows: Rows) -> Ints:
-        """int64[needs, rows]: what is left of each thing on these rows; the caller's own."""
+        """int64[needs, rows]: what these rows have left of each thing. The array belongs to the caller."""
         parts = [self._ask(plugin, plugin.free, self._pod, self._nodes, rows) for plugin in self._counting]
         return np.concatenate(parts) if parts else np.zeros((0, len(rows)), dtype=np.int64)
 

@@ -1,4 +1,4 @@
-"""What a plugin says of a pod and of nodes (kube-scheduler `framework/interface.go`, Status and Code)."""
+"""A plugin's verdict on a pod and on nodes (kube-scheduler `framework/interface.go`, Status and Code)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ SUCCESS = "Success"
 UNSCHEDULABLE = "Unschedulable"
 UNRESOLVABLE = "UnschedulableAndUnresolvable"
 LONGEST_TEXT = 1000
-"""Characters that are kept of what a plugin raises."""
+"""How many characters of a plugin's error are kept."""
 _LONGEST_VALUE = 200
 
 
@@ -54,7 +54,7 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """PreFilter's finding that only nodes of these names can do."""
+    """PreFilter's answer that only nodes with these names come into question."""
 
     names: frozenset[str]
 
@@ -63,7 +63,7 @@ class PluginError(Exception):
     """A plugin could not answer; the pod fails with this plugin's name and is tried again later."""
 
     def __init__(self, plugin: str, text: str, point: str = "") -> None:
-        """`text` comes from the plugin: it may be of any length, and hold anything."""
+        """`text` comes from the plugin: it may have any length and any content."""
         text = printable(text)
         super().__init__(f'running {point}{" " if point else ""}plugin "{plugin}": {text}')
         self.plugin = plugin
@@ -80,8 +80,11 @@ def printable(text: str, most: int = LONGEST_TEXT) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as an error message shows it, however long or broken its own text is."""
+    """A value as an error message shows it to a plugin's author, however long or broken its own text is."""
     try:
-        return printable(repr(value), _LONGEST_VALUE)
+        text = f'"{value}"' if isinstance(value, str) else repr(value)
+        if isinstance(value, type):
+            text = f"the class {value.__name__}"
+        return printable(text, _LONGEST_VALUE)
     except Exception:  # noqa: BLE001 (a plugin's object may raise anything)
         return f"a {type(value).__name__}"

@@ -1,7 +1,7 @@
-"""Every Nth decision, taken again on a cluster made anew by plugins that know nothing yet, and held against the first.
+"""Takes every Nth decision a second time, with fresh plugins on a cluster that is rebuilt from its objects.
 
-What is kept from pod to pod (results by node, plugins' own, and the columns and counts under them) can't be wrong in
-both. Where they differ, the second decision counts, and the cluster made anew takes the place of the other.
+If something that is kept from pod to pod is wrong (results by node, a plugin's own, columns, counts), the two decisions
+differ. Then the second one counts, and the rebuilt cluster takes the place of the other.
 """
 
 from collections.abc import Mapping
@@ -18,19 +18,19 @@ from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
-from scheduler.state.anew import Twin, differing, made_anew
 from scheduler.state.cluster import Cluster
 from scheduler.state.nodes import Nodes
+from scheduler.state.rebuild import Rebuild, differing, rebuilt
 
 MOST_NODES = 10
-"""Nodes that an answer names, and that a dump describes."""
+"""Nodes that a summary names, and that a dump describes."""
 KEPT = "what is kept for equal pods"
 COLUMNS = "the columns and counts of the cluster"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One of two decisions, as far as both have it. `best`: the first nodes of `count` that share the best total."""
+class Summary:
+    """What both decisions have. `best`: the first of the `count` nodes that share the best total."""
 
     count: int
     best: tuple[str, ...]
@@ -41,32 +41,32 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A decision that came out otherwise on a cluster made anew."""
+    """A decision that was different on the rebuilt cluster."""
 
     what: tuple[str, ...]
-    kept: Answer
-    anew: Answer
+    kept: Summary
+    rebuilt: Summary
     blame: str
     """Where the fault is: COLUMNS, the plugins that it may be in by name, or KEPT."""
     nodes: tuple[str, ...]
     """Nodes about which the two decisions differ."""
     numbers: tuple[str, ...]
-    """Numbers of these nodes that were kept otherwise than the objects have them."""
+    """Numbers of these nodes that differ between the kept columns and the objects."""
     dump: Mapping[str, Any]
-    """The pod, these nodes and what the plugins make of them, as plain data."""
+    """The pod, these nodes and the plugins' verdicts on them, as plain data."""
 
 
 ROWS = 250
-"""Rows of the cluster that are made anew with each decision until it is there: so that none takes long."""
+"""Rows that are rebuilt with each decision, until the cluster is complete: so no decision waits long for it."""
 
 
 class Verifier:
-    """Verifies every `every`th decision of these profiles, or the first one after it once a cluster is made anew."""
+    """Verifies every `every`th decision of these profiles, or the first one after it once a cluster is rebuilt."""
 
     def __init__(self, frameworks: Mapping[str, Framework], every: int) -> None:
         self._every = every
         self._decided = 0
-        self._twin: Twin | None = None
+        self._rebuild: Rebuild | None = None
         self.follow(frameworks)
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
@@ -74,47 +74,47 @@ class Verifier:
         self._frameworks = frameworks
 
     def due(self, cluster: Cluster) -> bool:
-        """Whether the decision at hand is to be verified; makes some more of the cluster anew if one is to be soon."""
+        """Whether this decision is to be verified. If one soon is, some more rows of the cluster are rebuilt."""
         self._decided += 1
-        twin = self._twin
-        if twin is None and self._decided % self._every:
+        rebuild = self._rebuild
+        if rebuild is None and self._decided % self._every:
             return False
-        if twin is None or twin.lost:
-            twin = self._twin = Twin(cluster)
-        # A cluster that is made anew knows of terms that wait to be indexed in the one that has decided.
-        return twin.go_on(ROWS) and not cluster.incidence.terms.sets.behind
+        if rebuild is None or rebuild.lost:
+            rebuild = self._rebuild = Rebuild(cluster)
+        # The rebuilt cluster has indexed all terms. The one that has decided may still have some to index.
+        return rebuild.go_on(ROWS) and not cluster.incidence.terms.sets.behind
 
     def verify(self, decided: Decision, cluster: Cluster, rotation: Rotation) -> tuple[Decision, Difference | None]:
-        """The decision that counts, and how it differs from the one that was `decided`; repairs the cluster if so.
+        """The decision that counts, and how it differs from the one that was `decided`; if so, the cluster is repaired.
 
-        For one that is due. `rotation`: as it was before the decision. Raises PluginError when a plugin fails.
+        To be called if `due` says so. `rotation`: as it was before the decision. Raises PluginError.
         """
-        pod, twin = decided.pod, self._twin
+        pod, rebuild = decided.pod, self._rebuild
         framework = self._frameworks[pod.scheduler_name]
-        self._twin = None
-        made = made_anew(cluster) if twin is None else twin.made()
-        anew = framework.apart().decide(pod, made, Rotation(rotation.start))
-        what = differences(decided, anew)
+        self._rebuild = None
+        made = rebuilt(cluster) if rebuild is None else rebuild.cluster()
+        again = framework.apart().decide(pod, made, Rotation(rotation.start))
+        what = differences(decided, again)
         if not what:
             return decided, None
         with_nothing_kept = framework.apart().decide(pod, cluster, Rotation(rotation.start))
-        rows = _rows_concerned(decided, anew)
+        rows = _rows_concerned(decided, again)
         names = made.nodes.names
         difference = Difference(
             what,
-            _answer(decided, cluster.nodes),
-            _answer(anew, made.nodes),
-            COLUMNS if differences(with_nothing_kept, anew) else _blame(framework, pod, cluster, rows),
+            _summary(decided, cluster.nodes),
+            _summary(again, made.nodes),
+            COLUMNS if differences(with_nothing_kept, again) else _blame(framework, pod, cluster, rows),
             tuple(names[row] or "" for row in rows),
             tuple(differing(cluster.nodes, made.nodes, rows)),
-            _dump(anew, made, rows),
+            _dump(again, made, rows),
         )
         cluster.adopt(made)
-        return anew, difference
+        return again, difference
 
 
 def _blame(framework: Framework, pod: Pod, cluster: Cluster, rows: Rows) -> str:
-    """Who has kept, or made others keep, what is wrong: plugins that contradict themselves, else those from outside."""
+    """Which plugins are at fault: those that contradict themselves, otherwise all third-party plugins."""
     plugins = {plugin.name: plugin for point in ("filter", "score") for plugin in framework.profile.plugins(point)}
     faulty = []
     for name, plugin in plugins.items():
@@ -129,7 +129,7 @@ def _blame(framework: Framework, pod: Pod, cluster: Cluster, rows: Rows) -> str:
 
 
 def differences(one: Decision, other: Decision) -> tuple[str, ...]:
-    """What differs between two decisions for one pod; totals and all feasible nodes only where both have them."""
+    """What differs between two decisions for one pod. Totals and feasible nodes are compared if both have them."""
     found = []
     if one.nodes != other.nodes:
         found.append("number of nodes")
@@ -149,7 +149,7 @@ def differences(one: Decision, other: Decision) -> tuple[str, ...]:
 
 
 def _rows_concerned(one: Decision, other: Decision) -> Rows:
-    """The first rows about which they differ, best ones before others; the best ones if that says nothing."""
+    """The first rows in which they differ, best ones before others; the best rows if no row differs."""
     best = np.setxor1d(one.best(), other.best())
     if len(best):
         return best[:MOST_NODES]
@@ -162,10 +162,10 @@ def _rows_concerned(one: Decision, other: Decision) -> Rows:
     return other.best()[:MOST_NODES]
 
 
-def _answer(decision: Decision, nodes: Nodes) -> Answer:
+def _summary(decision: Decision, nodes: Nodes) -> Summary:
     best = decision.best()
     fits = bool(len(best))
-    return Answer(
+    return Summary(
         len(best),
         tuple(nodes.names[row] or "" for row in best[:MOST_NODES]),
         int(decision.totals.max()) if decision.totals is not None and fits else None,
@@ -174,7 +174,7 @@ def _answer(decision: Decision, nodes: Nodes) -> Answer:
     )
 
 
-def _dump(anew: Decision, cluster: Cluster, rows: Rows) -> dict[str, Any]:
+def _dump(decision: Decision, cluster: Cluster, rows: Rows) -> dict[str, Any]:
     nodes = cluster.nodes
     described = []
     for row in map(int, rows):
@@ -188,10 +188,10 @@ def _dump(anew: Decision, cluster: Cluster, rows: Rows) -> dict[str, Any]:
                 "allocatable": {name: int(nodes.allocatable[i, row]) for name, i in nodes.resources.items()},
                 "requested": {name: int(nodes.requested[i, row]) for name, i in nodes.resources.items()},
                 "pods": f"{int(nodes.pods[row])} of {int(nodes.allowed_pods[row])}",
-                **_verdict(anew, row),
+                **_verdict(decision, row),
             }
         )
-    return {"pod": _plain(anew.pod), "nodes": described}
+    return {"pod": _plain(decision.pod), "nodes": described}
 
 
 def _verdict(decision: Decision, row: int) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from scheduler.framework.durations import text
 from scheduler.model.pod import Pod
 
 _AT_ONCE = 64
-"""Pods that plugins have spoken for and that go on, or back to the queue, in one turn."""
+"""How many pods that plugins have allowed or rejected go on, or back to the queue, in one turn."""
 
 
 @dataclass(slots=True, eq=False)
 class WaitingPod:
-    """A pod that is assumed on its node and waits."""
+    """A pod that is assumed on its node and waits for Permit plugins."""
 
     pod: Pod
     node: str
@@ -29,22 +29,22 @@ class WaitingPod:
     """(plugin, message) once it was rejected."""
 
     def allow(self, plugin: str) -> None:
-        """On behalf of this plugin, let the pod go on; it goes once all that wait have said so."""
+        """This plugin allows the pod. The pod goes on once all plugins that made it wait have allowed it."""
         if self.pending.pop(plugin, None) is not None:
             self._spoken_for.append(self)
 
     def reject(self, plugin: str, message: str) -> None:
-        """Keep the pod from its node. The first rejection counts; none does once all have allowed the pod."""
+        """Reject the pod. The first rejection counts; once all plugins have allowed the pod, none does."""
         if self.rejected is None and self.pending:
             self.rejected = (plugin, message)
             self._spoken_for.append(self)
 
     def earliest(self) -> tuple[float, str]:
-        """(engine time, plugin) of the next rejection for lack of a word."""
+        """(engine time, plugin) of the next timeout."""
         return min((deadline, plugin) for plugin, (deadline, _) in self.pending.items())
 
     def timed_out(self) -> tuple[str, str] | None:
-        """(plugin, message): the plugin that should have allowed the pod by now has not. None: all have spoken."""
+        """(plugin, message) of the plugin whose time is over; None: the pod was rejected, or all have allowed it."""
         if self.rejected is not None or not self.pending:
             return None
         plugin = self.earliest()[1]
@@ -52,12 +52,12 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """All of them, of all profiles, in the order in which they began to wait."""
+    """The waiting pods of all profiles, in the order in which they began to wait."""
 
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}
         self.spoken_for: deque[WaitingPod] = deque()
-        """Pods that a plugin has allowed or rejected, and that `settled` did not come to yet."""
+        """Pods that a plugin has allowed or rejected, and that `settled` has not returned yet."""
 
     def __iter__(self) -> Iterator[WaitingPod]:
         return iter(tuple(self._pods.values()))
@@ -80,9 +80,9 @@ class WaitingPods:
         return self._pods.pop(uid)
 
     def settled(self) -> Iterator[WaitingPod]:
-        """Pods that a plugin has allowed or rejected since they were last asked for; those that are gone are left out.
+        """Pods that a plugin has allowed or rejected since the last call, without those that are gone.
 
-        Only some of them, if there are many.
+        If there are many, the others follow with the next calls.
         """
         left = _AT_ONCE
         while self.spoken_for and left:

@@ -20,8 +20,8 @@ from scheduler.model.shape import PodShape
 from scheduler.plugins import inter_pod_affinity_explained as explained
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
+from scheduler.state.existing_term_sums import ExistingTermSums
 from scheduler.state.sums import ByTopology, summed
-from scheduler.state.towards import Towards
 
 _WITHOUT_FAULTS = ("pre_filter",)
 
@@ -90,9 +90,9 @@ class InterPodAffinity(Plugin):
             hit = _anywhere([cluster.incidence.any_selected(*of_key) for of_key in terms], rows)
             found.append((self.not_apart, hit if free is None else hit & free))
             free = ~hit if free is None else free & ~hit
-        towards = cluster.incidence.towards(pod)
-        if towards.repels and not self._passed_over(pod, cluster, towards):
-            hit = _anywhere(towards.repelled.values(), rows)
+        existing = cluster.incidence.existing_terms(pod)
+        if existing.repels and not self._passed_over(pod, cluster, existing):
+            hit = _anywhere(existing.repelled.values(), rows)
             found.append((self.repelled, hit if free is None else hit & free))
         return found
 
@@ -101,7 +101,7 @@ class InterPodAffinity(Plugin):
         return bool(
             pod.shape.affinity_terms
             or pod.shape.anti_affinity_terms
-            or cluster.incidence.towards(pod).repels
+            or cluster.incidence.existing_terms(pod).repels
             or any(other.shape.anti_affinity_terms for other in others)
         )
 
@@ -120,16 +120,16 @@ class InterPodAffinity(Plugin):
         preferred = pod.shape.preferred_pod_terms
         if self._ignore_existing and not preferred:
             return None
-        towards = cluster.incidence.towards(pod)
-        if not (preferred or towards.preferred or towards.hard):
+        existing = cluster.incidence.existing_terms(pod)
+        if not (preferred or existing.preferred or existing.hard):
             return None
-        sums: list[ByTopology] = [*towards.preferred.values()]
+        sums: list[ByTopology] = [*existing.preferred.values()]
         if preferred:
             # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
             for by_key in preferred.by_sign:
                 sums += [cluster.incidence.preferred(*of_key) for of_key in _on_nodes(by_key, cluster)]
         if self._hard_weight:
-            sums += [hard.times(self._hard_weight) for hard in towards.hard.values()]
+            sums += [hard.times(self._hard_weight) for hard in existing.hard.values()]
         total = summed(sums, cluster.nodes.rows)
         return None if total is None else at(total, feasible)
 
@@ -165,13 +165,13 @@ class InterPodAffinity(Plugin):
         """Turn the terms that fail here into preferences, or have the pods in the way leave."""
         return explained.fixes(inquiry, row)
 
-    def _passed_over(self, pod: Pod, cluster: Cluster, towards: Towards) -> bool:
+    def _passed_over(self, pod: Pod, cluster: Cluster, existing: ExistingTermSums) -> bool:
         """Whether PreFilter would have skipped the plugin: it saw the cluster before a dry run changed it."""
         if not cluster.supposed or pod.shape.affinity_terms or pod.shape.anti_affinity_terms:
             return False
-        before = towards.repulsions
+        before = existing.repulsions
         for other, row, sign in cluster.supposed.values():
-            before -= sign * cluster.incidence.repulsion(other, row, towards)
+            before -= sign * cluster.incidence.repulsion(other, row, existing)
         return before == 0
 
     def _near(self, terms: Terms, pod: Pod, cluster: Cluster) -> Bools | None:

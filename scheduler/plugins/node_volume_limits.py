@@ -18,7 +18,7 @@ from scheduler.state.column import Bools
 
 
 class NodeVolumeLimits(Plugin):
-    """Keep a pod off nodes that can't attach so many more volumes of a CSI driver, or lack one that must be there."""
+    """Keep a pod off nodes that can't attach as many volumes of a CSI driver as it needs, or lack a required driver."""
 
     name = "NodeVolumeLimits"
     depends_on = PODS_HERE | VOLUMES

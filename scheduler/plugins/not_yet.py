@@ -20,7 +20,7 @@ class AnyArgs(Struct, rename="camel", frozen=True):
 
 
 class NotYet(Plugin):
-    """Stands where the plugin of this name will; subclasses say which pods need it."""
+    """Takes the place of a plugin that is not implemented; subclasses say which pods need it."""
 
     name = ""
     Args = AnyArgs

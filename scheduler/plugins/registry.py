@@ -9,6 +9,7 @@ from typing import Any
 
 from scheduler.framework.config import ConfigError
 from scheduler.framework.declaration import problems_of
+from scheduler.framework.guard import described
 from scheduler.plugins.annotation_affinity import AnnotationAffinity
 from scheduler.plugins.default_binder import DefaultBinder
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
@@ -115,7 +116,7 @@ def _load(entry: EntryPoint) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a plugin does not end the process
-        raise ConfigError(f"{where} can't be loaded: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{where} can't be loaded: {described(error)}") from error
     problems = problems_of(found, entry.name)
     if problems:
         raise ConfigError(f"{where} is no plugin: {'; '.join(problems)}")

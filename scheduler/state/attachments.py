@@ -27,7 +27,7 @@ NOT_INSTALLED = -2
 
 
 class Numbers:
-    """A number a row, `default` where none was set."""
+    """One number for each row, `default` where none was set."""
 
     __slots__ = ("_default", "_values")
 

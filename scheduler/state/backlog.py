@@ -1,4 +1,4 @@
-"""What waits to be indexed, or taken out of an index: in lanes, one for each namespace that brought it."""
+"""Things that wait to be indexed or to be removed from an index, in one lane for each namespace that brought them."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -8,13 +8,13 @@ Thing = TypeVar("Thing")
 
 
 class Backlog(Generic[Thing]):
-    """What waits, by namespace; lanes take turns. A thing may wait in several lanes."""
+    """The waiting things by namespace; lanes take turns. A thing may wait in several lanes."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, dict[Thing, int]] = {}
-        """Namespace → what waits there, the oldest first, and its size. In the order of their turns."""
+        """Namespace → its things, the oldest first, and their sizes. In the order of the lanes' turns."""
         self.size = 0
-        """Of all that waits."""
+        """The size of everything that waits."""
 
     def __bool__(self) -> bool:
         return bool(self._lanes)
@@ -24,21 +24,21 @@ class Backlog(Generic[Thing]):
         return list(islice(self._lanes, most))
 
     def put(self, namespace: str, thing: Thing, size: int) -> None:
-        """Have a thing wait in a lane."""
+        """Add a thing to a lane."""
         lane = self._lanes.setdefault(namespace, {})
         if thing not in lane:
             lane[thing] = size
             self.size += size
 
     def done(self, namespace: str, thing: Thing) -> None:
-        """A thing waits in a lane no longer."""
+        """A thing does not wait in a lane any more."""
         lane = self._lanes.get(namespace, {})
         self.size -= lane.pop(thing, 0)
         if not lane:
             self._lanes.pop(namespace, None)
 
     def of(self, namespace: str) -> Iterator[Thing]:
-        """What waits in a lane, the oldest first. Each thing has to be done before the next one is asked for."""
+        """The things in a lane, the oldest first. Each has to be `done` before the next one is asked for."""
         while lane := self._lanes.get(namespace):
             yield next(iter(lane))
 

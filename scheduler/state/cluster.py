@@ -36,7 +36,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.effort = Effort()
-        """What the attempt at hand costs."""
+        """What the current attempt costs."""
         self.nodes = Nodes(self.effort)
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.incidence = Incidence(self.nodes, self.namespaces, self.effort)
@@ -45,11 +45,11 @@ class Cluster:
         self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
         self.services = Services()
         self.supposed: dict[str, tuple[Pod, int, int]] = {}
-        """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it took away)."""
+        """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it removed)."""
         self.selecting_changes: dict[str, int] = {}
-        """Namespace → how many objects of `selecting` came, changed or went there."""
+        """Namespace → how often objects of `selecting` were added, changed or deleted there."""
         self.budget_log: ChangeLog[tuple[str, str]] = ChangeLog()
-        """(namespace, name) of PodDisruptionBudgets that came, changed or went."""
+        """(namespace, name) of PodDisruptionBudgets that were added, changed or deleted."""
         self._placed: dict[str, Placement] = {}
         self._on_row: dict[int, dict[str, Placement]] = {}
 
@@ -69,9 +69,9 @@ class Cluster:
         return [placement.pod for placement in self._on_row.get(row, {}).values()]
 
     def count_pods(self, namespace: str, labels: Mapping[str, str]) -> Ints:
-        """int64[rows]: how many placed pods of a namespace have these labels, those on their way out left out.
+        """int64[rows]: how many placed pods of a namespace have these labels, without terminating ones.
 
-        Kept up to date, so that it costs what has changed. Do not change it. Raises SliceOver.
+        The counts are kept, so asking again costs only what has changed. Do not change them. Raises SliceOver.
         """
         selector = LabelSelector(tuple([Requirement(key, "In", frozenset((labels[key],))) for key in sorted(labels)]))
         return self.incidence.on_rows(namespace, selector).by_row(self.nodes.rows)
@@ -118,11 +118,11 @@ class Cluster:
         if old is not None and self.nodes.names[old.row] == pod.node_name:
             before = Placement(old.pod, old.row, old.assumed)
             if old.pod.started != pod.started:
-                self.nodes.log.touch(old.row)  # who is preempted goes by it
+                self.nodes.log.touch(old.row)  # preemption reads when a pod started
             if old.pod.shape is pod.shape and old.pod.labels is pod.labels and old.pod.terminating == pod.terminating:
                 old.pod = pod
             elif old.pod.labels == pod.labels and old.pod.shape.requests == pod.shape.requests and _same(old.pod, pod):
-                # Equal in all that is counted: keep the shape that the counts were made with.
+                # Equal in everything that is counted: keep the shape with which it was counted.
                 pod.shape = old.pod.shape
                 pod.labels = old.pod.labels
                 old.pod = pod
@@ -190,12 +190,12 @@ class Cluster:
         finally:
             count(-1)
 
-    def lift(self, placement: Placement) -> None:
-        """Leave a placed pod out of all counts until `lower`; for dry runs only."""
+    def leave_out(self, placement: Placement) -> None:
+        """Leave a placed pod out of all counts until `put_back`; for dry runs only."""
         self._suppose(placement.pod, placement.row, -1)
 
-    def lower(self, placement: Placement) -> None:
-        """Count a lifted pod again."""
+    def put_back(self, placement: Placement) -> None:
+        """Count a pod again that was left out."""
         self._suppose(placement.pod, placement.row, 1)
 
     def placements_on(self, row: int) -> list[Placement]:
@@ -244,7 +244,7 @@ class Cluster:
         self.selecting_changes[namespace] = self.selecting_changes.get(namespace, 0) + 1
 
     def adopt(self, made: "Cluster") -> None:
-        """Go on with the columns and counts of nodes and pods of a cluster that was made anew of this one."""
+        """Use the columns and counts of a cluster that was rebuilt from this one."""
         self.nodes, self.incidence = made.nodes, made.incidence
         self.storage.follow(made.nodes)
 

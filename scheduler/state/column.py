@@ -30,9 +30,9 @@ def at(values: Some, rows: NDArray[np.intp]) -> Some:
 ABSENT = -1
 _MEMOS = 4096
 _KEPT_BYTES = 8 << 20
-"""What the answers of one column may take."""
+"""How much memory the answers of one column may take."""
 _LONG = 8
-"""Questions with a long part (a pod's thousands of tolerations), of which so many are remembered."""
+"""How many questions with a long part (a pod's thousands of tolerations) are remembered."""
 
 
 _nothing: dict[int, Codes] = {}
@@ -70,7 +70,7 @@ class Column(Generic[Value]):
         self._free: list[int] = []
         self._memos: dict[Hashable, _Memo] = {}
         self._long: dict[Hashable, None] = {}
-        """Of `_memos`, the questions that take much room themselves."""
+        """The questions in `_memos` that take much memory themselves."""
         self._kept_bytes = 0
         self._epoch = 0
         self._in_order = 0

@@ -23,13 +23,13 @@ class Effort:
         self.spent = 0
         """Steps since `begin`, and those that were spent before."""
         self.over = False
-        """The slice is used up and SliceOver was raised; what is answered after that counts for nothing."""
+        """The slice is used up and SliceOver was raised; answers after that do not count."""
         self.causes: dict[str, int] = {}
-        """What the attempt had to look at, and how much of it, for the message of one that costs too much."""
+        """What the attempt had to look at, and how many of these, for the message about one that costs too much."""
         self._end = UNLIMITED
 
     def begin(self, steps: int, spent: int = 0) -> None:
-        """Start a slice of so many steps for an attempt that has spent some in slices before."""
+        """Start a slice of this many steps for an attempt that has spent some in earlier slices."""
         self.spent = spent
         if self.causes:
             self.causes = {}
@@ -43,7 +43,7 @@ class Effort:
         return self.spent
 
     def pause(self) -> int:
-        """Count steps, but let none of them end the slice: columns are being changed, which has to be done in full.
+        """Count steps without ending the slice: columns are being changed, which must not stop halfway.
 
         Returns what `resume` needs.
         """
@@ -55,7 +55,7 @@ class Effort:
         self._end = end
 
     def charge(self, steps: int) -> None:
-        """Count steps that were taken. Call it after their result is kept, or an attempt would never get further.
+        """Count steps that were taken. Call it once their result is kept; otherwise an attempt would never get further.
 
         Raises SliceOver when the slice is used up.
         """
@@ -65,12 +65,12 @@ class Effort:
             raise SliceOver
 
     def count(self, steps: int) -> None:
-        """Count steps without an end of the slice: for work that has to be done again whenever something changed.
+        """Count steps without ending the slice: for work that has to be repeated after each change of the cluster.
 
-        An attempt would never get further if others' changes between its slices used them up.
+        If this work ended slices, changes between the slices could keep an attempt from ever getting further.
         """
         self.spent += steps
 
-    def tell(self, what: str, number: int) -> None:
+    def note(self, what: str, number: int) -> None:
         """Note what makes an attempt expensive ("terms", 700), in words that a message can show."""
         self.causes[what] = max(number, self.causes.get(what, 0))

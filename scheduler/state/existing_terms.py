@@ -1,7 +1,7 @@
-"""The affinity terms that placed pods carry, and what they say to a pod that they mean.
+"""The affinity terms of placed pods: which of them select a pod, and what they add up to for it.
 
 Upstream: the existing pods' half of plugins/interpodaffinity (existingAntiAffinityCounts, processExistingPod). Which
-terms there are, and who carries them, is kept by `term_sets`.
+terms there are, and which pods have them, is kept by `term_sets`.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.effort import Effort
+from scheduler.state.existing_term_sums import HARD, REPELS, ExistingTermSums
 from scheduler.state.marks import NONE, numbers, pack, unpack
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
 from scheduler.state.term_sets import TermSet, TermSets
-from scheduler.state.towards import HARD, REPELS, Towards
 
 _ASKED = 16_384
 _KEPT_BYTES = 32 << 20
@@ -29,40 +29,40 @@ _FEW = 1024
 """So many terms are looked up one by one; more of them are found by a pass over all."""
 _CATCH_UP = 512
 _WEIGHED = 256
-"""So many terms of sets that came are weighed one by one; with more of them, adding up anew costs less."""
+"""Up to this many terms of new sets are added one by one; with more of them, adding up everything costs less."""
 
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """Pods of one namespace and one map of labels: which terms mean them."""
+    """Pods of one namespace with the same labels, and the terms that select them."""
 
     namespace: str
     labels: Mapping[str, str]
     born: int = 0
-    """So many terms were looked at."""
+    """How many terms were looked at."""
     changes: int = -1
-    """Namespaces had changed so often."""
+    """The count of namespace changes for which the terms are right."""
     by: bytes = NONE
     """The numbers of the terms (`marks`)."""
-    towards: Towards | None = None
+    sums: ExistingTermSums | None = None
 
 
 class ExistingTerms:
-    """All terms that placed pods carry."""
+    """All affinity terms of placed pods."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.sets = TermSets()
         self.by_turns = False
-        """What others placed is indexed when somebody says so (`sets.catch_up`), not by whoever asks next."""
+        """Terms of pods that others placed are indexed by `sets.catch_up` only, not when sums are asked for."""
         self._nodes = nodes
         self._asked: dict[tuple[str, int], Asked] = {}
-        self._towards: dict[bytes, Towards] = {}
+        self._sums: dict[bytes, ExistingTermSums] = {}
         self._kept = 0
         self._parts: tuple[tuple[int, int], list[_Part]] | None = None
-        """What sets had come, and how often label keys of nodes had; and the terms by topology key and kind."""
+        """(sets, changes of nodes' label keys) for which they are right, and the terms by topology key and kind."""
 
-    def towards(self, pod: Pod, pods: PodClasses, effort: Effort) -> Towards:
-        """What placed pods' terms add up to for a pod.
+    def sums_for(self, pod: Pod, pods: PodClasses, effort: Effort) -> ExistingTermSums:
+        """The sums of the placed pods' terms that select a pod.
 
         Raises SliceOver; asked again, it gets further.
         """
@@ -80,17 +80,17 @@ class ExistingTerms:
             self._match(asked, pods, effort)
         if not len(asked.by):
             return _NOTHING
-        towards = asked.towards
-        if towards is None:
-            towards = self._shared(asked)
-        if not towards.holds(sets.placed, self._nodes, pods, len(sets.sets_born)):
-            self._catch_up(towards, pods, effort)
-        return towards
+        sums = asked.sums
+        if sums is None:
+            sums = self._shared(asked)
+        if not sums.holds(sets.placed, self._nodes, pods, len(sets.sets_born)):
+            self._catch_up(sums, pods, effort)
+        return sums
 
-    def named_by(self, towards: Towards) -> list[AffinityTerm]:
+    def named_by(self, sums: ExistingTermSums) -> list[AffinityTerm]:
         """The required anti-affinity terms by which placed pods keep a pod away from some node."""
         found = []
-        for number in numbers(towards.by).tolist():
+        for number in numbers(sums.by).tolist():
             carried = self.sets.term(number)
             if carried is None or carried.weight != REPELS:
                 continue
@@ -100,26 +100,26 @@ class ExistingTerms:
                 found.append(carried.term)
         return found
 
-    def repulsion(self, shape: PodShape, row: int, towards: Towards) -> int:
-        """How many of the terms that keep a pod away a placed pod of this shape carries, where they count on a row."""
+    def repulsion(self, shape: PodShape, row: int, sums: ExistingTermSums) -> int:
+        """How many of a placed pod's terms keep another pod away from a row. `shape`: the placed pod's."""
         of = self.sets.find(shape)
-        return 0 if of is None else towards.repulsion(of.number, row)
+        return 0 if of is None else sums.repulsion(of.number, row)
 
     def reuse(self) -> None:
-        """Use numbers again, and forget whatever went by what they meant before."""
+        """Use numbers again, and forget everything that refers to their old meaning."""
         self._forget()
         self.sets.reuse()
 
     def _forget(self) -> None:
         self._asked.clear()
-        self._towards.clear()
+        self._sums.clear()
         self._kept = 0
         self._parts = None
 
     # -- who is asked about --------------------------------------------------------------------------------------
 
     def _match(self, asked: Asked, pods: PodClasses, effort: Effort) -> None:
-        """Find the terms that mean the pods, of those that came since."""
+        """Find the terms that select the pods, among those that were added since the last look."""
         of_namespace = pods.labels_of_namespace(asked.namespace) or NO_LABELS
         if asked.changes != pods.namespace_changes:
             asked.by, asked.changes, asked.born = NONE, pods.namespace_changes, 0
@@ -152,62 +152,62 @@ class ExistingTerms:
         effort.count(1 + min(len(came), 10 + len(sets.index) // 300))
 
     def _leave(self, asked: Asked) -> None:
-        """The sums that were right are not any more; if nobody else goes by them, they go."""
-        towards, asked.towards = asked.towards, None
-        if towards is not None:
-            towards.users -= 1
-            if not towards.users:
-                self._kept -= towards.size
-                self._towards.pop(towards.by, None)
+        """The sums are not right for these pods any more; if no other pods use them, they are dropped."""
+        sums, asked.sums = asked.sums, None
+        if sums is not None:
+            sums.users -= 1
+            if not sums.users:
+                self._kept -= sums.size
+                self._sums.pop(sums.by, None)
 
-    def _shared(self, asked: Asked) -> Towards:
-        """The sums of all pods that the same terms mean."""
-        found = self._towards.get(asked.by)
+    def _shared(self, asked: Asked) -> ExistingTermSums:
+        """The sums that all pods share that the same terms select."""
+        found = self._sums.get(asked.by)
         if found is None:
             if self._kept > _KEPT_BYTES:
-                self._towards.clear()
+                self._sums.clear()
                 self._kept = 0
                 for one in self._asked.values():
-                    one.towards = None
-            found = self._towards[asked.by] = Towards(asked.by)
-        asked.by, asked.towards = found.by, found
+                    one.sums = None
+            found = self._sums[asked.by] = ExistingTermSums(asked.by)
+        asked.by, asked.sums = found.by, found
         found.users += 1
         return found
 
-    def _catch_up(self, towards: Towards, pods: PodClasses, effort: Effort) -> None:
+    def _catch_up(self, sums: ExistingTermSums, pods: PodClasses, effort: Effort) -> None:
         sets, placed, nodes = self.sets, self.sets.placed, self._nodes
-        came = [of for of in sets.sets_born[towards.sets :] if of.whole]
-        if not towards.stale(nodes, pods) and sum(len(of.terms) for of in came) <= _WEIGHED:
-            behind = placed.version - towards.version
+        came = [of for of in sets.sets_born[sums.sets :] if of.whole]
+        if not sums.stale(nodes, pods) and sum(len(of.terms) for of in came) <= _WEIGHED:
+            behind = placed.version - sums.version
             if came:
-                which = unpack(towards.by, len(sets.index))
+                which = unpack(sums.by, len(sets.index))
                 for of in came:
-                    self._weigh(towards, of, which)
-            towards.sets = len(sets.sets_born)
-            if placed.remembers(towards.version) and (behind <= _CATCH_UP or 20 * behind < len(placed)):
-                effort.count(1 + towards.follow(placed))
+                    self._weigh(sums, of, which)
+            sums.sets = len(sets.sets_born)
+            if placed.remembers(sums.version) and (behind <= _CATCH_UP or 20 * behind < len(placed)):
+                effort.count(1 + sums.follow(placed))
                 return
-        before = towards.size
-        cost = 10 + self._begin_sums(towards)
-        towards.add_up(placed)
-        self._kept += towards.size - before
-        towards.seen(placed.version, nodes, pods, len(sets.sets_born))
+        before = sums.size
+        cost = 10 + self._begin_sums(sums)
+        sums.add_up(placed)
+        self._kept += sums.size - before
+        sums.seen(placed.version, nodes, pods, len(sets.sets_born))
         effort.count(cost + len(placed) // 100)
 
-    def _weigh(self, towards: Towards, of: TermSet, which: Bools) -> None:
-        """What a set that came counts for; `which`: the terms that mean the pod."""
+    def _weigh(self, sums: ExistingTermSums, of: TermSet, which: Bools) -> None:
+        """Add what a new set counts for. `which`: the terms that select the pod."""
         for carried in of.carried:
             if which[carried.number]:
-                towards.weigh(carried.term.topology_key, carried.weight, of.number, self._nodes)
+                sums.weigh(carried.term.topology_key, carried.weight, of.number, self._nodes)
 
-    def _begin_sums(self, towards: Towards) -> int:
+    def _begin_sums(self, sums: ExistingTermSums) -> int:
         """What each set counts for, by node label; returns about how many microseconds it took."""
-        towards.begin()
-        if not towards.by:
+        sums.begin()
+        if not sums.by:
             return 1
-        few = numbers(towards.by)
+        few = numbers(sums.by)
         if len(few) > _FEW:
-            return self._begin_many(towards)
+            return self._begin_many(sums)
         terms, sets, times = self.sets.in_sets.of(few.tolist())
         keys, weights = self.sets.keys[terms], self.sets.weights[terms]
         whole = self.sets.whole[sets]
@@ -217,10 +217,10 @@ class ExistingTerms:
                 which = of_key & _of_kind(weights, kind)
                 if which.any():
                     each = weights[which] * times[which] if kind is None else times[which]
-                    towards.weigh_all(key, kind, sets[which], each, self._nodes)
+                    sums.weigh_all(key, kind, sets[which], each, self._nodes)
         return 10 + len(terms) // 100
 
-    def _begin_many(self, towards: Towards) -> int:
+    def _begin_many(self, sums: ExistingTermSums) -> int:
         """As `_begin_sums`, for terms too many to be looked up one by one: by a pass over all terms of all sets."""
         cost = 10
         state = len(self.sets.sets_born), self._nodes.key_changes
@@ -228,13 +228,13 @@ class ExistingTerms:
             parts = [self._part(key, kind) for key in self._keys_on_nodes() for kind in _KINDS]
             self._parts = state, [part for part in parts if len(part.terms)]
             cost += len(self.sets.index) // 60
-        which = unpack(towards.by, len(self.sets.index))
+        which = unpack(sums.by, len(self.sets.index))
         for part in self._parts[1]:
             means = which[part.terms]
             if means.any():
                 # Sums of integers below 2^53, so the doubles that bincount adds up are exact.
                 each = np.bincount(part.sets, weights=part.each * means).astype(np.int64)
-                towards.weigh_each(part.key, part.kind, each, self._nodes)
+                sums.weigh_each(part.key, part.kind, each, self._nodes)
             cost += len(part.terms) // 200
         return cost
 
@@ -273,5 +273,5 @@ def _of_kind(weights: Ints, kind: int | None) -> Bools:
     return which
 
 
-_NOTHING = Towards(NONE)
-"""Nobody carries any term."""
+_NOTHING = ExistingTermSums(NONE)
+"""For pods that no term selects."""

@@ -1,7 +1,7 @@
-"""Placed pods and affinity terms: which pods a term means, which terms mean a pod, added up per value of a node label.
+"""Placed pods and affinity terms: which pods a term selects, and which terms select a pod, summed per topology value.
 
-Nothing is counted for anybody in advance. A pod that comes or goes is noted, and each sum that is kept is brought up to
-date when somebody asks for it, at the cost of whoever asks: `members` (which pods), `sums` (how many, where),
+Nothing is counted in advance. When a pod is placed or removed, that is only noted. Each kept sum is brought up to date
+when a plugin asks for it, and that attempt is charged: `members` (which pods), `sums` (how many, where),
 `existing_terms` (the other direction).
 """
 
@@ -14,21 +14,21 @@ from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.model.shape import PodShape
 from scheduler.state.effort import Effort
+from scheduler.state.existing_term_sums import ExistingTermSums
 from scheduler.state.existing_terms import ExistingTerms
 from scheduler.state.members import Members, Terms
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
 from scheduler.state.sums import OnRows, Selected
-from scheduler.state.towards import Towards
 
 _SUMS = 2048
 _ON_ROWS = 512
 _KEPT_BYTES = 64 << 20
 _LOOK = 64
-"""How many sums are made between two looks at what all of them take."""
+"""How many sums are made between two looks at how much memory all of them take."""
 
-Question = tuple[Terms, tuple[int, ...] | None, str]
-"""Terms, what each adds (None: all must mean a pod, which counts once), the node label."""
+SumKey = tuple[Terms, tuple[int, ...] | None, str]
+"""Terms, what each adds (None: all must select a pod, which counts once), the topology key."""
 
 
 class Incidence:
@@ -39,14 +39,14 @@ class Incidence:
         self.terms = ExistingTerms(nodes)
         self._nodes = nodes
         self._effort = Effort() if effort is None else effort
-        self._sums: dict[Question, Selected] = {}
+        self._sums: dict[SumKey, Selected] = {}
         self._on_rows: dict[tuple[str, LabelSelector, bool], OnRows] = {}
         self._members: WeakValueDictionary[tuple[Terms, tuple[int, ...] | None], Members] = WeakValueDictionary()
-        """Which pods terms mean is the same for all labels by which they are added up."""
+        """Which pods the terms select: shared by the sums for all topology keys."""
         self._made = 0
 
     def add(self, pod: Pod, row: int, *, urgent: bool = False) -> None:
-        """A pod was placed on a row. `urgent`: for a dry run, in which its terms have to count at once."""
+        """A pod was placed on a row. `urgent`: in a dry run, where its terms have to count at once."""
         self.pods.add(pod, row, 1)
         self.terms.sets.add(pod.shape, row, 1, urgent=urgent)
 
@@ -67,21 +67,21 @@ class Incidence:
             self.pods.relabel(keys)
 
     def selected(self, terms: Terms, topology_key: str) -> Selected:
-        """Placed pods that all of the terms mean, per value of the topology key.
+        """Placed pods that all of the terms select, per value of the topology key.
 
         Raises SliceOver.
         """
         return self._sum((terms, None, topology_key))
 
     def any_selected(self, terms: Terms, topology_key: str) -> Selected:
-        """Placed pods, each as often as terms mean it, per value of the topology key.
+        """Placed pods, each counted once for each term that selects it, per value of the topology key.
 
         Raises SliceOver.
         """
         return self._sum((terms, None if len(terms) == 1 else (1,) * len(terms), topology_key))
 
     def preferred(self, terms: WeightedTerms, topology_key: str) -> Selected:
-        """Placed pods, each for the weights of the terms that mean it, per value of the topology key.
+        """Placed pods, each with the weights of the terms that select it, per value of the topology key.
 
         The weights have one sign. Raises SliceOver.
         """
@@ -109,32 +109,32 @@ class Incidence:
         """
         self.terms.sets.prepare(pod.shape, self._effort)
 
-    def towards(self, pod: Pod) -> Towards:
-        """What the terms of placed pods say to this one.
+    def existing_terms(self, pod: Pod) -> ExistingTermSums:
+        """The sums of the placed pods' terms that select this pod.
 
         Raises SliceOver.
         """
-        return self.terms.towards(pod, self.pods, self._effort)
+        return self.terms.sums_for(pod, self.pods, self._effort)
 
     def repelling(self, pod: Pod) -> list[AffinityTerm]:
         """Required anti-affinity terms of placed pods that keep this one away from some node."""
         self.terms.sets.settle(self._effort)
-        return self.terms.named_by(self.towards(pod))
+        return self.terms.named_by(self.existing_terms(pod))
 
-    def repulsion(self, other: Pod, row: int, towards: Towards) -> int:
-        """How many of the terms that keep a pod away another pod carries, where they count on a row."""
-        return self.terms.repulsion(other.shape, row, towards)
+    def repulsion(self, other: Pod, row: int, existing: ExistingTermSums) -> int:
+        """How many of another pod's terms keep a pod away from a row."""
+        return self.terms.repulsion(other.shape, row, existing)
 
     def selects(self, term: AffinityTerm, pod: Pod) -> bool:
-        """Whether a term of an incoming pod means a pod; an unknown namespace meets no selector but `{}`."""
+        """Whether a term of an incoming pod selects a pod; an unknown namespace matches no selector but `{}`."""
         return self.pods.selects(term, pod.namespace, pod.labels)
 
     def namespace_changed(self, name: str) -> None:
-        """A namespace came, got other labels, or went."""
+        """A namespace was added, relabelled or deleted."""
         self.pods.namespace_changed(name)
 
     def sweep(self, shape: PodShape) -> None:
-        """A pod of this shape has gone for good: now and then, use the numbers again that such pods have left."""
+        """A pod of this shape is gone: now and then, use the numbers again that such pods have left."""
         if self.pods.worn:
             self._sums.clear()
             self._on_rows.clear()
@@ -142,7 +142,7 @@ class Incidence:
         if self.terms.sets.worn:
             self.terms.reuse()
 
-    def _sum(self, question: Question) -> Selected:
+    def _sum(self, question: SumKey) -> Selected:
         found = self._sums.get(question)
         if found is None:
             self._make_room(self._sums, _SUMS)
@@ -157,7 +157,7 @@ class Incidence:
         return found
 
     def _make_room(self, kept: dict[Any, Any], most: int) -> None:
-        """Let the oldest sums go where there are too many, and now and then those that take too much room."""
+        """Drop the oldest sums if there are too many, and now and then if they take too much memory."""
         if len(kept) >= most:
             del kept[next(iter(kept))]
         self._made += 1

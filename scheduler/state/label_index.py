@@ -1,8 +1,8 @@
 """Things with labels, by number: finds those that a selector selects without a look at each of them.
 
-Numbers are kept by label key, and, for keys that a selector has asked about, by value. What a selector costs is what
-its keys and values cost to look up and the things that it selects, not how many things there are; one that excludes
-a few values and selects all the rest costs one pass over an array of bits.
+Numbers are kept by label key and, for keys that a selector has asked about, by value. The cost of a selector depends on
+its keys and values and on how many things it selects, not on how many things there are. A selector that excludes a few
+values and selects all the rest costs one pass over an array of bits.
 """
 
 from array import array
@@ -15,7 +15,7 @@ from scheduler.model.conditions import Condition, Kind, hold
 from scheduler.state.column import Bools
 
 FEW = 64
-"""So many candidates are looked at one by one; more of them cost less as bits."""
+"""Up to this many candidates are looked at one by one; with more of them, bits cost less."""
 _VALUES_KEPT = 256
 """Label keys whose numbers are kept by value."""
 
@@ -36,7 +36,7 @@ class LabelIndex:
         self._there: Bools = np.zeros(64, dtype=np.bool_)
         self._free: list[int] = []
         self.dead: list[int] = []
-        """Numbers of things that were removed, and that may still be known to somebody."""
+        """Numbers of removed things, which sums may still refer to."""
         self._steps = 0
         """Microseconds, about, that looking things up took since `cost` was asked."""
 
@@ -67,7 +67,7 @@ class LabelIndex:
         return number
 
     def remove(self, number: int) -> None:
-        """Forget a thing; its number stays where it is found until `reuse`, but for short lists."""
+        """Remove a thing. Its number stays in long lists until `reuse`."""
         labels = self._labels[number]
         assert labels is not None
         self._labels[number] = None
@@ -79,7 +79,7 @@ class LabelIndex:
                 self._by_value.pop(key, None)
 
     def reuse(self) -> None:
-        """Give the numbers of things that were removed to new ones, now that nobody knows them any more."""
+        """Use the numbers of removed things for new ones, now that nothing refers to them any more."""
         for lists in (self._in_place, self._with_key):
             for key, numbers in list(lists.items()):
                 if len(numbers) > FEW:

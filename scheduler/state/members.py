@@ -1,4 +1,4 @@
-"""Which classes of placed pods some affinity terms mean, kept as classes come: what sums of pods go by."""
+"""Which classes of placed pods some affinity terms select. Kept up to date as classes are added."""
 
 from collections.abc import Sequence
 
@@ -14,16 +14,16 @@ from scheduler.state.weights import Weights
 Terms = tuple[AffinityTerm, ...]
 
 _ONE_BY_ONE = 8
-"""So many terms are asked about a new class one by one; more of them go by an index."""
-_ANEW = 32
-"""From so many new classes a term on, matching the terms anew costs less than asking for each class."""
+"""Up to this many terms are compared with a new class one by one; more are found by an index."""
+_MATCH_ALL = 32
+"""With more new classes than this for each term, matching all terms again costs less than each class."""
 
 
 class Members:
     """Classes and what each counts for.
 
-    `amounts`: what each term adds for the classes that it means; None: a class that all terms mean counts once.
-    `leaving`: whether pods on their way out count.
+    `amounts`: what each term adds for the classes that it selects; None: a class that all terms select counts once.
+    `leaving`: whether terminating pods count.
     """
 
     def __init__(self, terms: Terms, amounts: Sequence[int] | None, *, leaving: bool = True) -> None:
@@ -33,12 +33,12 @@ class Members:
         self._leaving = leaving
         self._by_namespace = any(not term.namespace_selector.nothing for term in terms)
         self._done = 0
-        """So many terms are matched."""
+        """How many terms are matched."""
         self._born = 0
-        """So many classes are."""
+        """How many classes are."""
         self._namespaces = -1
         self.edition = 0
-        """Counts how often the weights were made anew: sums of an earlier edition must be, too."""
+        """Counts how often all weights were computed again: older sums have to be added up again too."""
         self._index: TermIndex | None = None
 
     @property
@@ -55,7 +55,7 @@ class Members:
         moved = self._by_namespace and self._namespaces != pods.namespace_changes
         if complete and not moved and self._born == len(pods.born):
             return
-        if moved or (complete and len(pods.born) - self._born > _ANEW * len(self.terms)):
+        if moved or (complete and len(pods.born) - self._born > _MATCH_ALL * len(self.terms)):
             self._done = 0
         if self._done < len(self.terms):
             self._match(pods, effort)
@@ -66,8 +66,8 @@ class Members:
         if not self._done:
             self.weights, self._born, self._namespaces = Weights(), len(pods.born), pods.namespace_changes
             self.edition += 1
-        effort.tell("terms", len(self.terms))
-        effort.tell("kinds of placed pods", len(pods))
+        effort.note("terms", len(self.terms))
+        effort.note("kinds of placed pods", len(pods))
         while self._done < len(self.terms):
             found, cost = pods.matching(self.terms[self._done], leaving=self._leaving)
             if self._amounts is not None:
@@ -82,7 +82,7 @@ class Members:
             effort.charge(cost)
 
     def _meet(self, pods: PodClasses, effort: Effort) -> None:
-        """Ask about classes that came."""
+        """Match the classes that were added."""
         if len(self.terms) > _ONE_BY_ONE and (self._index is None or len(self._index) < len(self.terms)):
             self._index_terms(effort)
         while self._born < len(pods.born):

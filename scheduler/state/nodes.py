@@ -41,7 +41,7 @@ class Nodes:
 
     def __init__(self, effort: Effort | None = None) -> None:
         self.effort = Effort() if effort is None else effort
-        """What the attempt at hand costs."""
+        """What the current attempt costs."""
         self.rows = 0
         self.count = 0
         self.names: list[str | None] = []
@@ -49,20 +49,20 @@ class Nodes:
         self.resources: dict[str, int] = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL}
         """The index in `allocatable` and `requested` of each resource that a node offers, and of these three."""
         self.unoffered: dict[str, dict[int, int]] = {}
-        """What placed pods ask for of resources that no node offers: anybody may ask for any name."""
+        """Requests of placed pods for resources that no node offers: any user may name any resource."""
         self._offering: dict[str, int] = {}
         """Resource → nodes that offer it."""
         self._free_indices: list[int] = []
         self.log = RowLog()
         self.object_log = RowLog()
-        """Of `log`, the rows whose node object changed; the others' pods did."""
+        """The rows of `log` whose node object changed; on the others, only pods changed."""
         self.largest = 0
-        """No node ever had more of any resource."""
+        """The largest amount of any resource that any node ever had."""
         self.label_changes = 0
-        """Counts nodes that came or went, and changes of their labels."""
+        """Counts added and deleted nodes, and changes of their labels."""
         self.weighings = Weighings()
         self.puts = 0
-        """Counts node objects that came, changed or went."""
+        """Counts node objects that were added, changed or deleted."""
         self._derived = Bounded(_DERIVED)
         self._capacity = _FIRST_ROWS
         self._row: dict[str, int] = {}
@@ -79,9 +79,9 @@ class Nodes:
         self._keys: dict[str, int] = {}
         """Label key → nodes that have it."""
         self.key_changes = 0
-        """Counts label keys that came with the first node or went with the last."""
+        """Counts label keys that were added with their first node or removed with their last."""
         self._columns = _COLUMNS
-        """How many columns there may be before those that nobody needs are looked for."""
+        """How many columns there may be before columns without values are dropped."""
         self._images: dict[str, dict[int, int]] = {}
         self._image_arrays: dict[str, tuple[NDArray[np.intp], Ints]] = {}
         self.ports = HostPorts()
@@ -160,7 +160,7 @@ class Nodes:
         return self.weighings.get(terms, key, self)
 
     def sweep(self) -> None:
-        """Forget the columns of keys that no node has: anybody may ask for any key."""
+        """Drop the columns of keys that no node has: any pod may ask for any key."""
         self._labels = {key: column for key, column in self._labels.items() if key in _USUAL or not column.blank}
         self._columns = max(_COLUMNS, 2 * len(self._labels))
 
@@ -251,7 +251,7 @@ class Nodes:
         self._put_images(row, old, node)
 
     def put_labels(self, row: int, labels: Mapping[str, str] | None) -> None:
-        """Write the label columns of a row. The caller tells those who add up by them."""
+        """Write the label columns of a row. The caller informs the sums that depend on them."""
         self.log.touch(row)
         self.object_log.touch(row)
         self.label_changes += 1
@@ -289,7 +289,7 @@ class Nodes:
         self.suppose(row, shape, sign)
 
     def suppose(self, row: int, shape: PodShape, sign: int) -> None:
-        """As `charge`, for a dry run that ends with the opposite sign: for readers of `log`, nothing happened."""
+        """As `charge`, for a dry run that takes it back with the opposite sign: `log` does not show it."""
         indices, requested = self.resources, self.requested
         for name, amount in shape.requests.items():
             index = indices.get(name)

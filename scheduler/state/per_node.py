@@ -1,7 +1,8 @@
-"""Results for each node row that are kept from pod to pod: one rule for when they are repaired, and when made anew.
+"""Results for each node row that are kept from pod to pod: one rule for when which rows are computed again.
 
-Whatever changes on a row is in a change log. Who is asked again looks up which rows changed since: a few are computed
-again, and beyond one row in `repair_at_most` all are, since computing all rows at once costs little more by then.
+Every change of a row is in a change log. When results are needed again, the log says which rows have changed. If these
+are few, they are computed again. If they are more than one row in `repair_at_most`, all rows are: by then, computing
+all rows at once costs little more.
 """
 
 from abc import ABC, abstractmethod
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from scheduler.state.nodes import Nodes
 
 ALL_ROWS = None
-"""What `renew` answers when no row is as it was."""
+"""What `renew` returns when all rows were computed."""
 _NO_ROWS: frozenset[int] = frozenset()
 _OFFERED = 10_000
-"""How many keys that were offered once are remembered."""
+"""How many keys that were seen once are remembered."""
 
 
 class PerNode(ABC):
@@ -32,15 +33,15 @@ class PerNode(ABC):
     def __init__(self) -> None:
         self.nodes: Nodes | None = None
         self.version = -1
-        """Of the change log for which the results are right."""
+        """The version of the change log for which the results are right."""
         self.rows = 0
         self.computed = 0
         """How often all rows were computed."""
 
     def renew(self, nodes: "Nodes", log: RowLog, *asked: Any) -> "set[int] | frozenset[int] | None":
-        """Be right for the nodes as they are; the rows that were computed again, or ALL_ROWS.
+        """Bring the results up to date; returns the rows that were computed again, or ALL_ROWS.
 
-        `asked` is handed on. What is raised on the way leaves everything as it was, to be computed the next time.
+        `asked` is passed on. If an exception is raised, the results stay as they were and are computed the next time.
         """
         known = self.nodes is nodes and self.rows == nodes.rows
         if known and self.version == log.version:
@@ -58,7 +59,7 @@ class PerNode(ABC):
 
     @abstractmethod
     def compute_all(self, nodes: "Nodes", *asked: Any) -> None:
-        """Compute all rows; keep nothing before all is there, as a plugin may raise, or an attempt's slice end."""
+        """Compute all rows. Store nothing before everything is computed: a plugin may raise, or the slice may end."""
 
     @abstractmethod
     def compute_rows(self, nodes: "Nodes", rows: set[int], *asked: Any) -> None:
@@ -66,7 +67,7 @@ class PerNode(ABC):
 
 
 class Derived(PerNode):
-    """Numbers that follow from each row alone, for whoever computes with them."""
+    """Numbers that depend on each row alone."""
 
     repair_at_most = 32  # one row after the other
 
@@ -90,14 +91,14 @@ class Derived(PerNode):
 
 
 class Bounded(dict[Hashable, Any]):
-    """A dict of at most so many things: those that were not asked for longest go first."""
+    """A dict with at most `most` things: the ones that were not asked for longest are dropped first."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self.most = most
 
     def recall(self, key: Hashable) -> Any:
-        """The thing of a key, or None; it was asked for now."""
+        """The thing of a key, or None; it counts as asked for now."""
         found = self.pop(key, None)
         if found is not None:
             self[key] = found
@@ -111,18 +112,18 @@ class Bounded(dict[Hashable, Any]):
 
 
 class Recurring(Bounded):
-    """As `Bounded`, for what is asked for more than once: who is asked for once only would push out what others share.
+    """As `Bounded`, but a thing is kept only from the second time on: things used once would displace shared ones.
 
-    Besides, the memory of what is not kept is used again at once, while the processor still has it at hand.
+    Besides, the memory of a thing that is not kept is reused at once, while it is still in the processor's cache.
     """
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
         self._offered: set[int] = set()
-        """Hashes of keys. Two that collide are kept a time too early, no more."""
+        """Hashes of keys. If two collide, a thing is kept one time too early, which does no harm."""
 
     def keep(self, key: Hashable, thing: Any) -> None:
-        """Keep a thing if one of this key was offered before."""
+        """Keep a thing if its key was seen before."""
         offered = hash(key)
         if offered in self._offered:
             super().keep(key, thing)

@@ -1,6 +1,6 @@
-"""Placed pods by what selectors see of them: those of one namespace with equal labels are one class.
+"""Placed pods in classes: the pods of one namespace with equal labels are one class, since selectors treat them alike.
 
-Which classes an affinity term means is found by indexes of labels; where their pods are, is counted by row.
+Indexes of labels say which classes an affinity term selects; the pods of each class are counted by row.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,11 +17,11 @@ from scheduler.state.label_index import Found, LabelIndex
 from scheduler.state.row_counts import RowCounts
 
 IDLE = 1024
-"""So many classes are kept without pods: a dry run takes pods away and puts them back."""
+"""How many classes without pods are kept: a dry run removes pods and puts them back."""
 _IDLE_LABELS = 32_768
-"""Of all those classes, but for one."""
+"""How many labels those classes may have together, if they are more than one."""
 DEAD = 4096
-"""So many numbers of classes without pods are left unused before all that knows them is made anew."""
+"""How many numbers of removed classes stay unused, before all sums are dropped so that numbers can be used again."""
 _AT_HAND = 8192
 
 Key = tuple[str, frozenset[tuple[str, str]], bool]
@@ -94,7 +94,7 @@ class PodClasses:
         return len(self._index.dead) > DEAD + self._index.alive
 
     def reuse(self) -> None:
-        """Use numbers again: nobody may go by what a number meant before."""
+        """Use numbers again: nothing may refer to their old meaning any more."""
         self._index.reuse()
         self.born = [one.number for one in self._by_key.values()]
         self.placed.forget_changes()
@@ -106,9 +106,9 @@ class PodClasses:
             self.relabelled[key] = self.relabelled.get(key, 0) + 1
 
     def matching(self, term: AffinityTerm, *, leaving: bool = True) -> tuple[Found, int]:
-        """The classes that an incoming pod's term means, and about how many microseconds it took.
+        """The classes that an incoming pod's term selects, and about how many microseconds it took.
 
-        `leaving`: those on their way out, too. A namespace that is not known meets no namespace selector but `{}`.
+        `leaving`: terminating pods too. A namespace that is not known matches no namespace selector but `{}`.
         """
         conditions = term.selector.conditions
         if conditions is None:
@@ -135,7 +135,7 @@ class PodClasses:
         return self._namespaces.get(namespace)
 
     def read_namespaces(self) -> None:
-        """Take the namespaces as they are: they may have changed unheard."""
+        """Read all namespaces again: they may have changed without an event."""
         self.namespace_changes += 1
         self._names = LabelIndex()
         self._name_of: list[str] = []

@@ -1,7 +1,7 @@
 """Which host ports placed pods hold, by node row.
 
-Those of a pod with few are indexed one by one. A pod may name thousands: what it holds is kept as its shape has it, and
-compared with what another pod wants once for each pair of such lists.
+A pod with few ports has them indexed one by one. A pod may name thousands: then its whole list is kept, and compared
+with another pod's list once for each pair of lists.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
-"""How many of each numbered thing are on each row, and what changed of it: for counts that are kept and caught up.
+"""How many of each numbered thing are on each row, with a log of changes, so that sums can be kept up to date.
 
-Whoever keeps a sum over some of the things remembers the version it has seen, and adds what came since when it is
-asked. So a pod that comes or goes costs the same however many sums there are, and a sum costs those who ask for it.
+A sum over some of the things remembers the version that it has seen, and applies the later changes when it is needed.
+So placing or removing a pod costs the same however many sums there are, and the attempt that needs a sum pays for it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scheduler.state.column import Bools, Codes
 
 REMEMBERED = 4096
-"""Changes that are remembered, and up to twice as many. Adding up anew costs less than catching up with more."""
+"""At least this many changes are remembered, and up to twice as many. Beyond that, adding up everything costs less."""
 
 
 Change = tuple[int, int, int]
@@ -81,7 +81,7 @@ class RowCounts:
         return self._last_on.get(row, -1) >= self._base
 
     def forget_changes(self) -> None:
-        """Make everybody who has not seen all changes add up anew."""
+        """Forget all changes: every sum that has not seen them is added up again."""
         self.version += 1
         self._base = self.version
         self._changes.clear()

@@ -12,7 +12,7 @@ class ChangeLog(Generic[Entry]):
     """An append-only list of what changed that forgets its beginning."""
 
     def __init__(self, start: int = 0) -> None:
-        """`start`: the first version; whoever has seen less is told that it is too long ago."""
+        """`start`: the first version. For an older version, `since` returns None."""
         self.version = start
         """Counts every change ever."""
         self._changed: list[Entry] = []

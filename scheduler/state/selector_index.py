@@ -1,8 +1,8 @@
 """Label selectors and affinity terms, by number: finds those that select some labels without a look at each of them.
 
-The mirror image of `label_index`. Each selector is a number of conditions, one a label key. The labels add up how many
-conditions of each selector they meet, by lists of the selectors that name a key or a value; those of which all are met
-select the labels. It costs what the labels are, and one pass over an array of small integers.
+The mirror image of `label_index`. A selector has one condition for each label key that it names. For some labels, lists
+of the selectors that name a key or a value give the number of conditions that each selector has met; a selector with
+all conditions met selects the labels. The cost depends on the labels, plus one pass over an array of small integers.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from scheduler.model.selectors import LabelSelector
 from scheduler.state.column import Bools, Codes
 
 _NEVER = -1
-"""So many conditions are never met."""
+"""A number of conditions that is never met."""
 _PLACES_KEPT = 1024
 _FEW = 16
 """So many lists are applied one by one; more of them together."""

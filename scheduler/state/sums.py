@@ -1,4 +1,4 @@
-"""Sums of placed pods that some terms mean, per value of a node label or by row: kept, and caught up when asked for."""
+"""Sums of placed pods that some terms select, per topology value or by row. Kept, and caught up when needed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from scheduler.state.pod_classes import PodClasses
 from scheduler.state.row_counts import REMEMBERED
 
 _CATCH_UP = 512
-"""So many changes are added one by one; beyond, adding up anew may cost less."""
+"""Up to this many changes are applied one by one; with more of them, adding up everything may cost less."""
 
 
 class ByTopology:
@@ -125,7 +125,7 @@ def summed(sums: Sequence[ByTopology], rows: int) -> Ints | None:
 
 
 class Selected(ByTopology):
-    """Placed pods that terms mean, per value of a node label: those that all mean, or each for what its terms add."""
+    """Placed pods per topology value: those that all terms select, or each with the amounts of the terms that do."""
 
     __slots__ = ("_edition", "_keys", "_members", "_relabelled", "_version", "topology_key")
 
@@ -186,7 +186,7 @@ class Selected(ByTopology):
 
 
 class OnRows:
-    """Placed pods of one namespace that a selector selects, by node row; pods on their way out only if `leaving`."""
+    """Placed pods of one namespace that a selector selects, by node row; terminating pods count only if `leaving`."""
 
     __slots__ = ("_base", "_changes", "_edition", "_members", "_version", "counts")
 

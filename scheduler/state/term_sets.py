@@ -1,8 +1,8 @@
-"""The affinity terms that placed pods carry, as sets: pods whose terms are equal carry one set.
+"""The affinity terms of placed pods, as sets: pods with equal terms share one set.
 
-So a pod that comes or goes is one change, however many terms it has. A set counts from when all its terms are in the
-index. Of a pod that Berth places that is before it is assumed, at the pod's own charge (`prepare`). What others placed
-waits in lanes, one for each namespace, and whoever decides says how far to go on with it (`catch_up`).
+So placing or removing a pod is one change, however many terms it has. A set counts once all its terms are in the index.
+For a pod that Berth places, this is done before the pod is assumed, and charged to its attempt (`prepare`). Sets of
+pods that others placed wait in lanes, one for each namespace, until the engine has them indexed (`catch_up`).
 """
 
 from dataclasses import dataclass, field
@@ -14,21 +14,21 @@ from scheduler.model.shape import PodShape
 from scheduler.state.backlog import Backlog
 from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.effort import Effort
+from scheduler.state.existing_term_sums import HARD, REPELS
 from scheduler.state.row_counts import RowCounts
 from scheduler.state.selector_index import TermIndex
-from scheduler.state.towards import HARD, REPELS
 
 IDLE = 256
-"""So many sets are kept that no pod carries: a dry run takes pods away and puts them back."""
+"""How many sets without pods are kept: a dry run removes pods and puts them back."""
 DEAD = 4096
-"""So many numbers of terms or sets are left unused before all that knows them is made anew."""
+"""How many numbers of removed terms or sets stay unused, before sums are dropped so that numbers can be used again."""
 _IDLE_TERMS = 4096
-"""Of all those sets, but for one."""
+"""How many terms those sets may have together, if they are more than one."""
 _PREPARED_TERMS = 65_536
-"""Of sets that are being indexed for pods that are to be placed, but for one."""
+"""The same for sets that are being indexed for pods that are to be placed."""
 _SHAPES = 4096
 _TOGETHER = 8
-"""Sets of lanes begin to count when there are terms of them for one in so many that count already."""
+"""Sets of lanes begin to count together, once they have one new term for this many terms that count already."""
 
 Terms = tuple[tuple[AffinityTerm, int], ...]
 Key = tuple[tuple[object, ...], ...]
@@ -237,9 +237,9 @@ class TermSets:
         return bool(self.backlog or self._ready)
 
     def _have_count(self) -> int:
-        """Have the sets count that are ready; returns about how many microseconds it took.
+        """Let the sets count that are ready; returns about how many microseconds it took.
 
-        Together: whoever is asked about finds that terms came, and adds up anew what all of them mean.
+        All at once, because all sums have to be brought up to date after terms were added.
         """
         spent = sum(self._complete(of) for of in self._ready if _has_work(of) and of.indexed == len(of.terms))
         self._ready, self._ready_terms = {}, 0
@@ -251,7 +251,7 @@ class TermSets:
         return self.index.dead > DEAD + self.index.alive or len(self._dead) > DEAD + len(self.known)
 
     def reuse(self) -> None:
-        """Use numbers again; nobody may go by what they meant before."""
+        """Use numbers again; nothing may refer to their old meaning any more."""
         self.index.reuse()
         self._free += self._dead
         self._dead = []
@@ -289,7 +289,7 @@ class TermSets:
         return found
 
     def _keep_idle(self, of: TermSet) -> None:
-        """Nobody carries a set: keep it for a while, as it may come again."""
+        """No pod has this set any more: keep it for a while, as it may be needed again."""
         self._idle[of] = None
         self._idle_terms += len(of.terms)
         while len(self._idle) > 1 and (len(self._idle) > IDLE or self._idle_terms > _IDLE_TERMS):

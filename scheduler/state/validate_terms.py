@@ -10,9 +10,9 @@ from typing import Any
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
+from scheduler.state.existing_term_sums import HARD, REPELS
 from scheduler.state.row_counts import RowCounts
 from scheduler.state.sums import ByTopology
-from scheduler.state.towards import HARD, REPELS
 
 PodKey = tuple[str, frozenset[tuple[str, str]], bool]
 
@@ -216,12 +216,12 @@ def _towards(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
         pod = _like(asked.namespace, asked.labels, placed)
         if pod is None:
             continue
-        towards = incidence.towards(pod)
+        existing = incidence.existing_terms(pod)
         where = f"terms that mean {asked.namespace}{dict(asked.labels)}"
         kinds: tuple[tuple[dict[str, ByTopology], Callable[[int], int]], ...] = (
-            (towards.repelled, lambda weight: int(weight == REPELS)),
-            (towards.hard, lambda weight: int(weight == HARD)),
-            (towards.preferred, lambda weight: 0 if weight in (REPELS, HARD) else weight),
+            (existing.repelled, lambda weight: int(weight == REPELS)),
+            (existing.hard, lambda weight: int(weight == HARD)),
+            (existing.preferred, lambda weight: 0 if weight in (REPELS, HARD) else weight),
         )
         for sums, wanted in kinds:
             keys = {term.topology_key for other, _ in placed for term, weight in _carried_by(other) if wanted(weight)}
@@ -235,7 +235,7 @@ def _towards(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
                     )
 
                 yield from _by_topology(
-                    cluster, where, sums.get(key), key, placed, weight, signed=sums is towards.preferred
+                    cluster, where, sums.get(key), key, placed, weight, signed=sums is existing.preferred
                 )
 
 

@@ -1,4 +1,4 @@
-"""A few rows of a cluster, looked at as if they were all: what a plugin computes over them costs what they are."""
+"""A view of a few rows of a cluster as if they were all rows: a plugin that reads it computes only these rows."""
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from scheduler.state.weighing import Terms
 
 
 class ViewError(TypeError):
-    """Somebody tried to change what is only looked at."""
+    """An attempt to change a read-only view."""
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:

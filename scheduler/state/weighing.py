@@ -1,7 +1,7 @@
-"""Which nodes match the terms of a selector that is too big to be looked at in one go: what anybody may write.
+"""Which nodes match a selector with so many terms that they can't be evaluated in one slice.
 
-All terms on one label key are added up by the values that nodes have, so that most cost what their text is long. What
-was added up is kept while no node's labels change, so an attempt that used up its slice goes on at the next term.
+All terms on one label key are added up by the values that nodes have, so most terms cost no more than reading their
+text. Sums are kept until a node's labels change, so an attempt that used up its slice goes on at the next term.
 """
 
 from collections.abc import Sequence

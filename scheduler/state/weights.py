@@ -1,4 +1,4 @@
-"""What each numbered thing counts for in a sum: a few of them by number, or an array when they are many."""
+"""The weight of each numbered thing in a sum: a dict for a few things, an array for many."""
 
 from typing import Any
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from scheduler.engine import changes, wakes
-from scheduler.engine.changes import Whose
+from scheduler.engine.changes import EventObject
 from scheduler.engine.queue import Queue
 from scheduler.engine.room import Room
 from scheduler.framework.events import ClusterEvent
@@ -52,7 +52,7 @@ class _Asked(Queue):
         room: Room | None = None,
         *,
         real: bool = True,
-        whose: Whose | None = None,
+        about: EventObject | None = None,
     ) -> None:
         plugin = self._framework.plugin(self._plugin)
         self.woken |= bool(self._framework.events(self._plugin) & event) and hint(self._framework, plugin, self._pod)

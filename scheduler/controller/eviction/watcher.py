@@ -65,7 +65,7 @@ class Watcher:
     def counts(self) -> Counts:
         """The figures of this term."""
         engine = self.engine
-        followed = len(engine.census.followed)
+        followed = len(engine.observed.followed)
         return Counts(dict(engine.evictions), engine.waiting(), engine.held(), engine.breaker.open, followed)
 
     async def run(self, *, drain_seconds: float = 10.0) -> None:
@@ -111,12 +111,12 @@ class Watcher:
             await self._wait(0.1)
             await self._apply()
         await self._apply()
-        census = self.engine.census
+        observed = self.engine.observed
         log.info(
             "synced",
             seconds=round(time.monotonic() - started, 3),
-            nodes=census.cluster.nodes.count,
-            followed=len(census.followed),
+            nodes=observed.cluster.nodes.count,
+            followed=len(observed.followed),
         )
 
     async def _loop(self) -> None:

@@ -16,10 +16,10 @@ from scheduler.engine.eviction.messages import (
     Evict,
     NotRead,
     Read,
+    RecordEvictorEvent,
+    RecordNodeEvent,
+    RecordPodEvent,
     Stimulus,
-    TellAll,
-    TellNode,
-    TellPod,
     Turn,
     WasRead,
 )
@@ -45,7 +45,7 @@ INTENT_SECONDS = 300.0
 
 
 class Writer:
-    """`leads` is asked before each write: whoever lost the Lease writes nothing. `about`: what TellAll is about."""
+    """`leads` is asked before each write: whoever lost the Lease writes nothing. `about`: the evictor's own object."""
 
     def __init__(
         self,
@@ -78,17 +78,17 @@ class Writer:
         """Write the intent down and evict; `answer` gets Answered."""
         self._under_way.start(self._evict(instruction))
 
-    def tell(self, instruction: TellPod | TellNode | TellAll) -> None:
+    def tell(self, instruction: RecordPodEvent | RecordNodeEvent | RecordEvictorEvent) -> None:
         """Post an Event."""
         until, annotations = "", None
         match instruction:
-            case TellPod(pod=pod, turn=turn):
+            case RecordPodEvent(pod=pod, turn=turn):
                 about = regarding(_ref(pod))
                 until = "" if instruction.until is None else f"; not evicted before {_wall(instruction.until)}"
                 annotations = None if turn is None else _annotations(turn, turn.asked_at)
-            case TellNode(node=node, uid=uid):
+            case RecordNodeEvent(node=node, uid=uid):
                 about = Regarding("v1", "Node", "", node, uid)
-            case TellAll():
+            case RecordEvictorEvent():
                 about = self._about
         note = f"{instruction.note}{until}"
         log.info("event posted", object=_named(about), reason=instruction.reason, note=note)

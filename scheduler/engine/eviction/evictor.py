@@ -1,9 +1,9 @@
 """The evictor as a state machine: `handle(stimulus, now)` returns instructions. No clock, no log, no waiting.
 
-The way of a broken promise: GRACE (first observation: a change in the watch), READING (second: the API is read), then
-each gate in turn: breaker, owner, tokens, target. A gate that is shut HOLDs it, the operator is told which one and
-until when, and the API is read again before the next try. EVICTING until the API has answered; LEAVING until the pod is
-gone. `census` says what is seen, `gates` who may pass, `notices` what is told.
+Stages of a broken promise: GRACE (first observation: a change in the watch), READING (second: the API is read), then
+each gate in turn: breaker, owner, tokens, target. At a closed gate the pod is HELD, an Event says which gate and until
+when, and the API is read again before the next try. EVICTING until the API has answered; LEAVING until the pod is gone.
+`observed` is what the watch has shown, `gates` decides which pods may pass, `notices` which Events are recorded.
 """
 
 import heapq
@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from scheduler.engine.eviction.answers import Meaning, Then, meaning
-from scheduler.engine.eviction.census import Census, Seen
-from scheduler.engine.eviction.followed import PATIENT, Broken, Gate, Shut, Stage
+from scheduler.engine.eviction.followed import PATIENT, Broken, ClosedGate, Gate, Stage
 from scheduler.engine.eviction.gates import Gates
 from scheduler.engine.eviction.messages import (
     Answered,
@@ -22,15 +21,16 @@ from scheduler.engine.eviction.messages import (
     Look,
     NotRead,
     Read,
+    RecordEvictorEvent,
+    RecordNodeEvent,
+    RecordPodEvent,
     Restored,
     Stimulus,
-    TellAll,
-    TellNode,
-    TellPod,
     Turn,
     WasRead,
 )
-from scheduler.engine.eviction.notices import Notices, has_news, tell_broken, tell_gate, tell_once
+from scheduler.engine.eviction.notices import Notices, broken_events, event_once, gate_events, has_news
+from scheduler.engine.eviction.observed import Observed, Seen
 from scheduler.engine.eviction.promises import size
 from scheduler.engine.eviction.settings import Settings
 from scheduler.engine.eviction.target import find_target
@@ -41,7 +41,7 @@ from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 
 PROOFS = 10
-"""Pods of a node for which another node is looked for in one turn; the others' turns come a second apart."""
+"""For how many pods of a node another node is looked for in one turn; the others follow, a second apart."""
 QUESTIONS = 20_000
 """What the second observation of a node's pods may ask in one turn; a pod asks as many as its requirement has."""
 _NEXT_TURN_SECONDS = 1.0
@@ -60,7 +60,7 @@ class Evictor:
     def __init__(
         self, frameworks: Mapping[str, Framework], settings: Settings, rng: Callable[[], float], now: float
     ) -> None:
-        self.census = Census(frameworks, bare_pods=settings.bare_pods)
+        self.observed = Observed(frameworks, bare_pods=settings.bare_pods)
         self._gates = Gates(settings, now)
         self.breaker, self._owners = self._gates.breaker, self._gates.owners
         self.evictions: Counter[tuple[str, str]] = Counter()
@@ -91,15 +91,15 @@ class Evictor:
         """Broken promises by the gate that holds their pod back: berth_evictions_held."""
         found = dict.fromkeys(map(str, Gate), 0)
         for broken in self._broken.values():
-            if broken.shut is not None:
-                found[broken.shut.gate] += 1
+            if broken.closed_gate is not None:
+                found[broken.closed_gate.gate] += 1
         return found
 
     def next_look(self, now: float) -> float | None:
         """Engine time at which a Look has something to do; None: only news can give it something."""
-        if self.census.has_news:
+        if self.observed.has_news:
             return now
-        nodes = self.census.cluster.nodes.count
+        nodes = self.observed.cluster.nodes.count
         times = (self._due[0][0] if self._due else None, self._notices.next(now), self.breaker.next_word(nodes))
         return min((at for at in times if at is not None), default=None)
 
@@ -107,11 +107,11 @@ class Evictor:
         """Apply one stimulus at engine time `now` (seconds, monotonic) and return what to do about it."""
         match stimulus:
             case Put(thing):
-                self.census.put(thing, now)
+                self.observed.put(thing, now)
                 if isinstance(thing, Pod):
                     return self._seen_to_go(thing, now)
             case Gone():
-                self.census.gone(stimulus)
+                self.observed.gone(stimulus)
                 return self._seen_to_go(stimulus, now)
             case Look(fresh):
                 return self._look(now) if fresh else self._look_away()
@@ -123,8 +123,8 @@ class Evictor:
             case Answered():
                 return self._answered(stimulus, now)
             case Restored(pod, turn):
-                if self._owners.restore(stimulus, now, there=self.census.stays(pod.uid)):
-                    return [TellPod(pod, "Normal", "Evicted", _MEANT_BEFORE, turn=turn)]
+                if self._owners.restore(stimulus, now, there=self.observed.stays(pod.uid)):
+                    return [RecordPodEvent(pod, "Normal", "Evicted", _MEANT_BEFORE, turn=turn)]
         return []
 
     # -- the first observation -----------------------------------------------------------------------------------
@@ -136,20 +136,20 @@ class Evictor:
 
     def _look(self, now: float) -> list[Instruction]:
         if self._stale:
-            # What happened meanwhile nobody knows: every grace starts anew.
+            # Changes in between may have been missed: every grace period starts again.
             self._stale = False
             self._start_all(now)
-        seen = self.census.look()
+        seen = self.observed.look()
         self._observe(seen, now)
         done: list[Instruction] = [
-            TellPod(pod, "Warning", "InvalidPromise", problem) for pod, problem in seen.unreadable
+            RecordPodEvent(pod, "Warning", "InvalidPromise", problem) for pod, problem in seen.unreadable
         ]
-        self.census.claims.expire(now)
+        self.observed.claims.expire(now)
         self._owners.forget(now)
         self._leaving = {uid: until for uid, until in self._leaving.items() if until > now}
         done += self._look_at_breaker(now)
         done += [Read(node) for node in self._due_nodes(now)]
-        return done + self._tell_held(now)
+        return done + self._held_events(now)
 
     def _observe(self, seen: Seen, now: float) -> None:
         for uid in seen.lost:
@@ -157,10 +157,10 @@ class Evictor:
         for uid, reason in seen.broken.items():
             broken = self._broken.get(uid)
             if broken is None:
-                followed = self.census.followed[uid]
+                followed = self.observed.followed[uid]
                 broken = self._broken[uid] = Broken(followed, reason, seen.before.get(followed.row))
                 self._on_row.setdefault(followed.row, set()).add(uid)
-                self.census.mark(uid, broken=True)
+                self.observed.mark(uid, broken=True)
             elif uid not in seen.by_node or broken.stage not in PATIENT:
                 continue
             if (until := self._leaving.get(uid, now)) > now:
@@ -170,7 +170,7 @@ class Evictor:
             else:
                 self._start(broken, now)
             if uid in seen.by_node:
-                self.breaker.broke(self.census.node(broken.followed.row), now)
+                self.breaker.broke(self.observed.node(broken.followed.row), now)
         for uid in seen.mended:
             self._forget(uid, mended=True)
 
@@ -179,25 +179,25 @@ class Evictor:
         broken = self._broken.pop(uid, None)
         if broken is None:
             return
-        self.census.mark(uid, broken=False)
+        self.observed.mark(uid, broken=False)
         row = broken.followed.row
         here = self._on_row[row]
         here.discard(uid)
         if not here:
             del self._on_row[row]
             if mended:
-                self.breaker.mended(self.census.node(row))
+                self.breaker.mended(self.observed.node(row))
 
     def _look_at_breaker(self, now: float) -> list[Instruction]:
         was = self.breaker.open
-        note = self.breaker.look(self.census.cluster.nodes.count, now)
+        note = self.breaker.look(self.observed.cluster.nodes.count, now)
         if was and not self.breaker.open:
             self._start_all(now)
         if not note:
             return []
         if self.breaker.open:
-            return [TellAll("Warning", "EvictionBreakerOpen", note)]
-        return [TellAll("Normal", "EvictionBreakerClosed", note)]
+            return [RecordEvictorEvent("Warning", "EvictionBreakerOpen", note)]
+        return [RecordEvictorEvent("Normal", "EvictionBreakerClosed", note)]
 
     def _due_nodes(self, now: float) -> Iterable[str]:
         """Nodes to read: a promise there is due, and no gate is shut, or nobody was told yet that one is."""
@@ -212,8 +212,8 @@ class Evictor:
             if broken.stage is Stage.LEAVING:
                 self._start(broken, now)
                 continue
-            node = self.census.node(broken.followed.row)
-            if shut := self._shut(broken, now):
+            node = self.observed.node(broken.followed.row)
+            if shut := self._closed_gate(broken, now):
                 if broken.confirmed:
                     self._hold_before(shut, broken, now)
                     continue
@@ -228,22 +228,22 @@ class Evictor:
         """Every grace starts anew; who has to wait longer for another reason still does."""
         for broken in self._broken.values():
             if broken.stage in PATIENT:
-                by_breaker = broken.shut is not None and broken.shut.gate is Gate.BREAKER
+                by_breaker = broken.closed_gate is not None and broken.closed_gate.gate is Gate.BREAKER
                 held = broken.due if broken.stage is Stage.HELD and not by_breaker else now
                 self._start(broken, now)
                 self._wake_at(broken, max(held, broken.due))
 
     def _start(self, broken: Broken, now: float) -> None:
         broken.since = now
-        broken.confirmed, broken.shut = False, None
+        broken.confirmed, broken.closed_gate = False, None
         broken.stage = Stage.GRACE
         self._wake_at(broken, now + self._settings.grace)
 
-    def _hold(self, broken: Broken, until: float, shut: Shut | None = None) -> None:
-        broken.stage, broken.shut = Stage.HELD, shut
+    def _hold(self, broken: Broken, until: float, shut: ClosedGate | None = None) -> None:
+        broken.stage, broken.closed_gate = Stage.HELD, shut
         self._wake_at(broken, until)
 
-    def _hold_before(self, shut: Shut, broken: Broken, now: float) -> None:
+    def _hold_before(self, shut: ClosedGate, broken: Broken, now: float) -> None:
         """A gate is shut, and the operator is to know."""
         self._hold(broken, now + shut.seconds, shut)
         if has_news(broken):
@@ -258,7 +258,7 @@ class Evictor:
 
     def _reading(self, node: str) -> list[Broken]:
         """The promises for which a node was read: each namespace's first, then each one's second, and so on."""
-        row = self.census.cluster.nodes.row_of(node)
+        row = self.observed.cluster.nodes.row_of(node)
         here = self._on_row.get(row, ()) if row is not None else ()
         reading = (self._broken[uid] for uid in here if self._broken[uid].stage is Stage.READING)
         place: Counter[str] = Counter()
@@ -284,48 +284,48 @@ class Evictor:
             if not broken.confirmed and "PromiseBroken" not in broken.told:
                 news.append(broken)
             broken.confirmed = True
-            if shut := self._shut(broken, now):
+            if shut := self._closed_gate(broken, now):
                 self._hold_before(shut, broken, now)
             elif proofs == PROOFS:
                 self._hold(broken, now + _NEXT_TURN_SECONDS)
             else:
                 proofs += 1
-                done += tell_broken(broken, read.name)
+                done += broken_events(broken, read.name)
                 done += self._try(broken, read.name, now)
         if news and read.node is not None:
             first, more = news[0], f" and {len(news) - 1} more" if len(news) > 1 else ""
             note = f"no longer what {first.followed.pod.key}{more} asked for: {first.breach}"
-            done.append(TellNode(read.name, read.node.uid, "Warning", "PromiseBroken", note))
-        return done + self._tell_held(now)
+            done.append(RecordNodeEvent(read.name, read.node.uid, "Warning", "PromiseBroken", note))
+        return done + self._held_events(now)
 
     def _is_still_broken(self, broken: Broken, read: WasRead) -> bool:
         """Whether the API says the same as the watch; if not, the watch will soon tell what the API says."""
         live = read.pods.get(broken.followed.pod.uid)
         if read.node is None or live is None or live.terminating or live.finished or live.node_name != read.name:
             return False
-        wanted = self.census.wanted(live)
+        wanted = self.observed.wanted(live)
         if wanted != broken.followed.wanted or wanted.holds(read.name, read.node.labels):
             return False
         broken.breach = breach(wanted, read.name, read.node.labels, broken.before)
         return True
 
-    def _shut(self, broken: Broken, now: float) -> Shut | None:
-        return self._gates.shut(broken.followed, self.census.node(broken.followed.row), now)
+    def _closed_gate(self, broken: Broken, now: float) -> ClosedGate | None:
+        return self._gates.closed(broken.followed, self.observed.node(broken.followed.row), now)
 
     def _try(self, broken: Broken, node: str, now: float) -> list[Instruction]:
         """Both observations are made, and no gate is shut but perhaps the last: another node has to take the pod."""
         followed = broken.followed
         pod = followed.pod
-        target = find_target(pod, followed.wanted, self._frameworks[pod.scheduler_name], self.census.cluster)
+        target = find_target(pod, followed.wanted, self._frameworks[pod.scheduler_name], self.observed.cluster)
         if target.row is None:
             self._hold(broken, now + self._backoff(broken))
             note = f"stays on node {node}, no other node can take it now ({broken.breach}): {target.text}"
-            said = tell_once(broken, "Warning", "NoOtherNode", note)
+            said = event_once(broken, "Warning", "NoOtherNode", note)
             self.evictions[broken.reason, "no_target"] += len(said)
             return said
         self._gates.tokens.take(node, pod.namespace, now)
-        self.census.claims.add(pod, target.row, now)
-        broken.stage, broken.shut = Stage.EVICTING, None
+        self.observed.claims.add(pod, target.row, now)
+        broken.stage, broken.closed_gate = Stage.EVICTING, None
         turn = self._owners.turn(pod)
         self._owners.asked(pod, now)
         self._asked[pod.uid] = (broken, turn)
@@ -341,10 +341,10 @@ class Evictor:
         self.evictions[broken.reason, meant.result] += 1
         turn = replace(turn, asked_at="" if observe else answer.asked_at)
         evicted = self._owners.answered(
-            pod, turn, now, evicted=not observe and meant.evicted, stays=self.census.stays(answer.uid)
+            pod, turn, now, evicted=not observe and meant.evicted, stays=self.observed.stays(answer.uid)
         )
         if not evicted:
-            self.census.claims.drop(answer.uid)
+            self.observed.claims.drop(answer.uid)
         said = self._said(broken, answer, meant, turn if evicted else None)
         if meant.then is Then.LEAVE:
             self._leaving[answer.uid] = now + _LEAVING_SECONDS
@@ -363,13 +363,13 @@ class Evictor:
     def _said(self, broken: Broken, answer: Answered, meant: Meaning, turn: Turn | None) -> list[Instruction]:
         note = f"{answer.message} ({broken.breach})" if answer.message else broken.breach
         if turn is not None:
-            # The record for whoever leads next: each eviction has one, also of a pod that did not leave the first time.
+            # The record for the next leader: each eviction has one, also of a pod that did not leave the first time.
             note = note if meant.evicted else _MEANT_BEFORE
-            return [TellPod(broken.followed.pod, "Normal", "Evicted", note, turn=turn)]
+            return [RecordPodEvent(broken.followed.pod, "Normal", "Evicted", note, turn=turn)]
         if not meant.event:
             return []
         kind = "Normal" if 200 <= answer.status < 300 else "Warning"
-        return tell_once(broken, kind, meant.event, note)
+        return event_once(broken, kind, meant.event, note)
 
     def _backoff(self, broken: Broken, at_least: float = 0.0) -> float:
         """Seconds until the next try: doubling, jittered, and never less than the server asked for."""
@@ -377,17 +377,17 @@ class Evictor:
         broken.tries += 1
         return max(step * (0.5 + 0.5 * self._rng()), at_least * (1.0 + 0.25 * self._rng()))
 
-    def _tell_held(self, now: float) -> list[Instruction]:
+    def _held_events(self, now: float) -> list[Instruction]:
         """Tell of pods that a gate holds back, as many as may be told of now."""
         done: list[Instruction] = []
         while (uid := self._notices.take(now)) is not None:
             if (broken := self._broken.get(uid)) is not None and has_news(broken):
-                done += tell_gate(broken, self.census.node(broken.followed.row))
+                done += gate_events(broken, self.observed.node(broken.followed.row))
         return done
 
     def _seen_to_go(self, pod: Pod | Gone, now: float) -> list[Instruction]:
         """A pod changed, or is gone: if nobody knew whether it was evicted, that is known now."""
-        if self.census.stays(pod.uid) or (turn := self._owners.lost(pod.uid, now)) is None:
+        if self.observed.stays(pod.uid) or (turn := self._owners.lost(pod.uid, now)) is None:
             return []
         gone = pod if isinstance(pod, Gone) else Gone("Pod", pod.namespace, pod.name, pod.uid)
-        return [TellPod(gone, "Normal", "Evicted", _MEANT_BEFORE, turn=turn)]
+        return [RecordPodEvent(gone, "Normal", "Evicted", _MEANT_BEFORE, turn=turn)]

@@ -36,7 +36,7 @@ class Gate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Shut:
+class ClosedGate:
     """A gate that is shut for some `seconds` at least; `why` is for the operator."""
 
     gate: Gate
@@ -71,7 +71,7 @@ class Broken:
     breach: str = ""
     confirmed: bool = False
     """Whether the second observation was made since the grace began."""
-    shut: Shut | None = None
+    closed_gate: ClosedGate | None = None
     """The gate that it is held before."""
     told: set[str] = field(default_factory=set)
     """Reasons of the Events that were posted of it."""

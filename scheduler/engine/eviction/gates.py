@@ -1,7 +1,7 @@
 """The gates that only time opens, or somebody who puts labels back: the breaker, the owner's, the tokens'."""
 
 from scheduler.engine.eviction.breaker import Breaker
-from scheduler.engine.eviction.followed import Followed, Gate, Shut
+from scheduler.engine.eviction.followed import ClosedGate, Followed, Gate
 from scheduler.engine.eviction.owners import Owners
 from scheduler.engine.eviction.settings import Settings
 from scheduler.engine.eviction.tokens import Tokens
@@ -19,13 +19,13 @@ class Gates:
         self.owners = Owners(settings.owner_backoff, settings.owner_backoff_most)
         self.tokens = Tokens(settings, now)
 
-    def shut(self, followed: Followed, node: str, now: float) -> Shut | None:
+    def closed(self, followed: Followed, node: str, now: float) -> ClosedGate | None:
         """The gate that holds a pod back for longest, if any does."""
         if self.breaker.open:
-            return Shut(Gate.BREAKER, _BREAKER_SECONDS, "the breaker is open, for too many nodes changed at once")
+            return ClosedGate(Gate.BREAKER, _BREAKER_SECONDS, "the breaker is open, for too many nodes changed at once")
         pod = followed.pod
         spared = self.owners.spared(pod, now, followed.placed_at)
         tokens, limit = self.tokens.wait(node, pod.namespace, now)
         if spared is not None and spared.seconds >= tokens:
-            return Shut(Gate.OWNER, spared.seconds, succeeds(spared))
-        return Shut(Gate.RATE, tokens, f"it waits for its turn, {limit} are allowed") if tokens else None
+            return ClosedGate(Gate.OWNER, spared.seconds, succeeds(spared))
+        return ClosedGate(Gate.RATE, tokens, f"it waits for its turn, {limit} are allowed") if tokens else None

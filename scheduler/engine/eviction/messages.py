@@ -95,7 +95,7 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
-class TellPod:
+class RecordPodEvent:
     """Post an Event about a pod, which may be gone.
 
     `until`: engine time before which it is not evicted, to be said in the note. `turn`: the Event is the record that
@@ -111,7 +111,7 @@ class TellPod:
 
 
 @dataclass(frozen=True, slots=True)
-class TellNode:
+class RecordNodeEvent:
     """Post an Event about a node."""
 
     node: str
@@ -122,7 +122,7 @@ class TellNode:
 
 
 @dataclass(frozen=True, slots=True)
-class TellAll:
+class RecordEvictorEvent:
     """Post an Event about the evictor itself."""
 
     kind: str
@@ -131,4 +131,4 @@ class TellAll:
 
 
 Stimulus = Put | Gone | Look | Restored | WasRead | NotRead | Answered
-Instruction = Read | Evict | TellPod | TellNode | TellAll
+Instruction = Read | Evict | RecordPodEvent | RecordNodeEvent | RecordEvictorEvent

@@ -7,7 +7,7 @@ nor what the evictor writes for the few that may go has to wait behind thousands
 from collections import deque
 
 from scheduler.engine.eviction.followed import Broken, Gate
-from scheduler.engine.eviction.messages import Instruction, TellPod
+from scheduler.engine.eviction.messages import Instruction, RecordPodEvent
 from scheduler.engine.eviction.tokens import Bucket
 
 RATE, BURST = 10.0, 50
@@ -17,40 +17,40 @@ _TOLD_AGAIN_SECONDS = 60.0
 _BROKEN = "PromiseBroken"
 
 
-def tell_once(broken: Broken, kind: str, reason: str, note: str) -> list[Instruction]:
+def event_once(broken: Broken, kind: str, reason: str, note: str) -> list[Instruction]:
     """An Event about the pod, unless one of this reason was posted already."""
     if reason in broken.told:
         return []
     broken.told.add(reason)
-    return [TellPod(broken.followed.pod, kind, reason, note)]
+    return [RecordPodEvent(broken.followed.pod, kind, reason, note)]
 
 
-def tell_broken(broken: Broken, node: str) -> list[Instruction]:
+def broken_events(broken: Broken, node: str) -> list[Instruction]:
     """What its node does not meet."""
     note = f"node {node} is no longer what the pod asks for: {broken.breach}"
-    if broken.shut is not None and broken.shut.gate is Gate.BREAKER:
-        note += f"; it stays for now: {broken.shut.why}"
-    return tell_once(broken, "Warning", _BROKEN, note)
+    if broken.closed_gate is not None and broken.closed_gate.gate is Gate.BREAKER:
+        note += f"; it stays for now: {broken.closed_gate.why}"
+    return event_once(broken, "Warning", _BROKEN, note)
 
 
 def has_news(broken: Broken) -> bool:
-    """Whether there is anything that `tell_gate` would tell of."""
-    return broken.shut is not None and broken.confirmed and (_BROKEN not in broken.told or _gate_is_news(broken))
+    """Whether there is anything that `gate_events` would tell of."""
+    return broken.closed_gate is not None and broken.confirmed and (_BROKEN not in broken.told or _gate_is_news(broken))
 
 
-def tell_gate(broken: Broken, node: str) -> list[Instruction]:
+def gate_events(broken: Broken, node: str) -> list[Instruction]:
     """What its node does not meet, and which gate holds the pod back until when, as far as it was not told."""
-    done, shut = tell_broken(broken, node), broken.shut
+    done, shut = broken_events(broken, node), broken.closed_gate
     if shut is None or not _gate_is_news(broken):
         return done
     broken.told_until[shut.gate] = broken.due
     note = f"stays on node {node} for now: {shut.why}"
-    return [*done, TellPod(broken.followed.pod, "Normal", "EvictionHeld", note, broken.due)]
+    return [*done, RecordPodEvent(broken.followed.pod, "Normal", "EvictionHeld", note, broken.due)]
 
 
 def _gate_is_news(broken: Broken) -> bool:
     # The breaker tells of itself. When it is one's turn among many nobody knows, so that is told once.
-    gate = None if broken.shut is None else broken.shut.gate
+    gate = None if broken.closed_gate is None else broken.closed_gate.gate
     told = None if gate is None else broken.told_until.get(gate)
     if gate in (None, Gate.BREAKER):
         return False

@@ -35,7 +35,7 @@ class Settings:
     rest: float = 600.0
     """After an answer that trying again soon does not help: two budgets, no right to evict."""
     bare_pods: bool = False
-    """Evict pods without a controller too: nobody makes them anew."""
+    """Evict pods without a controller too, which nothing creates again."""
     observe: bool = False
     """Ask the server what would happen (dry run), and evict nobody."""
 

@@ -32,7 +32,7 @@ def find_target(pod: Pod, wanted: NodeRequirement, framework: Framework, cluster
     if placement is None:
         return Target(None, "the pod is on no node")
     asked = replace(pod, node_name="", nominated_node_name="")
-    cluster.lift(placement)
+    cluster.leave_out(placement)
     try:
         meets = meeting(wanted, cluster.nodes)
         decision = framework.decide_quickly(asked, cluster)
@@ -52,7 +52,7 @@ def find_target(pod: Pod, wanted: NodeRequirement, framework: Framework, cluster
     except PluginError as error:
         return Target(None, str(error))
     finally:
-        cluster.lower(placement)
+        cluster.put_back(placement)
 
 
 def _others(decision: Decision, row: int, meets: Bools) -> Rows:

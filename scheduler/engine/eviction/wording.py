@@ -73,5 +73,5 @@ def left_alone(pod: Pod, *, bare_pods: bool) -> str:
     if pod.priority >= SYSTEM_CRITICAL:
         return "a system-critical pod"
     if pod.owner is None and not bare_pods:
-        return "a pod without a controller: nobody would make it anew"
+        return "a pod without a controller: nothing would create it again"
     return ""

@@ -2,7 +2,7 @@
 
 Upstream: framework/preemption and plugins/defaultpreemption.
 
-`plugin` is the plugin, `trials` finds where preemption helps and with whom, by the rules of `rows_on_trial`,
-`candidates` picks one of these nodes, `importance` and `budgets` say in which order victims go, `findings` is what is
-kept between attempts.
+`plugin` is the plugin, `dry_run` finds the nodes where preemption helps and their victims by the rules of `victims`,
+`candidates` picks one of these nodes, `importance` and `budgets` say in which order pods become victims, and
+`dry_run_results` keeps results between attempts.
 """

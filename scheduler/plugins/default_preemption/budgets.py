@@ -1,8 +1,8 @@
 """Which victims would overdraw a PodDisruptionBudget (upstream: framework/preemption, FilterVictimsWithPDBViolation).
 
-Anybody may write thousands of budgets with selectors that match nearly everything, and change them all the time. So a
-budget is matched with a set of labels once and not for each pod, only those that may match are looked at, a change
-costs what changed, and all of it is charged to the attempt.
+A tenant may write thousands of budgets with selectors that match nearly everything, and change them all the time. So a
+budget is matched once with each set of labels instead of each pod, only budgets that may match are looked at, a change
+affects only what it changed, and the attempt is charged for all of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -102,7 +102,7 @@ class _Namespace:
         return 2
 
     def drop(self, name: str) -> None:
-        """Remove one, if it is there. Its number stays, and is drawn on in vain."""
+        """Remove one, if it is there. Its number stays in use, as a budget that is never overdrawn."""
         number = self._number.pop(name, None)
         if number is not None:
             self.allowed[number] = _NEVER_OVERDRAWN

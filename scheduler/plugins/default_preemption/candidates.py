@@ -1,6 +1,6 @@
 """Upstream: framework/preemption (preemption.go, util.go): which of several nodes preemption would help on to choose.
 
-How they are found is in trials.py.
+They are found in dry_run.py.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Upstream: plugins/defaultpreemption and framework/preemption. Where it helps is found in trials.py."""
+"""Upstream: plugins/defaultpreemption and framework/preemption. Where it helps is found in dry_run.py."""
 
 import numpy as np
 from msgspec import Struct
@@ -6,8 +6,8 @@ from msgspec import Struct
 from scheduler.framework.decision import Decision
 from scheduler.framework.plugin import Filters, Plugin, PostFilterResult
 from scheduler.model.pod import Pod
-from scheduler.plugins.default_preemption.findings import Findings
-from scheduler.plugins.default_preemption.trials import Trials
+from scheduler.plugins.default_preemption.dry_run import DryRuns
+from scheduler.plugins.default_preemption.dry_run_results import DryRunResults
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
@@ -28,7 +28,7 @@ class DefaultPreemption(Plugin):
 
     def __init__(self, args: DefaultPreemptionArgs) -> None:
         self._args = args
-        self.trials = Trials()
+        self.dry_runs = DryRuns()
 
     @staticmethod
     def check(args: DefaultPreemptionArgs, path: str) -> list[str]:
@@ -56,13 +56,13 @@ class DefaultPreemption(Plugin):
         if refusal:
             return PostFilterResult(f"preemption: {refusal}")
         rows = nodes.alive[: nodes.rows] & ~hopeless
-        findings, chosen = self.trials.find(pod, cluster, filters, rows, self._at_most(int(np.count_nonzero(rows))))
+        results, chosen = self.dry_runs.find(pod, cluster, filters, rows, self._at_most(int(np.count_nonzero(rows))))
         if chosen is None:
-            text, in_the_way = _no_candidates(decision.nodes, findings, rows)
+            text, in_the_way = _no_candidates(decision.nodes, results, rows)
             return PostFilterResult(f"preemption: {text}", node="", in_the_way=in_the_way)
-        node, victims = nodes.names[chosen] or "", findings.victims(chosen)
+        node, victims = nodes.names[chosen] or "", results.victims(chosen)
         text = f"found a potential placement for pod on node {node}, preempting {len(victims)} victims"
-        offers = findings.offers(findings.helpful(rows), nodes.names)
+        offers = results.offers(results.helpful(rows), nodes.names)
         return PostFilterResult(f"preemption: {text}", node, victims, offers)
 
     def _at_most(self, nodes: int) -> int:
@@ -82,13 +82,13 @@ class DefaultPreemption(Plugin):
         return ""
 
 
-def _no_candidates(nodes: int, findings: Findings, rows: Bools) -> tuple[str, frozenset[str]]:
+def _no_candidates(nodes: int, results: DryRunResults, rows: Bools) -> tuple[str, frozenset[str]]:
     """A FitError over what trying gave: reasons that stay on an emptied node, nobody to preempt, not helpful.
 
     And the plugins behind those reasons.
     """
-    counts, plugins, failed = findings.counts(rows)
-    without_victims = findings.without_victims(rows)
+    counts, plugins, failed = results.counts(rows)
+    without_victims = results.without_victims(rows)
     if without_victims:
         counts["No preemption victims found for incoming pod"] = without_victims
     rest = nodes - failed - without_victims

@@ -167,7 +167,7 @@ class Spreads:
             self._drop(next(iter(self._kept)))
         self._kept[key] = made
         self._domains += len(made.domains)
-        cluster.effort.tell("topology spread constraints", len(constraints))
+        cluster.effort.note("topology spread constraints", len(constraints))
         cluster.effort.charge(len(constraints) // 4 + len(made.domains) * (10 + made.rows // 50))
         return made
 

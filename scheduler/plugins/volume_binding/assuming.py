@@ -1,4 +1,4 @@
-"""Volumes and claims that a pod was promised: assumed, written, watched until bound, or given back.
+"""Volumes and claims that a pod takes: assumed, written, watched until bound, or given back.
 
 Upstream: plugins/volumebinding/binder.go (AssumePodVolumes, RevertAssumedPodVolumes, bindAPIUpdate, checkBindings)
 and component-helpers storage/volume (GetBindVolumeToClaim).
@@ -24,8 +24,8 @@ _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
 @dataclass(slots=True)
-class Promised:
-    """What a pod is to get on its node. `volumes`: (volume as it will be, its claim); `claims`: to be provisioned."""
+class AssumedVolumes:
+    """What a pod is to get on its node. `volumes`: (volume with its claimRef, claim); `claims`: to be provisioned."""
 
     volumes: list[tuple[PersistentVolume, PersistentVolumeClaim]] = field(default_factory=list)
     claims: list[PersistentVolumeClaim] = field(default_factory=list)
@@ -54,13 +54,13 @@ def claim_key(claim: PersistentVolumeClaim) -> ObjectKey:
     return CLAIM, claim.namespace, claim.name
 
 
-def assume(found: Found, cluster: Cluster, row: int) -> Promised:
-    """Show what was found for a row as taken to the next decision.
+def assume(found: Found, cluster: Cluster, row: int) -> AssumedVolumes:
+    """Assume the volumes that were found for a row, so that the next decision sees them as taken.
 
     Raises OutOfSyncError when an object is not what it was chosen as; then nothing is assumed.
     """
     storage = cluster.storage
-    promised = Promised()
+    taken = AssumedVolumes()
     node = cluster.nodes.names[row] or ""
     writes: list[Patch] = []
     try:
@@ -69,27 +69,27 @@ def assume(found: Found, cluster: Cluster, row: int) -> Promised:
             if volume is not None:
                 bound = _bound(volume, choice.claim)
                 storage.assume_volume(bound)
-                promised.volumes.append((bound, choice.claim))
+                taken.volumes.append((bound, choice.claim))
                 writes.extend(_volume_patch(storage.volumes.stored(volume.name), bound, choice.claim))
         for provision in found.provisions:
             if provision.rows[row]:
                 claim = replace(provision.claim, selected_node=node)
                 storage.assume_claim(claim)
-                promised.claims.append(claim)
+                taken.claims.append(claim)
                 writes.extend(_claim_patch(storage.claims.stored(claim.key), claim))
     except OutOfSyncError:
-        restore(promised, {}, storage)
+        restore(taken, {}, storage)
         raise
-    promised.writes = tuple(writes)
-    return promised
+    taken.writes = tuple(writes)
+    return taken
 
 
-def restore(promised: Promised, written: Mapping[ObjectKey, str], storage: Storage) -> None:
+def restore(taken: AssumedVolumes, written: Mapping[ObjectKey, str], storage: Storage) -> None:
     """Show the API's versions again; what was written stays assumed until the API shows it."""
-    for volume, _ in promised.volumes:
+    for volume, _ in taken.volumes:
         if volume_key(volume.name) not in written:
             storage.restore_volume(volume)
-    for claim in promised.claims:
+    for claim in taken.claims:
         if claim_key(claim) not in written:
             storage.restore_claim(claim)
 
@@ -97,29 +97,29 @@ def restore(promised: Promised, written: Mapping[ObjectKey, str], storage: Stora
 def still_unbound(assumed: AssumedPod, cluster: Cluster) -> frozenset[ObjectKey]:
     """The objects that are still waited for; none when every claim is bound.
 
-    Raises MatchingError when it can't come about any more.
+    Raises MatchingError when they can't be bound any more.
     """
-    promised: Promised = assumed.reserved
+    taken: AssumedVolumes = assumed.reserved
     if cluster.nodes.live_row(assumed.node) is None:
         raise MatchingError(f'failed to get node "{assumed.node}": node "{assumed.node}" not found')
-    checks = [_check_volume(volume, claim, assumed, cluster) for volume, claim in promised.volumes]
-    checks += [_check_claim(claim, assumed, cluster) for claim in promised.claims]
+    checks = [_check_volume(volume, claim, assumed, cluster) for volume, claim in taken.volumes]
+    checks += [_check_claim(claim, assumed, cluster) for claim in taken.claims]
     wanted: set[ObjectKey] = set()
     for check in checks:
         # Upstream looks no further than the first that has to be waited for.
         wanted.update(check)
         if wanted:
-            return frozenset((*wanted, *promised.objects(), ("Node", "", assumed.node)))
+            return frozenset((*wanted, *taken.objects(), ("Node", "", assumed.node)))
     return frozenset()
 
 
 def _check_volume(
-    promised: PersistentVolume, claim: PersistentVolumeClaim, assumed: AssumedPod, cluster: Cluster
+    taken: PersistentVolume, claim: PersistentVolumeClaim, assumed: AssumedPod, cluster: Cluster
 ) -> Iterator[ObjectKey]:
     storage = cluster.storage
-    volume, found = storage.volumes.stored(promised.name), storage.claims.stored(claim.key)
+    volume, found = storage.volumes.stored(taken.name), storage.claims.stored(claim.key)
     if volume is None:
-        raise MatchingError(f'failed to check binding: persistentvolumes "{promised.name}" not found')
+        raise MatchingError(f'failed to check binding: persistentvolumes "{taken.name}" not found')
     if found is None:
         raise MatchingError(f'failed to check binding: persistentvolumeclaims "{claim}" not found')
     if _older(volume.resource_version, assumed.written.get(volume_key(volume.name))):
@@ -132,11 +132,11 @@ def _check_volume(
         yield claim_key(found)
 
 
-def _check_claim(promised: PersistentVolumeClaim, assumed: AssumedPod, cluster: Cluster) -> Iterator[ObjectKey]:
+def _check_claim(taken: PersistentVolumeClaim, assumed: AssumedPod, cluster: Cluster) -> Iterator[ObjectKey]:
     storage = cluster.storage
-    claim = storage.claims.stored(promised.key)
+    claim = storage.claims.stored(taken.key)
     if claim is None:
-        raise MatchingError(f'failed to check provisioning pvc: persistentvolumeclaims "{promised}" not found')
+        raise MatchingError(f'failed to check provisioning pvc: persistentvolumeclaims "{taken}" not found')
     if _older(claim.resource_version, assumed.written.get(claim_key(claim))):
         yield claim_key(claim)
         return

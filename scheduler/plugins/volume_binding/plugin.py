@@ -25,7 +25,7 @@ from scheduler.model.volumes import NO_VOLUMES
 from scheduler.plugins.node_resources.arguments import ShapePoint, check_shape
 from scheduler.plugins.node_resources.strategies import broken_linear
 from scheduler.plugins.node_volume_limits import not_owner
-from scheduler.plugins.volume_binding.assuming import Promised, assume, restore, still_unbound
+from scheduler.plugins.volume_binding.assuming import AssumedVolumes, assume, restore, still_unbound
 from scheduler.plugins.volume_binding.matching import NONE, Claims, Found, MatchingError, begin, claims_of, go_on
 from scheduler.state.assumed import OutOfSyncError
 from scheduler.state.cluster import Cluster
@@ -156,7 +156,7 @@ class VolumeBinding(Plugin):
                 return new.limit is not None and (old.limit is None or new.limit > old.limit)
         return True
 
-    def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Promised | None:
+    def reserve(self, pod: Pod, cluster: Cluster, row: int) -> AssumedVolumes | None:
         """Take the volumes, and the claims to provision for, before the next pod is decided."""
         if not pod.shape.volumes.claims:
             return None
@@ -172,12 +172,12 @@ class VolumeBinding(Plugin):
 
     def pre_bind(self, assumed: AssumedPod, cluster: Cluster) -> Wait | None:
         """Write claimRefs and selected nodes, then wait until the claims are bound."""
-        promised: Promised | None = assumed.reserved
-        if promised is None:
+        taken: AssumedVolumes | None = assumed.reserved
+        if taken is None:
             return None
-        if promised.writes and not promised.asked:
-            promised.asked = True
-            return Wait(self._timeout, promised.writes)
+        if taken.writes and not taken.asked:
+            taken.asked = True
+            return Wait(self._timeout, taken.writes)
         try:
             wanted = still_unbound(assumed, cluster)
         except MatchingError as error:

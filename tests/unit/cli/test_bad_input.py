@@ -48,7 +48,7 @@ def test_dumps(berth: Berth, content: Any, said: str) -> None:
         pytest.param(None, "no such file or directory", id="missing"),
         pytest.param("- a", "Invalid value: want a mapping", id="a list"),
         pytest.param("", "Invalid value: want a mapping of kind KubeSchedulerConfiguration, got an empty", id="empty"),
-        pytest.param({"kind": "Pod"}, "apiVersion: Unsupported value: None", id="another kind"),
+        pytest.param({"kind": "Pod"}, "apiVersion: Required value", id="another kind"),
         pytest.param(configuration(foo=1), "foo: Unknown field", id="unknown field"),
         pytest.param(
             configuration(profile(plugins={"score": {"enable": []}})),

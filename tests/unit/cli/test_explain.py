@@ -220,6 +220,6 @@ def test_a_plugin_from_outside_fails_to_explain_itself(berth: Berth, teams: Call
     ]
     assert [remedy["text"] for remedy in answer["remedies"]] == []
     assert answer["notes"] == [
-        f'plugin "{CLASS}" could not explain its rejections: SystemExit: no idea',
-        f'plugin "{CLASS}" could not say what would help: SystemExit: no idea',
+        f'plugin "{CLASS}" could not explain its rejections: it tried to end the process (no idea)',
+        f'plugin "{CLASS}" could not say what would help: it tried to end the process (no idea)',
     ]

@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from scheduler.cli import story as story_module
 from scheduler.controller.scheduler import Scheduler
 from scheduler.controller.storyteller import PATH, Storyteller
-from scheduler.engine.happenings import Failed
 from scheduler.engine.story import LONGEST
+from scheduler.engine.story_entries import Failed
 from scheduler.report.timeline import after
 from scheduler.telemetry.certificate import Certificate, self_signed
 from scheduler.telemetry.serving import Address, Endpoints, Gate, Serving

@@ -15,10 +15,10 @@ from scheduler.engine.eviction.messages import (
     Evict,
     NotRead,
     Read,
+    RecordEvictorEvent,
+    RecordNodeEvent,
+    RecordPodEvent,
     Stimulus,
-    TellAll,
-    TellNode,
-    TellPod,
     Turn,
     WasRead,
 )
@@ -194,8 +194,8 @@ async def test_events_about_what_is_in_no_namespace() -> None:
     """A node's Event is in the namespace default, the breaker's is about our Lease."""
     client = FakeClient()
     writer = Writer(cast(Client, client), lambda _: None, Decoder(), lambda: True, LEASE, "me", observe=False)
-    writer.tell(TellNode("a", "node/a", "Warning", "PromiseBroken", "note"))
-    writer.tell(TellAll("Warning", "EvictionBreakerOpen", "note"))
+    writer.tell(RecordNodeEvent("a", "node/a", "Warning", "PromiseBroken", "note"))
+    writer.tell(RecordEvictorEvent("Warning", "EvictionBreakerOpen", "note"))
     await writer.drain(10)
     assert [(said["metadata"]["namespace"], said["regarding"]["kind"]) for _, said in client.asked] == [
         ("default", "Node"),
@@ -226,8 +226,8 @@ async def test_notes_say_until_when_and_records_are_marked(clock: SimpleNamespac
     client = FakeClient()
     writer = Writer(cast(Client, client), lambda _: None, Decoder(), lambda: True, LEASE, "me", observe=False)
     with capture_logs() as lines:
-        writer.tell(TellPod(POD, "Normal", "EvictionHeld", "stays for now", clock.now + 65.2))
-        writer.tell(TellPod(Gone("Pod", "default", "web", "u1"), "Normal", "Evicted", "gone", turn=TURN))
+        writer.tell(RecordPodEvent(POD, "Normal", "EvictionHeld", "stays for now", clock.now + 65.2))
+        writer.tell(RecordPodEvent(Gone("Pod", "default", "web", "u1"), "Normal", "Evicted", "gone", turn=TURN))
     assert await writer.drain(10) == 0
     held, done = (said for _, said in client.asked)
     assert held["note"] == "stays for now; not evicted before 2026-01-01T11:09:26Z"

@@ -14,7 +14,7 @@ import pytest
 from scheduler.controller.extenders import ExtenderBinder, Extenders
 from scheduler.controller.originals import Originals
 from scheduler.engine.instructions import AskExtenders
-from scheduler.engine.stimuli import Consulted, NotConsulted, Stimulus
+from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed, Stimulus
 from scheduler.framework.binding import AssumedPod, BindResult
 from scheduler.framework.config import ConfigError, decode
 from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion, in_order
@@ -54,7 +54,7 @@ async def ask(make: Callable[[Any], Any], *extenders: Object) -> Stimulus:
 
 async def about_nodes(*extenders: Object) -> Any:
     answer = await ask(lambda found: NodesQuestion(WEB, found, ("n1", "n2", "n3")), *extenders)
-    return answer.answer if isinstance(answer, Consulted) else answer
+    return answer.answer if isinstance(answer, ExtendersAnswered) else answer
 
 
 @pytest.mark.parametrize("capable", [False, True], ids=["whole nodes", "names"])
@@ -129,7 +129,7 @@ async def test_failures(case: str, ignorable: bool) -> None:
     if ignorable:
         assert answer == NodesAnswer(frozenset(("n1", "n2", "n3")), {}, {}, [])
     else:
-        assert isinstance(answer, NotConsulted)
+        assert isinstance(answer, ExtendersFailed)
         assert answer.message == message.format(url=server.url)
 
 
@@ -138,7 +138,7 @@ async def test_nobody_there() -> None:
     with ExtenderServer({}) as server:
         url = server.url
     answer = await about_nodes({"urlPrefix": url, "filterVerb": "filter"})
-    assert isinstance(answer, NotConsulted)
+    assert isinstance(answer, ExtendersFailed)
     assert answer.message.startswith(f'Post "{url}/filter": ')
 
 
@@ -153,7 +153,7 @@ async def test_too_late() -> None:
     with ExtenderServer({"filter": late}) as server:
         answer = await about_nodes({"urlPrefix": server.url, "filterVerb": "filter", "httpTimeout": "50ms"})
         going.set()
-    assert isinstance(answer, NotConsulted)
+    assert isinstance(answer, ExtendersFailed)
     assert answer.message == (
         f'Post "{server.url}/filter": context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
     )
@@ -169,7 +169,7 @@ async def test_scores_may_fail() -> None:
 async def about_victims(*extenders: Object) -> Any:
     victims = {"n1": ((SMALL,), 1), "n2": ((TINY,), 0)}
     answer = await ask(lambda found: VictimsQuestion(WEB, found, victims), *extenders)
-    return answer.answer if isinstance(answer, Consulted) else answer.message
+    return answer.answer if isinstance(answer, ExtendersAnswered) else answer.message
 
 
 @pytest.mark.parametrize("capable", [False, True], ids=["whole pods", "uids"])
@@ -270,7 +270,7 @@ async def test_https(id: str, fields: Object, message: str, tmp_path: Path) -> N
     with ExtenderServer({"filter": keep("n1")}, tls) as server:
         answer = await about_nodes({"urlPrefix": server.url, "filterVerb": "filter", **filled})
     if message:
-        assert isinstance(answer, NotConsulted)
+        assert isinstance(answer, ExtendersFailed)
         assert message in answer.message
     else:
         assert answer == NodesAnswer(frozenset(["n1"]), {}, {}, [])

@@ -14,7 +14,7 @@ from scheduler.controller.meter import KEEP_MOST, Meter
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind
 from scheduler.engine.places import FLUSH_AFTER
-from scheduler.engine.stimuli import BindFailed, Bound, Consulted, Cycle, Gone, Put, Tick
+from scheduler.engine.stimuli import BindFailed, Bound, Cycle, ExtendersAnswered, Gone, Put, Tick
 from scheduler.framework.binding import AssumedPod, Hold
 from scheduler.framework.config import Extender, PluginRef, Plugins, PluginSet, default_configuration
 from scheduler.framework.extenders import NodesAnswer
@@ -354,7 +354,7 @@ def test_an_attempt_with_extenders_is_one_attempt() -> None:
     (ask,) = bench.cycle()
     bench.put(pod("other"))
     bench.cycle()
-    bench.meter.handle(Consulted(ask.question, NodesAnswer(frozenset(("n1", "n2")), {}, {})), bench.clock())
+    bench.meter.handle(ExtendersAnswered(ask.question, NodesAnswer(frozenset(("n1", "n2")), {}, {})), bench.clock())
     assert {labels: n for labels, n in bench.series(families.POINT_SECONDS).items() if labels[0] != "PreEnqueue"} == {
         (point, "Success", "berth"): 1 for point in ("PreFilter", "Filter", "Score", "Reserve")
     }

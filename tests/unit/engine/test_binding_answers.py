@@ -1,6 +1,7 @@
 """Answers of plugins from Reserve on that are none: one clear line under the plugin's name, and nothing is kept."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -41,13 +42,13 @@ def binders(point: str) -> dict[str, Any]:
 
 
 WRONG: list[tuple[str, str, Callable[[], Any], str]] = [
-    ("seconds as text", "permit", lambda: Hold("30s"), "TypeError: Hold wants a number of seconds, got '30s'"),  # type: ignore[arg-type]
-    ("seconds as a truth", "permit", lambda: Hold(True), "TypeError: Hold wants a number of seconds, got True"),
-    ("no number", "permit", lambda: Hold(math.nan), "TypeError: Hold wants a number of seconds, got nan"),
-    ("back in time", "permit", lambda: Hold(-5), "ValueError: Hold wants more than 0 seconds, got -5"),
-    ("text at reserve", "reserve", lambda: Reject("no"), "TypeError: want a Reason in the Reject, got 'no'"),  # type: ignore[arg-type]
-    ("text at permit", "permit", lambda: Reject("no"), "TypeError: want a Reason in the Reject, got 'no'"),  # type: ignore[arg-type]
-    ("text at pre_bind", "pre_bind", lambda: Reject("no"), "TypeError: want a Reason in the Reject, got 'no'"),  # type: ignore[arg-type]
+    ("seconds as text", "permit", lambda: Hold("30s"), 'Hold wants a number of seconds, got "30s"'),  # type: ignore[arg-type]
+    ("seconds as a truth", "permit", lambda: Hold(True), "Hold wants a number of seconds, got True"),
+    ("no number", "permit", lambda: Hold(math.nan), "Hold wants a number of seconds, got nan"),
+    ("back in time", "permit", lambda: Hold(-5), "Hold wants more than 0 seconds, got -5"),
+    ("text at reserve", "reserve", lambda: Reject("no"), 'want a Reason in the Reject, got "no"'),  # type: ignore[arg-type]
+    ("text at permit", "permit", lambda: Reject("no"), 'want a Reason in the Reject, got "no"'),  # type: ignore[arg-type]
+    ("text at pre_bind", "pre_bind", lambda: Reject("no"), 'want a Reason in the Reject, got "no"'),  # type: ignore[arg-type]
     (
         "hold at reserve",
         "reserve",
@@ -64,39 +65,41 @@ WRONG: list[tuple[str, str, Callable[[], Any], str]] = [
     ("wait at permit", "permit", lambda: BindResult.POST, "want None, a Hold or a Reject, got <BindResult.POST: 2>"),
     ("hold at pre_bind", "pre_bind", lambda: Hold(3), "want None, a Wait or a Reject, got Hold(seconds=3)"),
     ("nothing at bind", "bind", lambda: None, "want a BindResult or a Reject, got None"),
-    ("text at bind", "bind", lambda: "done", "want a BindResult or a Reject, got 'done'"),
+    ("text at bind", "bind", lambda: "done", 'want a BindResult or a Reject, got "done"'),
     (
         "writes as a list",
         "pre_bind",
         lambda: Wait(3, writes=[]),  # type: ignore[arg-type]
-        "TypeError: Wait wants a tuple of Patch as its writes, got []",
+        "Wait wants a tuple of Patch as its writes, got []",
     ),
     (
         "a name to wait on",
         "pre_bind",
         lambda: Wait(3, on=frozenset({"claim"})),  # type: ignore[arg-type]
-        "TypeError: Wait wants (kind, namespace, name) for an object, got 'claim'",
+        'Wait wants (kind, namespace, name) for an object, got "claim"',
     ),
     (
         "a patch of what",
         "pre_bind",
         lambda: Wait(3, (Patch(("Node", "n1"), "", "", {}),)),  # type: ignore[arg-type]
-        "TypeError: Patch wants (kind, namespace, name) for an object, got ('Node', 'n1')",
+        "Patch wants (kind, namespace, name) for an object, got ('Node', 'n1')",
     ),
     (
         "a change as text",
         "pre_bind",
         lambda: Wait(3, (Patch(("Node", "", "n1"), "", "", "{}"),)),  # type: ignore[arg-type]
-        "TypeError: Patch wants a mapping as its change, got '{}'",
+        'Patch wants a mapping as its change, got "{}"',
     ),
     ("an odd object", "permit", lambda: type("Odd", (), {"__repr__": lambda _: 1 / 0})(), "got a Odd"),
 ]
 POINT = {"reserve": "Reserve", "permit": "Permit", "pre_bind": "PreBind", "bind": "Bind"}
 
 
+RAISED = re.compile(r"(Hold|Wait|Patch) wants|want a Reason in the Reject")
+"""What the constructor of an answer says; other answers are refused when they are given."""
 CASES = [(*case, False) for case in WRONG]
 # What a coroutine raises the shell tells (`scheduler.controller.calls`); and reserve can't be one.
-CASES += [(*case, True) for case in WRONG if "Error" not in case[3] and case[1] != "reserve"]
+CASES += [(*case, True) for case in WRONG if not RAISED.match(case[3]) and case[1] != "reserve"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +134,7 @@ def test_unreserve_has_nothing_to_answer(opened: Open) -> None:
     harness.put(node("n1"), pod("web"))
     harness.binds()
     (odd,) = of(harness.bind_failed("web"), Misbehaved)
-    assert str(odd.error) == "running Unreserve plugin \"Own\": want None, got 'done'"
+    assert str(odd.error) == 'running Unreserve plugin "Own": want None, got "done"'
     assert harness.engine.cluster.assumed() == 0
 
 
@@ -148,7 +151,7 @@ def test_what_an_exception_says_is_cut_and_escaped(opened: Open, point: str) -> 
     messages = [one.message for one in done if isinstance(one, Failed | PatchCondition | RecordFailure)]
     assert len(messages) == 3
     for message in messages:
-        assert "RuntimeError: \\x1b[2J\\nboom boom" in message
+        assert "\\x1b[2J\\nboom boom" in message
         assert message.endswith("…")
         assert message.isprintable()
         assert len(message) < LONGEST_TEXT + 100
@@ -176,7 +179,7 @@ def test_an_exception_that_can_not_be_told(opened: Open) -> None:
     harness = opened(at("permit", loud))
     harness.put(node("n1"), pod("web"))
     (failed,) = of(everything(harness), Failed)
-    assert failed.message == 'running Permit plugin "Own": OddError, the text of which can\'t be had: SystemExit'
+    assert failed.message == 'running Permit plugin "Own": it failed with an error whose text can\'t be read'
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["method", "coroutine"])

@@ -9,7 +9,7 @@ from scheduler.engine.budget import Budget
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import AskExtenders, Bind, Failed, Instruction, PatchCondition, RecordFailure
 from scheduler.engine.queued import Place
-from scheduler.engine.stimuli import Broke, Consulted
+from scheduler.engine.stimuli import Broke, ExtendersAnswered
 from scheduler.engine.turns import SHARE
 from scheduler.framework.config import decode
 from scheduler.framework.extenders import NodesAnswer
@@ -35,7 +35,7 @@ class Digging(Plugin):
 
     def filter(self, pod: Any, cluster: Any) -> Any:
         left = self.left.setdefault(pod.uid, int(pod.labels.get("steps", 0)))
-        cluster.effort.tell("terms", 700)
+        cluster.effort.note("terms", 700)
         while left:
             step = min(left, 100)
             left = self.left[pod.uid] = left - step
@@ -263,7 +263,7 @@ def test_it_goes_on_after_extenders() -> None:
     (ask,) = asked
     assert isinstance(ask, AskExtenders)
     engine.queue.frameworks["berth"].plugin("Digging").left["big"] = 2 * SLICE  # type: ignore[union-attr]
-    assert harness.handle(Consulted(ask.question, NodesAnswer(frozenset(("n2",)), {}, {}))) == []
+    assert harness.handle(ExtendersAnswered(ask.question, NodesAnswer(frozenset(("n2",)), {}, {}))) == []
     assert place(harness, "big") is Place.ACTIVE
     assert harness.binds() == {"big": "n2"}
 

@@ -8,7 +8,7 @@ import pytest
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import AskExtenders, Bind, Failed, Instruction, PatchCondition, Preempt
 from scheduler.engine.queued import Place
-from scheduler.engine.stimuli import Consulted, NotConsulted
+from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed
 from scheduler.framework.config import decode
 from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion
 from scheduler.framework.profiles import build
@@ -52,7 +52,7 @@ def verdict(*kept: str, scores: Any = (), hopeless: dict[str, str] | None = None
 
 
 def answered(harness: Harness, question: Any, given: Any) -> list[Instruction]:
-    return harness.handle(Consulted(question, given))
+    return harness.handle(ExtendersAnswered(question, given))
 
 
 def test_the_extender_decides_among_what_the_filters_leave(opened: Opened) -> None:
@@ -104,7 +104,7 @@ def test_one_that_must_not_fail(opened: Opened) -> None:
     harness = opened(FILTER)
     harness.put(pod("web"))
     done = harness.handle(
-        NotConsulted(asked(harness.cycle()), "failed filter with extender at URL http://e/filter, code 500")
+        ExtendersFailed(asked(harness.cycle()), "failed filter with extender at URL http://e/filter, code 500")
     )
     assert [(one.reason, one.message) for one in of(done, PatchCondition)] == [
         ("SchedulerError", "failed filter with extender at URL http://e/filter, code 500")
@@ -207,8 +207,8 @@ def test_victims(opened: Opened) -> None:
 @pytest.mark.parametrize(
     ("id", "answer", "text"),
     [
-        ("none left", Consulted, "preemption: no candidate node for preemption"),
-        ("failed", NotConsulted, "preemption: the extender is at sea"),
+        ("none left", ExtendersAnswered, "preemption: no candidate node for preemption"),
+        ("failed", ExtendersFailed, "preemption: the extender is at sea"),
     ],
 )
 def test_no_victims(opened: Opened, id: str, answer: Any, text: str) -> None:
@@ -216,7 +216,7 @@ def test_no_victims(opened: Opened, id: str, answer: Any, text: str) -> None:
     harness = opened(PREEMPT, nodes=1)
     harness.put(pod("small", cpu="900m", nodeName="n1", priority=0), pod("big", cpu="900m", priority=10))
     question = asked(everything(harness))
-    done = harness.handle(answer(question, {} if answer is Consulted else "the extender is at sea"))
+    done = harness.handle(answer(question, {} if answer is ExtendersAnswered else "the extender is at sea"))
     (failed,) = of(done, Failed)
     assert failed.message == f"0/1 nodes are available: 1 Insufficient cpu. {text}"
     assert place(harness, "big") is Place.UNSCHEDULABLE

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from scheduler.engine import queue as queue_module
-from scheduler.engine import shelves
+from scheduler.engine import unschedulable_pods
 from scheduler.engine.instructions import Bind, Failed
 from scheduler.engine.queue import AT_ONCE
 from scheduler.engine.queued import Place
-from scheduler.engine.shelves import AT_ONCE as ASKED_AT_ONCE
-from scheduler.engine.shelves import MOST_QUESTIONS
+from scheduler.engine.unschedulable_pods import AT_ONCE as ASKED_AT_ONCE
+from scheduler.engine.unschedulable_pods import MOST_PENDING
 from scheduler.framework.config import decode
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.profiles import build
@@ -156,8 +156,8 @@ def test_questions_that_pile_up_are_answered_with_yes(hints: Hints) -> None:
     entries = harness.engine.queue.entries()
     for i in range(50):
         harness.put(node(f"n{i}"))
-    assert harness.engine.queue.entries() <= entries + MOST_QUESTIONS + 2
-    while harness.engine.queue.has_chores:
+    assert harness.engine.queue.entries() <= entries + MOST_PENDING + 2
+    while harness.engine.queue.has_pending_work:
         harness.after(0.0)
     assert Place.UNSCHEDULABLE not in places(harness)
 
@@ -191,15 +191,15 @@ def test_nobody_sleeps_whatever_the_slices(monkeypatch: pytest.MonkeyPatch, seed
     """Wake-ups, questions, backoffs and attempts in slices of any size, with whatever else happens in between."""
     random = Random(seed)
     monkeypatch.setattr(queue_module, "AT_ONCE", random.randint(1, 3))
-    monkeypatch.setattr(shelves, "AT_ONCE", random.choice((1, 10, 40)))
-    monkeypatch.setattr(shelves, "PER_NAMESPACE", random.choice((1, 10, 40)))
-    monkeypatch.setattr(shelves, "MOST_QUESTIONS", random.choice((1, 2, 8)))
-    monkeypatch.setattr(shelves, "DEAR", random.choice((5, 1000)))
+    monkeypatch.setattr(unschedulable_pods, "AT_ONCE", random.choice((1, 10, 40)))
+    monkeypatch.setattr(unschedulable_pods, "PER_NAMESPACE", random.choice((1, 10, 40)))
+    monkeypatch.setattr(unschedulable_pods, "MOST_PENDING", random.choice((1, 2, 8)))
+    monkeypatch.setattr(unschedulable_pods, "COSTLY", random.choice((5, 1000)))
     world = Hasty(random, random.choice((1, 6)))
     for step in [*PRELUDE, *(_step(random) for _ in range(40))]:
         world.take(step)
         assert world.mistold() == []
-        if not world.engine.queue.has_chores:
+        if not world.engine.queue.has_pending_work:
             assert world.sleepers() == []
     while (due := world.engine.next_tick()) is not None and (due <= world.harness.now or world.engine.has_work):
         world.harness.after(0.0)

@@ -89,7 +89,7 @@ def run_calls(harness: Harness, instructions: list[Instruction]) -> list[Instruc
             except StopIteration as end:
                 found += run_calls(harness, harness.handle(CallEnded(call.pod.uid, call, end.value)))
             except RuntimeError as error:
-                found += run_calls(harness, harness.handle(CallFailed(call.pod.uid, call, f"RuntimeError: {error}")))
+                found += run_calls(harness, harness.handle(CallFailed(call.pod.uid, call, f"{error}")))
     return found
 
 
@@ -133,7 +133,7 @@ def test_a_plugin_that_raises(opened: Callable[..., Harness], point: str, own: A
     harness = opened(own)
     harness.put(node("n1"), node("n2"), pod("bad"), pod("good"))
     done = everything(harness)
-    message = f'running {point} plugin "Own": RuntimeError: sensor on fire'
+    message = f'running {point} plugin "Own": sensor on fire'
     assert [(one.pod.name, one.reason, one.message) for one in of(done, Failed)] == [("bad", "SchedulerError", message)]
     assert [one.message for one in of(done, PatchCondition)] == [message]
     assert [one.message for one in of(done, RecordFailure)] == [message]
@@ -152,7 +152,7 @@ def test_a_bind_plugin_that_raises(opened: Callable[..., Harness], asynchronous:
     harness = opened(named("bind", made), bind={"enabled": [{"name": "Own"}, {"name": "DefaultBinder"}]})
     harness.put(node("n1"), pod("bad"), pod("good"))
     done = everything(harness)
-    assert [one.message for one in of(done, Failed)] == ['running Bind plugin "Own": RuntimeError: sensor on fire']
+    assert [one.message for one in of(done, Failed)] == ['running Bind plugin "Own": sensor on fire']
     assert [one.pod.name for one in of(done, Bind)] == ["good"]
 
 
@@ -167,7 +167,7 @@ def test_pre_enqueue(opened: Callable[..., Harness]) -> None:
     harness = opened(plugin(pre_enqueue=pre_enqueue))
     harness.put(node("n1"), pod("good"))
     said = harness.tell(pod("bad", meta={"uid": "bad"}))
-    message = 'running PreEnqueue plugin "Own": RuntimeError: sensor on fire'
+    message = 'running PreEnqueue plugin "Own": sensor on fire'
     assert [one.message for one in of(said, PatchCondition)] == [message]
     assert set(harness.binds()) == {"good"}
     assert place(harness, "bad") is Place.BACKOFF
@@ -183,8 +183,8 @@ def test_pre_enqueue(opened: Callable[..., Harness]) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        (lambda pod: 1 / 0, "ZeroDivisionError: division by zero"),
-        (lambda pod: 7, "TypeError: want a tuple of numbers and texts, got 7"),
+        (lambda pod: 1 / 0, "division by zero"),
+        (lambda pod: 7, "want a tuple of numbers and texts, got 7"),
         (lambda pod: ("x", 1), "the sort key ('x', 1) can't be compared with those before it"),
     ],
     ids=["raises", "no key", "another key"],
@@ -214,7 +214,7 @@ def test_post_filter(opened: Callable[..., Harness]) -> None:
     (failed,) = of(everything(harness), Failed)
     assert failed.reason == "Unschedulable"
     assert failed.message == (
-        '0/1 nodes are available: 1 Insufficient cpu. running PostFilter plugin "Own": RuntimeError: sensor on fire'
+        '0/1 nodes are available: 1 Insufficient cpu. running PostFilter plugin "Own": sensor on fire'
     )
     assert place(harness, "bad") is Place.UNSCHEDULABLE
 
@@ -227,7 +227,7 @@ def test_post_bind(opened: Callable[..., Harness], asynchronous: bool) -> None:
     assert set(harness.binds()) == {"bad"}
     done = run_calls(harness, harness.handle(Bound("bad")))
     (odd,) = of(done, Misbehaved)
-    assert (odd.pod.name, str(odd.error)) == ("bad", 'running PostBind plugin "Own": RuntimeError: sensor on fire')
+    assert (odd.pod.name, str(odd.error)) == ("bad", 'running PostBind plugin "Own": sensor on fire')
 
 
 def test_unreserve(opened: Callable[..., Harness]) -> None:
@@ -278,17 +278,17 @@ def test_hints(opened: Callable[..., Harness], hint: str) -> None:
         (
             "no mask",
             {"filter": lambda *_: None},
-            'running Filter plugin "Own": TypeError: want (Reason, bool[2]) pairs, got None',
+            'running Filter plugin "Own": want (Reason, bool[2]) pairs, got None',
         ),
         (
             "wrong mask",
             {"filter": lambda *_: ((Unschedulable("no"), np.zeros(7, dtype=np.bool_)),)},
-            "want (Reason, bool[2]) pairs, got bool[7] for 'no'",
+            'want (Reason, bool[2]) pairs, got bool[7] for "no"',
         ),
         (
             "reason as text",
             {"pre_filter": lambda *_: Reject("no")},
-            "want a Reason in the Reject, got 'no'",
+            'want a Reason in the Reject, got "no"',
         ),
         (
             "floats",
@@ -303,7 +303,7 @@ def test_hints(opened: Callable[..., Harness], hint: str) -> None:
         (
             "signs by a list",
             {"filter": lambda *_: (), "depends_on": NODE, "signature": lambda *_: ["requests"]},
-            "TypeError: unhashable type: 'list'",
+            "unhashable type: 'list'",
         ),
         (
             "skips what is no point",
@@ -313,7 +313,7 @@ def test_hints(opened: Callable[..., Harness], hint: str) -> None:
         (
             "permit",
             {"permit": lambda *_: "yes"},
-            "running Permit plugin \"Own\": want None, a Hold or a Reject, got 'yes'",
+            'running Permit plugin "Own": want None, a Hold or a Reject, got "yes"',
         ),
         ("pre_bind", {"pre_bind": lambda *_: 7}, "want None, a Wait or a Reject, got 7"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import AskExtenders, Bind, Failed
 from scheduler.engine.queued import Place
-from scheduler.engine.stimuli import Consulted
+from scheduler.engine.stimuli import ExtendersAnswered
 from scheduler.framework.binding import AssumedPod, Hold
 from scheduler.framework.config import decode
 from scheduler.framework.events import ClusterEvent
@@ -124,7 +124,7 @@ def test_what_happens_while_extenders_think_counts(harness: Harness) -> None:
     harness.put(node("n1"), pod("web"))
     (ask,) = of(harness.cycle(), AskExtenders)
     harness.put(pod("other", nodeName="n1", scheduler="else"))
-    done = harness.handle(Consulted(ask.question, NodesAnswer(frozenset(), {"n1": "no berth"}, {})))
+    done = harness.handle(ExtendersAnswered(ask.question, NodesAnswer(frozenset(), {"n1": "no berth"}, {})))
     assert len(of(done, Failed)) == 1
     assert place(harness, "web") is Place.BACKOFF
 

@@ -16,8 +16,8 @@ from scheduler.framework.decision import Decision
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.sampling import Rotation
 from scheduler.framework.verify import differences
-from scheduler.state.anew import made_anew
 from scheduler.state.effort import SliceOver
+from scheduler.state.rebuild import rebuilt
 from scheduler.state.validate import validate
 
 from .conftest import Harness, node, pod
@@ -107,7 +107,7 @@ def judged(world: World, random: Random) -> list[int]:
 
 def _judge(world: World, outcome: Decision | tuple[Decision, PostFilterResult]) -> None:
     decision, result = outcome if isinstance(outcome, tuple) else (outcome, None)
-    made = made_anew(world.cluster)
+    made = rebuilt(world.cluster)
     framework = world.engine.queue.frameworks[decision.pod.scheduler_name].apart()
     at_once = framework.decide(decision.pod, made, Rotation())
     assert differences(decision, at_once) == ()
@@ -141,7 +141,7 @@ def test_a_slice_that_ends_anywhere_leaves_what_is_kept_right(change: str) -> No
         if change == "a node comes":
             harness.put(node("new", cpu="8", zone="a"), pod("there", nodeName="new"))
         else:
-            harness.engine.cluster.adopt(made_anew(harness.engine.cluster))
+            harness.engine.cluster.adopt(rebuilt(harness.engine.cluster))
             harness.put(pod("there", nodeName="n1"))
         cluster, framework = harness.engine.cluster, harness.engine.queue.frameworks["berth"]
         waiting = replace(cluster.placements().__next__().pod, uid="new", name="new", node_name="")
@@ -162,5 +162,5 @@ def test_a_slice_that_ends_anywhere_leaves_what_is_kept_right(change: str) -> No
         framework.guard.timed = None
         harness.put(pod("more", nodeName="n2"))
         decision = framework.decide_quickly(waiting, cluster, Rotation())
-        assert differences(decision, framework.apart().decide(waiting, made_anew(cluster), Rotation())) == ()
+        assert differences(decision, framework.apart().decide(waiting, rebuilt(cluster), Rotation())) == ()
     assert ended > 5

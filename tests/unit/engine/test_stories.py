@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from scheduler.engine import story as story_module
-from scheduler.engine.happenings import LONGEST_TEXT, Failed, Left, Queued
 from scheduler.engine.story import AT_ONCE, FIRST, LONGEST, Stories, Story
+from scheduler.engine.story_entries import LONGEST_TEXT, Failed, Left, Queued
 
 from .conftest import Harness, node, pod
 

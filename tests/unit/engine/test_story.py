@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from scheduler.engine.engine import Engine
-from scheduler.engine.happenings import LONGEST_TEXT
 from scheduler.engine.instructions import AskExtenders, PreBindWrite
 from scheduler.engine.places import FLUSH_AFTER
 from scheduler.engine.stimuli import Broke, Cycle, PreBindWriteFailed, VictimStays
+from scheduler.engine.story_entries import LONGEST_TEXT
 from scheduler.engine.turns import FREE
 from scheduler.framework.binding import AssumedPod, BindResult
 from scheduler.framework.config import decode
@@ -435,7 +435,7 @@ def test_a_plugin_fails(opened: Open) -> None:
     harness = opened(Own)
     harness.put(node("n1"), pod("web"))
     assert told(harness) == [
-        'attempt 1: failed: running PreEnqueue plugin "Own": RuntimeError: sensor on fire',
+        'attempt 1: failed: running PreEnqueue plugin "Own": sensor on fire',
         "queued: the pod was added; backs off for 1.0 s first",
     ]
     Own.broken = False
@@ -444,7 +444,7 @@ def test_a_plugin_fails(opened: Open) -> None:
     assert told(harness)[3:] == [
         "attempt 2: assumed on n1 (1 node evaluated, 1 feasible)",
         "turned back: no longer assumed on n1",
-        'attempt 2: failed: running Reserve plugin "Own": RuntimeError: still on fire',
+        'attempt 2: failed: running Reserve plugin "Own": still on fire',
         "backs off for 2.0 s",
     ]
 

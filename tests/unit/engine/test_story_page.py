@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import get_args
 
-from scheduler.engine.happenings import LONGEST_TEXT, Happening
 from scheduler.engine.story import FIRST, LONGEST, MOST
+from scheduler.engine.story_entries import LONGEST_TEXT, Entry
 
 
 def test_the_page_names_every_kind_and_field() -> None:
@@ -12,7 +12,7 @@ def test_the_page_names_every_kind_and_field() -> None:
     page = (Path(__file__).parents[3] / "docs" / "story.md").read_text()
     told = {"trace": "points", "until": "backoffSeconds"}
     rows = [line.split("|")[1:] for line in page.splitlines() if line.startswith("| `")]
-    for kind in get_args(Happening):
+    for kind in get_args(Entry):
         (row,) = [cells[-2] for cells in rows if f"`{kind.__struct_config__.tag}`" in cells[0]]
         for name in kind.__struct_encode_fields__:
             assert name == "at" or f"`{told.get(name, name)}`" in row, f"{kind.__name__}.{name}"

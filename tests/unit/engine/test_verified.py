@@ -93,7 +93,7 @@ def test_a_plugin_that_lies_about_single_rows_is_found_out() -> None:
     last = told[-1]
     assert last.what[0] == "best nodes"
     assert last.numbers == ()
-    assert set(last.nodes) >= set(last.kept.best) - set(last.anew.best)
+    assert set(last.nodes) >= set(last.kept.best) - set(last.rebuilt.best)
     assert {text for one in last.dump["nodes"] for text in one.get("rejected", ())} == {"Single: node(s) had a pod"}
 
 

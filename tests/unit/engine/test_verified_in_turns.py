@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.engine.instructions import Bind, Verified
 from scheduler.framework import verify
-from scheduler.state.anew import made_anew
+from scheduler.state.rebuild import rebuilt
 from scheduler.state.validate import validate
 
 from .conftest import Harness, node, pod
@@ -36,7 +36,7 @@ def test_a_large_cluster_is_made_anew_some_rows_at_a_time(monkeypatch: pytest.Mo
             harness.gone("Pod", f"there{i % 9}")
         verified += [(i, one) for one in harness.cycle() if isinstance(one, Verified)]
         if i == 30:
-            harness.engine.cluster.adopt(made_anew(harness.engine.cluster))
+            harness.engine.cluster.adopt(rebuilt(harness.engine.cluster))
     assert [one for _, one in verified if one.difference is not None or one.given_up] == []
     assert 4 < len(verified) < 15
     assert validate(harness.engine.cluster) == []

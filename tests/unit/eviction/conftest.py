@@ -14,8 +14,8 @@ from scheduler.engine.eviction.messages import (
     Look,
     NotRead,
     Read,
+    RecordEvictorEvent,
     Stimulus,
-    TellAll,
     WasRead,
 )
 from scheduler.engine.eviction.settings import Settings
@@ -133,7 +133,7 @@ class Harness:
         return [one.note for one in self.said if getattr(one, "reason", "") == reason and hasattr(one, "note")]
 
     def breaker(self) -> list[str]:
-        return [one.reason for one in self.said if isinstance(one, TellAll)]
+        return [one.reason for one in self.said if isinstance(one, RecordEvictorEvent)]
 
     def _decoded(self, document: Object) -> Any:
         return self.decoder.of_kind(document["kind"])(wire.encode(document))
@@ -146,7 +146,7 @@ def harness() -> Iterator[Harness]:
     made.put(disk("a"), disk("b"))
     made.look()
     yield made
-    assert validate(made.evictor.census.cluster) == []
+    assert validate(made.evictor.observed.cluster) == []
 
 
 def disk(name: str, kind: str | None = "ssd", **more: Any) -> Object:

@@ -216,7 +216,7 @@ class Sequence(RuleBasedStateMachine):
             self.harness.put(keeping(f"p{self.pods}", eviction.target, promise, cpu="1", meta=meta))
 
     def teardown(self) -> None:
-        assert validate(self.harness.evictor.census.cluster) == []
+        assert validate(self.harness.evictor.observed.cluster) == []
 
 
 NOT_ON_HDD = list(PROMISES)[1]

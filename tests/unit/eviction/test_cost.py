@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.eviction import census, evictor, notices, promises, tokens
-from scheduler.engine.eviction.messages import Read, TellPod
+from scheduler.engine.eviction import evictor, notices, observed, promises, tokens
+from scheduler.engine.eviction.messages import Read, RecordPodEvent
 from scheduler.engine.eviction.wording import breach
 from scheduler.model.promise import NodeRequirement
 from scheduler.model.selectors import Requirement
@@ -56,7 +56,7 @@ def crowded(pods: int) -> Harness:
     for i in range(pods):
         harness.put(of("noisy", keeping(f"noisy-{i}", "a", absurd(i), cpu="1m")))
     harness.put(of("quiet", keeping("quiet", "a", DISKS, cpu="1m")))
-    while harness.evictor.census.has_news:
+    while harness.evictor.observed.has_news:
         harness.look()
     return harness
 
@@ -66,7 +66,7 @@ def test_a_look_asks_so_much_and_no_more(asked: list[int]) -> None:
     harness = crowded(300)
     harness.put(disk("a", "hdd", cpu="900", pods="2000"))
     looks = 0
-    while harness.evictor.census.has_news:
+    while harness.evictor.observed.has_news:
         asked.clear()
         harness.look()
         looks += 1
@@ -80,8 +80,8 @@ def test_a_look_asks_so_much_and_no_more(asked: list[int]) -> None:
 def test_the_one_that_waits_longest_has_its_turn(asked: list[int]) -> None:
     """However many cheap promises are due at each look, a costly one is asked in its turn."""
     harness = crowded(3)
-    harness.evictor.census._promises.look = lambda most=30: promises.Promises.look(  # type: ignore[method-assign]
-        harness.evictor.census._promises, most
+    harness.evictor.observed._promises.look = lambda most=30: promises.Promises.look(  # type: ignore[method-assign]
+        harness.evictor.observed._promises, most
     )
     kind = "hdd"
     for _ in range(12):
@@ -102,7 +102,7 @@ def test_parts_come_to_the_whole(pods: list[tuple[int, str, int]], changes: list
     found = []
     for limit in (most, 10**9):
         harness = Harness()
-        known = harness.evictor.census._promises
+        known = harness.evictor.observed._promises
         known.look = lambda known=known, limit=limit: promises.Promises.look(known, limit)  # type: ignore[method-assign]
         harness.put(disk("a"), disk("b"))
         for i, (kind, node, terms) in enumerate(pods):
@@ -110,7 +110,7 @@ def test_parts_come_to_the_whole(pods: list[tuple[int, str, int]], changes: list
         for node, label in changes:
             harness.put(disk(node, label))
             harness.look()
-        while harness.evictor.census.has_news:
+        while harness.evictor.observed.has_news:
             harness.look()
         found.append({uid: broken.reason for uid, broken in harness.evictor._broken.items()}.keys())
     assert found[0] == found[1]
@@ -146,7 +146,7 @@ def test_proofs_of_a_turn_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_pod_that_asks_too_much_is_followed_by_nobody() -> None:
     """A selector of thousands of terms costs nothing at any look; its author is told once."""
-    terms = [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]} for _ in range(census.MOST_QUESTIONS)]
+    terms = [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]} for _ in range(observed.MOST_QUESTIONS)]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     harness = Harness()
     harness.put(disk("a"))
@@ -155,9 +155,9 @@ def test_a_pod_that_asks_too_much_is_followed_by_nobody() -> None:
     for version in ("1", "2"):
         harness.put({**pod, "metadata": {**pod["metadata"], "resourceVersion": version}})
         harness.look()
-    assert not harness.evictor.census.followed
+    assert not harness.evictor.observed.followed
     (note,) = harness.notes("InvalidPromise")
-    assert f"want {census.MOST_QUESTIONS} at most" in note
+    assert f"want {observed.MOST_QUESTIONS} at most" in note
 
 
 def test_a_breach_is_told_in_few_words() -> None:
@@ -235,7 +235,7 @@ def test_what_the_breaker_holds_is_told_in_parts(monkeypatch: pytest.MonkeyPatch
         said = len(harness.said)
         harness.look()
         reads += sum(isinstance(one, Read) for one in harness.said[said:])
-        told += [one.pod.name for one in harness.said[said:] if isinstance(one, TellPod)]
+        told += [one.pod.name for one in harness.said[said:] if isinstance(one, RecordPodEvent)]
         passed = harness.now - began
         assert reads <= 20 + 5 * passed + 1
         assert len(told) <= notices.BURST + notices.RATE * passed + 1

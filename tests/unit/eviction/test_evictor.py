@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scheduler.engine.eviction.messages import NotRead, Restored, TellPod, Turn
+from scheduler.engine.eviction.messages import NotRead, RecordPodEvent, Restored, Turn
 from scheduler.engine.stimuli import Gone
 from scheduler.model.promise import ANNOTATION
 from tests.builders import Object, namespace, node_selector
@@ -250,7 +250,7 @@ def test_gone_while_asked(harness: Harness) -> None:
     harness.look()
     harness.answer("web", 404, "not found")
     assert sum(harness.evictor.waiting().values()) == 0
-    assert len(harness.evictor.census.claims) == 0
+    assert len(harness.evictor.observed.claims) == 0
 
 
 def test_successor_that_lands_back_waits(harness: Harness) -> None:
@@ -335,7 +335,7 @@ def test_observe_mode_frees_nothing() -> None:
     harness.answer("web", 201)
     assert harness.evictor.evictions == {("Found", "observed"): 1}
     assert harness.reasons().count("WouldEvict") == 1
-    assert len(harness.evictor.census.claims) == 0
+    assert len(harness.evictor.observed.claims) == 0
     assert harness.after(600) == ["web"]
 
 
@@ -420,7 +420,7 @@ def test_a_pod_held_by_its_owner_is_told_of(harness: Harness) -> None:
     for _ in range(6):
         assert harness.after(45) == []
     (held,) = (one for one in harness.said if getattr(one, "reason", "") == "EvictionHeld")
-    assert isinstance(held, TellPod) and held.pod.name == "web-1"
+    assert isinstance(held, RecordPodEvent) and held.pod.name == "web-1"
     assert held.until == evicted_at + 300
     assert held.note == (
         "stays on node c for now: a pod of its owner was evicted, and pods created since are left alone for 5 min "
@@ -445,7 +445,7 @@ def test_another_eviction_of_the_owner_is_told_too(harness: Harness) -> None:
     harness.answer("web-9", 201)
     gone_at = harness.now
     harness.after(200)
-    held = [one.until for one in harness.said if isinstance(one, TellPod) and one.reason == "EvictionHeld"]
+    held = [one.until for one in harness.said if isinstance(one, RecordPodEvent) and one.reason == "EvictionHeld"]
     assert held == [1000.0 + GRACE + 300, gone_at + 300]
 
 
@@ -458,10 +458,10 @@ def test_a_pod_that_waits_for_its_turn_is_told_of() -> None:
     harness.answer(first, 429)
     for _ in range(8):
         harness.after(10)
-    held = [one for one in harness.said if isinstance(one, TellPod) and one.reason == "EvictionHeld"]
+    held = [one for one in harness.said if isinstance(one, RecordPodEvent) and one.reason == "EvictionHeld"]
     assert sorted(one.pod.name for one in held) == ["one", "two"]
     assert all("0.01 evictions a second from node a (--node-rate) are allowed" in one.note for one in held)
-    told = [one.pod.name for one in harness.said if isinstance(one, TellPod) and one.reason == "PromiseBroken"]
+    told = [one.pod.name for one in harness.said if isinstance(one, RecordPodEvent) and one.reason == "PromiseBroken"]
     assert sorted(told) == ["one", "two"]
 
 
@@ -499,7 +499,7 @@ def test_an_eviction_that_may_have_happened_counts_once_the_pod_goes(harness: Ha
     harness.now += 3
     harness.lose("Pod", "web-0")
     gone_at = harness.now
-    (record,) = (one for one in harness.said if isinstance(one, TellPod) and one.turn is not None)
+    (record,) = (one for one in harness.said if isinstance(one, RecordPodEvent) and one.turn is not None)
     assert record.reason == "Evicted"
     harness.now += 1
     harness.put(keeping("web-1", "c"))
@@ -558,7 +558,7 @@ def test_breaker_says_how_many(harness: Harness) -> None:
     for _ in range(4):
         assert harness.after(GRACE) == []
     assert len(harness.notes("EvictionBreakerOpen")) == 2
-    told = [one for one in harness.said if isinstance(one, TellPod)]
+    told = [one for one in harness.said if isinstance(one, RecordPodEvent)]
     assert sorted(one.pod.name for one in told) == [f"p-{name}" for name in nodes[:5]]
     assert {one.reason for one in told} == {"PromiseBroken"}
     assert all("it stays for now: the breaker is open" in one.note for one in told)

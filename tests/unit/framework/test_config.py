@@ -20,8 +20,8 @@ def with_plugins(**points: Any) -> Object:
 REFUSED = [
     (None, "Invalid value: want a mapping of kind KubeSchedulerConfiguration, got an empty document"),
     ([], "Invalid value: want a mapping of kind KubeSchedulerConfiguration, got a list"),
-    ({}, "apiVersion: Unsupported value: None: supported values: 'kubescheduler.config.k8s.io/v1'"),
-    (configuration(kind="Deployment"), "kind: Unsupported value: 'Deployment'"),
+    ({}, 'apiVersion: Required value: supported values: "kubescheduler.config.k8s.io/v1"'),
+    (configuration(kind="Deployment"), 'kind: Unsupported value: "Deployment"'),
     (configuration(nope=1), "nope: Unknown field"),
     (configuration(A | {"nope": 1}), "profiles[0].nope: Unknown field"),
     (with_plugins(filters={}), "profiles[0].plugins.filters: Unknown field"),
@@ -34,17 +34,17 @@ REFUSED = [
     (configuration(leaderElection={"x": 1}), "leaderElection.x: Unknown field"),
     (configuration(extenders=[{"urlPrefix": "x", "nope": 1}]), "extenders[0].nope: Unknown field"),
     (configuration(extenders=[{}]), "extenders[0].urlPrefix: Required value"),
-    (configuration(parallelism="many"), "parallelism: Invalid value: 'many': expected `int`, got `str`"),
-    (configuration(parallelism=1.5), "parallelism: Invalid value: 1.5: expected `int`, got `float`"),
+    (configuration(parallelism="many"), 'parallelism: Invalid value: "many": expected a whole number, got text'),
+    (configuration(parallelism=1.5), "parallelism: Invalid value: 1.5: expected a whole number, got a number"),
     (configuration(parallelism=0), "parallelism: Invalid value: 0: should be an integer value greater than zero"),
-    (configuration(profiles={}), "profiles: Invalid value: {}: expected `array`, got `object`"),
+    (configuration(profiles={}), "profiles: Invalid value: {}: expected a list, got a mapping"),
     (
         with_plugins(filter={"enabled": [{"name": "x", "weight": "2"}]}),
-        "profiles[0].plugins.filter.enabled[0].weight: Invalid value: '2': expected",
+        'profiles[0].plugins.filter.enabled[0].weight: Invalid value: "2": expected',
     ),
     (
         configuration(leaderElection={"leaderElect": "yes"}),
-        "leaderElection.leaderElect: Invalid value: 'yes': expected `bool`, got `str`",
+        'leaderElection.leaderElect: Invalid value: "yes": expected true or false, got text',
     ),
     (
         configuration(leaderElection={"leaseDuration": "banana"}),

@@ -34,18 +34,18 @@ SCORE: dict[str, Any] = {"score": score, "depends_on": NODE}
 @pytest.mark.parametrize(
     ("id", "members", "says"),
     [
-        ("another name", {**FILTER, "name": "Owen"}, "its attribute name is 'Owen', should be 'Own'"),
+        ("another name", {**FILTER, "name": "Owen"}, 'its attribute name is "Owen", should be "Own"'),
         ("no point", {}, "it has none of the extension points pre_enqueue, queue_sort, pre_filter, filter"),
         ("pre_score", {**SCORE, "pre_score": score}, "pre_score is no point of its own here"),
         (
             "no depends_on",
             {"filter": filter_},
-            "it has filter, and depends_on does not say what the answers go by: NODE",
+            "it has filter, and depends_on does not say what the answers depend on: NODE",
         ),
         (
             "depends on a text",
             {**FILTER, "depends_on": "node"},
-            "its depends_on is 'node', should be of NODE, PODS_HERE",
+            'its depends_on is "node", should be of NODE, PODS_HERE',
         ),
         (
             "depends for nothing",
@@ -85,16 +85,16 @@ SCORE: dict[str, Any] = {"score": score, "depends_on": NODE}
         (
             "normalize",
             {**SCORE, "normalize": "max"},
-            "its normalize is 'max', should be MAXIMUM, MAXIMUM_REVERSED, MIN_MAX",
+            'its normalize is "max", should be MAXIMUM, MAXIMUM_REVERSED, MIN_MAX',
         ),
         ("normalize alone", {**FILTER, "normalize": MAXIMUM}, "it has normalize, and no score"),
-        ("events", {**FILTER, "events": "all"}, "its events is 'all', should be a ClusterEvent"),
+        ("events", {**FILTER, "events": "all"}, 'its events is "all", should be a ClusterEvent'),
         (
             "time_limit",
             {**FILTER, "time_limit": 0},
             "its time_limit is 0, should be seconds, more than 0 and at most 900",
         ),
-        ("Args", {**FILTER, "Args": dict}, "its Args is <class 'dict'>, should be a msgspec.Struct class"),
+        ("Args", {**FILTER, "Args": dict}, "its Args is the class dict, should be a msgspec.Struct class"),
         (
             "a hint for nothing",
             {**FILTER, "pod_hint": lambda self, pod, event, other: True, "events": ClusterEvent.NODE_ADDED},

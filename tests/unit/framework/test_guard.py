@@ -35,19 +35,25 @@ def raising(error: BaseException) -> Callable[[], Any]:
     return act
 
 
-ENDS = [SystemExit(7), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit(), MemoryError()]
+ENDS = [
+    (SystemExit(7), r"it tried to end the process \(7\)"),
+    (KeyboardInterrupt(), "it was interrupted"),
+    (asyncio.CancelledError(), "it was cancelled"),
+    (GeneratorExit(), "it failed without a message"),
+    (MemoryError(), "it ran out of memory"),
+]
 
 
-@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
-def test_no_exception_of_a_plugin_ends_the_process(error: BaseException) -> None:
+@pytest.mark.parametrize(("error", "words"), ENDS, ids=[type(error).__name__ for error, _ in ENDS])
+def test_no_exception_of_a_plugin_ends_the_process(error: BaseException, words: str) -> None:
     """It fails the plugin's pod under the plugin's name, and the next question is asked as ever."""
     guard = Guard()
     guard.uninterrupted = True
     own: Any = Foreign(Own(raising(error)))
     own.guard = guard
-    with pytest.raises(PluginError, match=f'running Filter plugin "Own": {type(error).__name__}: '):
+    with pytest.raises(PluginError, match=f'running Filter plugin "Own": {words}$'):
         guard(own, own.filter)
-    with pytest.raises(PluginError, match=f'running Skips plugin "Own": {type(error).__name__}: '):
+    with pytest.raises(PluginError, match=f'running Skips plugin "Own": {words}$'):
         own.skips(None)
     assert guard.running is None
 
@@ -84,3 +90,28 @@ def test_the_end_of_a_slice_comes_through(plugin: Callable[[Callable[[], None]],
         guard(own, own.filter)
     effort.begin(10)
     assert guard(own, lambda: "the next slice") == "the next slice"
+
+
+class OwnError(Exception):
+    """What a plugin's package calls its failures."""
+
+
+@pytest.mark.parametrize(
+    ("raises", "words"),
+    [
+        (lambda: {}["zone"], "there is no entry 'zone'"),
+        (lambda: "text".rows, 'it uses "rows", which a value of the kind str does not have'),  # type: ignore[attr-defined]
+        (lambda: 1 / 0, "division by zero"),
+        (lambda: [].pop(), "pop from empty list"),
+        (lambda: raising(OwnError("no route"))(), "OwnError: no route"),
+        (lambda: raising(OwnError())(), "OwnError"),
+        (lambda: raising(NotImplementedError())(), "it is not implemented"),
+    ],
+    ids=["key", "attribute", "division", "list", "own", "own without text", "not implemented"],
+)
+def test_errors_in_plain_words(raises: Callable[[], Any], words: str) -> None:
+    """Python's names for exceptions say nothing to an operator; a name that the plugin has chosen may."""
+    guard, own = Guard(), Own(raises)
+    with pytest.raises(PluginError) as error:
+        guard(own, own.filter)
+    assert error.value.text == words

@@ -167,7 +167,7 @@ ARGS: list[tuple[Object, list[str]]] = [
     ({"NodeName": {"x": 1}}, ["x: Unknown field"]),
     (
         {"InterPodAffinity": {"hardPodAffinityWeight": "1"}},
-        ["hardPodAffinityWeight: Invalid value: '1': expected `int`"],
+        ['hardPodAffinityWeight: Invalid value: "1": expected a whole number'],
     ),
     (
         {"InterPodAffinity": {"hardPodAffinityWeight": 101}},

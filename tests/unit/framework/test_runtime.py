@@ -133,7 +133,7 @@ def test_dead_rows_are_no_nodes() -> None:
 
 def test_a_failing_plugin_is_named() -> None:
     """It fails the pod, not the loop."""
-    with pytest.raises(PluginError, match='running Filter plugin "Bad": ZeroDivisionError: by zero'):
+    with pytest.raises(PluginError, match='running Filter plugin "Bad": by zero'):
         framework(Failing("Bad")).decide(POD, cluster(node("x")))
 
 

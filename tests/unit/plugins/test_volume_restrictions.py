@@ -101,9 +101,9 @@ def test_dry_runs() -> None:
     (placement,) = there.placements()
     assert made.looks_elsewhere(asks, there, [placement.pod])
     assert not made.looks_elsewhere(asks, there, [a_pod(pod("x"))])
-    there.lift(placement)
+    there.leave_out(placement)
     assert not any(np.any(rows) for _, rows in made.filter(asks, there))
-    there.lower(placement)
+    there.put_back(placement)
     assert all(rows.all() for reason, rows in made.filter(asks, there) if reason.text == IN_USE)
 
 

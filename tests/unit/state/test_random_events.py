@@ -17,6 +17,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.state import (
     column,
+    existing_term_sums,
     existing_terms,
     incidence,
     label_index,
@@ -27,12 +28,11 @@ from scheduler.state import (
     row_counts,
     sums,
     term_sets,
-    towards,
     weights,
 )
-from scheduler.state.anew import made_anew
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
+from scheduler.state.rebuild import rebuilt
 from scheduler.state.validate import validate
 from tests.builders import label, namespace, node, pod, term
 
@@ -104,7 +104,7 @@ class Events(RuleBasedStateMachine):
 
     def check(self) -> None:
         assert validate(self.cluster) == []
-        assert validate(made_anew(self.cluster)) == []
+        assert validate(rebuilt(self.cluster)) == []
         names = self.cluster.nodes.names
         found = {p.pod.uid: (names[p.row], p.assumed) for p in self.cluster.placements()}
         assert found == self.at
@@ -197,12 +197,12 @@ class Events(RuleBasedStateMachine):
         placement = self.cluster.placement(uid)
         with self.cluster.supposing(extra):
             if placement is not None:
-                self.cluster.lift(placement)
+                self.cluster.leave_out(placement)
             self.cluster.incidence.selected(parsed(terms), label("zone")).by_row(nodes.rows)
             for supposed, _ in extra:
-                self.cluster.incidence.towards(supposed)
+                self.cluster.incidence.existing_terms(supposed)
             if placement is not None:
-                self.cluster.lower(placement)
+                self.cluster.put_back(placement)
 
     @rule(name=NAMESPACES.filter(lambda name: name != "unknown"), owner=st.sampled_from(["", "x", "y"]))
     def namespace_put(self, name: str, owner: str) -> None:
@@ -224,7 +224,7 @@ class Events(RuleBasedStateMachine):
         if self.cluster.incidence.terms.by_turns:
             self.cluster.incidence.terms.sets.settle(self.cluster.effort)
         known = self.cluster.incidence.terms.sets
-        by = marks.numbers(self.cluster.incidence.towards(waiting).by).tolist()
+        by = marks.numbers(self.cluster.incidence.existing_terms(waiting).by).tolist()
         found = {
             (c.term, c.weight)
             for c in known.terms()
@@ -233,8 +233,8 @@ class Events(RuleBasedStateMachine):
         wanted = set()
         for placement in self.cluster.placements():
             shape = placement.pod.shape
-            carried = [(t, towards.REPELS) for t in shape.anti_affinity_terms]
-            carried += [(t, towards.HARD) for t in shape.affinity_terms]
+            carried = [(t, existing_term_sums.REPELS) for t in shape.anti_affinity_terms]
+            carried += [(t, existing_term_sums.HARD) for t in shape.affinity_terms]
             carried += [(p.term, p.weight) for p in shape.preferred_pod_terms]
             wanted |= {(t, w) for t, w in carried if t.selects(waiting.namespace, labels, waiting.labels)}
         assert found == wanted
@@ -261,7 +261,7 @@ class Events(RuleBasedStateMachine):
     def ask_about_a_placed_pod(self, name: str) -> None:
         """What is kept for the labels of placed pods is held against the slow way when all is looked at."""
         for placement in list(self.cluster.placements()):
-            self.cluster.incidence.towards(placement.pod)
+            self.cluster.incidence.existing_terms(placement.pod)
 
     @rule(
         terms=st.lists(TERMS, min_size=1, max_size=3),
@@ -310,7 +310,7 @@ class Events(RuleBasedStateMachine):
     @rule()
     def adopt(self) -> None:
         """What was made anew goes on as the original would."""
-        self.cluster.adopt(made_anew(self.cluster))
+        self.cluster.adopt(rebuilt(self.cluster))
 
     @rule()
     def look(self) -> None:

@@ -133,9 +133,9 @@ class Storing(RuleBasedStateMachine):
     def lifted(self, uid: str) -> None:
         placement = self.cluster.placement(uid)
         if placement is not None:
-            self.cluster.lift(placement)
+            self.cluster.leave_out(placement)
             self.cluster.storage.attached.counts(DRIVERS[0])
-            self.cluster.lower(placement)
+            self.cluster.put_back(placement)
 
     @rule(name=CLAIMS, namespace=NAMESPACES, to=st.none() | VOLUMES, cls=st.sampled_from(["wait", "aws"]))
     def claim(self, name: str, namespace: str, to: str | None, cls: str) -> None:

@@ -14,9 +14,9 @@ from scheduler.model.conditions import Condition
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
-from scheduler.state.anew import made_anew
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
+from scheduler.state.rebuild import rebuilt
 from scheduler.state.row_counts import RowCounts
 from scheduler.state.sums import ByTopology, Selected
 from scheduler.state.validate import validate
@@ -55,7 +55,7 @@ def look(cluster: Cluster, asks: Pod) -> None:
         incidence.any_selected(shape.anti_affinity_terms, HOST)
     if shape.preferred_pod_terms:
         incidence.preferred(shape.preferred_pod_terms, HOST)
-    incidence.towards(asks)
+    incidence.existing_terms(asks)
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_sum_is_caught_up_with_what_it_counts(monkeypatch: pytest.MonkeyPatch)
             look(cluster, app)
     for app in second:
         assert cluster.incidence.any_selected(app.shape.anti_affinity_terms, HOST).total == 2
-        assert cluster.incidence.towards(app).repels
+        assert cluster.incidence.existing_terms(app).repels
     monkeypatch.undo()
     assert validate(cluster) == []
 
@@ -166,7 +166,7 @@ def test_placed_terms_take_no_array_each() -> None:
     cluster, decoder = town(10, nodes=500)
     cluster.assume(hostile(decoder, "apart", 700), 0)
     look(cluster, decoder.pod(wire.encode(pod("o", uid="o", labels={"app": "o"}))))
-    sums = [one for kept in cluster.incidence.terms._towards.values() for one in kept.repelled.values()]
+    sums = [one for kept in cluster.incidence.terms._sums.values() for one in kept.repelled.values()]
     assert sum(one.counts.nbytes for one in sums) < 100_000
 
 
@@ -198,11 +198,11 @@ def test_slices(kind: str, count: int, slices: list[int], changes: list[tuple[st
             break
         assert validate(cluster) == []
     cluster.effort.end()
-    anew = made_anew(cluster)
+    anew = rebuilt(cluster)
     look(anew, asks)
     for question, kept in cluster.incidence._sums.items():
         assert by_value(kept) == by_value(anew.incidence._sums[question])
-    assert cluster.incidence.towards(asks).repels == anew.incidence.towards(asks).repels
+    assert cluster.incidence.existing_terms(asks).repels == anew.incidence.existing_terms(asks).repels
     assert validate(cluster) == []
 
 

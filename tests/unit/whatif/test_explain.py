@@ -167,7 +167,7 @@ def test_a_plugin_that_fails_is_named() -> None:
     assert isinstance(incoming, Pod)
     answer = explain(incoming, odd_framework(fails=True), there.cluster)
     assert answer.outcome == "failed"
-    assert answer.message == 'running Filter plugin "Odd": RuntimeError: no idea'
+    assert answer.message == 'running Filter plugin "Odd": no idea'
     assert answer.verdict is not None
     assert answer.verdict.plugin == "Odd"
 
@@ -187,7 +187,7 @@ def test_a_plugin_that_fails_before_the_queue_is_named() -> None:
     assert isinstance(incoming, Pod)
     early = Framework(Profile("early", points, {}))
     answer = explain(incoming, early, there.cluster)
-    assert (answer.outcome, answer.message) == ("failed", 'running PreEnqueue plugin "Early": RuntimeError: no idea')
+    assert (answer.outcome, answer.message) == ("failed", 'running PreEnqueue plugin "Early": no idea')
 
 
 def test_constraints_by_default_have_numbers() -> None:

@@ -1,11 +1,13 @@
-"""What the engine itself notes in the stories of pods: what it hears of them, and what an attempt came to.
+"""What the engine itself notes in the stories of pods: watch events, and the results of attempts.
 
-The queue notes where a pod waits and why, the binding cycle what happens on the way to the node.
+The queue notes where a pod waits and why, the binding cycle what happens until the pod is bound.
 """
 
 from collections.abc import Iterable
 
-from scheduler.engine.happenings import (
+from scheduler.engine.queued import QueuedPod
+from scheduler.engine.story import Stories
+from scheduler.engine.story_entries import (
     MOST_NAMED,
     Assumed,
     Bound,
@@ -18,8 +20,6 @@ from scheduler.engine.happenings import (
     Reverted,
     cut,
 )
-from scheduler.engine.queued import QueuedPod
-from scheduler.engine.story import Stories
 from scheduler.framework.binding import Patch
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import NodesQuestion, Question
@@ -28,8 +28,8 @@ from scheduler.model.pod import Pod
 OURS, OTHERS = "berth", "others"
 
 
-class Chronicle:
-    """Notes what happens to pods that are scheduled here; of others there is no story."""
+class StoryWriter:
+    """Notes what happens to pods that Berth schedules. Other pods have no story."""
 
     def __init__(self, stories: Stories) -> None:
         self._stories = stories
@@ -41,13 +41,13 @@ class Chronicle:
             story.end(Bound(now, pod.node_name, OURS if ours else OTHERS))
 
     def left(self, uid: str, why: str, now: float) -> None:
-        """The pod is gone, or about to."""
+        """The pod is gone or terminating."""
         story = self._stories.get(uid)
         if story is not None:
             story.end(Left(now, why))
 
     def preempted(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> None:
-        """A node is kept for the pod, and these have to leave it."""
+        """The pod is nominated for a node, and these victims have to leave it."""
         story = self._stories.get(pod.uid)
         if story is not None:
             named = tuple(victim.key for victim in victims[:MOST_NAMED])
@@ -58,7 +58,7 @@ class Chronicle:
                 theirs.note(ChosenAsVictim(now, node, pod.key))
 
     def passed_over(self, pods: Iterable[Pod], why: str, now: float) -> None:
-        """A node is kept for these pods no longer."""
+        """These pods are not nominated any more."""
         for pod in pods:
             story = self._stories.get(pod.uid)
             if story is not None:
@@ -81,25 +81,25 @@ def assumed(queued: QueuedPod, node: str, decision: Decision, at: float) -> None
 
 
 def bound(queued: QueuedPod, node: str, by: str, now: float) -> None:
-    """The pod is bound; unless the watch has said so before."""
+    """The pod is bound; the watch may have shown that before."""
     if not queued.story.ended:
         queued.story.end(Bound(now, node, by))
 
 
 def failed(queued: QueuedPod, reason: str, message: str, plugins: frozenset[str], now: float) -> None:
-    """An attempt came to nothing."""
+    """An attempt failed."""
     text = _kept(queued, message)
     queued.story.note(Failed(now, queued.attempts, reason, text, plugins, queued.steps, queued.trace))
 
 
 def turned_back(queued: QueuedPod, node: str, reason: str, message: str, plugins: frozenset[str], now: float) -> None:
-    """The pod turned back on its way to the node. What its attempt has passed, `assumed` has noted already."""
+    """The pod was reverted. The points that its attempt passed are in the entry of `assumed` already."""
     queued.story.note(Reverted(now, node))
     queued.story.note(Failed(now, queued.attempts, reason, _kept(queued, message), plugins, 0, None))
 
 
 def _kept(queued: QueuedPod, message: str) -> str:
-    """The message. Most attempts fail as the one before did: then its text is kept once."""
+    """The message. Most attempts fail with the message of the one before: then both entries share one text."""
     said = queued.written
     return cut(said[1] if said is not None and said[1] == message else message)
 

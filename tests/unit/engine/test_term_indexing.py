@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.arrears import AT_ONCE
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Verified
+from scheduler.engine.term_indexing import AT_ONCE
 from scheduler.state.selector_index import TermIndex
 from scheduler.state.validate import validate
 from tests.builders import node, pod, term
@@ -140,11 +140,11 @@ def test_who_does_not_decide_goes_on_all_the_same() -> None:
     harness = opened()
     for i in range(20):
         harness.put(repelling(f"p{i}", 200, f"x{i}", on="n0"))
-    while harness.engine.queue.has_chores:
+    while harness.engine.queue.has_pending_work:
         harness.tick(0.0)
     for i in range(20):
         harness.gone("Pod", f"p{i}", "mallory")
-    while harness.engine.queue.has_chores:
+    while harness.engine.queue.has_pending_work:
         harness.tick(0.0)
     sets = harness.engine.cluster.incidence.terms.sets
     assert len(sets.terms()) < 20 * 200

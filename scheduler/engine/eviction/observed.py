@@ -1,4 +1,4 @@
-"""What is seen: the cluster's columns, the pods whose promise is followed, and what changed since the last look."""
+"""What the watch has shown: the cluster's columns, pods whose promise is followed, and what changed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,10 +22,10 @@ from scheduler.plugins.required_during_execution import RequiredDuringExecution
 from scheduler.state.cluster import Cluster
 
 NODE_CHANGED, POD_CHANGED, FOUND = "NodeChanged", "PodChanged", "Found"
-"""Why a promise is broken: its node's labels changed, the pod asks for something else, or it was so from the start."""
+"""Why a promise is broken: the node's labels changed, the pod asks for something else, or it was so from the start."""
 _REASONS = (NODE_CHANGED, POD_CHANGED, FOUND)
 MOST_QUESTIONS = 2000
-"""Of a requirement; with more a pod is followed by nobody. Asking them takes some 20 ms."""
+"""A pod whose requirement has more questions than this is not followed. Asking them takes about 20 ms."""
 
 
 @dataclass(slots=True)
@@ -34,16 +34,16 @@ class Seen:
 
     broken: dict[str, str] = field(default_factory=dict)
     by_node: set[str] = field(default_factory=set)
-    """Those whose node changed in what they read, or was gone meanwhile: not by what their own pod asks for."""
+    """Those whose node changed in a label that they read, or was gone meanwhile."""
     mended: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     unreadable: list[tuple[Pod, str]] = field(default_factory=list)
-    """Pods with an annotation that can't be read, and what is wrong with it; each is told once."""
+    """Pods with an annotation that can't be read, and what is wrong with it; each is reported once."""
     before: dict[int, Mapping[str, str]] = field(default_factory=dict)
     """Row → the node's labels before they changed."""
 
 
-class Census:
+class Observed:
     """Applies changes; `look` says what they mean for the promises."""
 
     def __init__(self, frameworks: Mapping[str, Framework], *, bare_pods: bool) -> None:
@@ -215,9 +215,7 @@ class Census:
         questions = 0 if wanted is None else size(wanted)
         if questions <= MOST_QUESTIONS:
             return None
-        return (
-            f"it asks {questions} things of its node, want {MOST_QUESTIONS} at most: nobody sees to it that they hold"
-        )
+        return f"it asks {questions} things of its node, want {MOST_QUESTIONS} at most: the evictor does not follow it"
 
 
 def _all_pods(framework: Framework) -> bool:

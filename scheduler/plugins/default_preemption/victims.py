@@ -1,4 +1,4 @@
-"""Rows on which preemption is tried: whose pods may go, and who of them is given back, in what order.
+"""Rows on which preemption is tried: which pods may become victims, and in which order they are put back.
 
 Upstream: plugins/defaultpreemption (SelectVictimsOnNode), for one row in plain integers or for many by sums.
 """
@@ -11,29 +11,29 @@ from scheduler.state.cluster import Placement
 from scheduler.state.column import Bools
 
 
-class Gathered:
-    """Some rows to try, and who may be preempted there, the most important first."""
+class Batch:
+    """Some rows to try, and the pods that may be preempted there, the most important first."""
 
     def __init__(self) -> None:
         self.rows: list[int] = []
         self.lower: list[list[Placement]] = []
         self.over: list[list[bool] | None] = []
-        """Whose eviction would overdraw a budget; None: nobody's."""
+        """Which evictions would overdraw a budget; None: none would."""
         self.without: list[int] = []
-        """Rows without anybody to preempt."""
+        """Rows without a pod that may be preempted."""
         self.victims = 0
 
-    def first(self) -> "Gathered":
-        """Only the first row to try, and all of those where there is nobody to preempt: they need no second look."""
-        first = Gathered()
+    def first(self) -> "Batch":
+        """Only the first row to try, and all rows without a pod to preempt, which are decided already."""
+        first = Batch()
         first.rows, first.lower, first.over = self.rows[:1], self.lower[:1], self.over[:1]
         first.without = self.without
         first.victims = sum(map(len, first.lower))
         return first
 
 
-class Trial:
-    """One row under trial, in plain integers."""
+class NodeDryRun:
+    """The dry run on one row, with plain integers."""
 
     def __init__(
         self,
@@ -57,15 +57,15 @@ class Trial:
         self._free = [left + sum(amounts) for left, *amounts in zip(free, *taken, strict=True)]
 
     def fits(self) -> bool:
-        """Whether sums let the pod in."""
+        """Whether the pod fits by the amounts."""
         return all(left >= need for left, need in zip(self._free, self._needs, strict=True))
 
     def at(self, step: int) -> Placement:
-        """Who is to be given back at a step."""
+        """The pod that is to be put back at a step."""
         return self.lower[self._order[step]]
 
     def can_give_back(self, step: int) -> bool:
-        """Give one back, unless sums say that it has to go: then it is a victim."""
+        """Put one pod back, unless the amounts say that it has to go: then it is a victim."""
         i = self._order[step]
         before = self._free
         self._free = [left - amount for left, amount in zip(before, self._taken[i], strict=True)]
@@ -76,25 +76,25 @@ class Trial:
         return False
 
     def keep_away(self, step: int) -> None:
-        """It was given back, and has to go after all."""
+        """It was put back, and has to go after all."""
         i = self._order[step]
         self._free = [left + amount for left, amount in zip(self._free, self._taken[i], strict=True)]
         self.victims.append(i)
 
 
-def all_give_back(tried: list[Trial]) -> int:
-    """Go through trials that sums decide."""
+def all_give_back(tried: list[NodeDryRun]) -> int:
+    """Carry out dry runs that the amounts decide alone."""
     for one in tried:
         for step in range(len(one.lower)):
             one.can_give_back(step)
     return 0
 
 
-def order_of(gathered: Gathered, begins: NDArray[np.intp], size: int) -> tuple[Rows, Bools]:
+def order_of(batch: Batch, begins: NDArray[np.intp], size: int) -> tuple[Rows, Bools]:
     """(in which order placements are given back, row by row: those that overdraw a budget first; which those are)."""
     order = np.arange(size)
     violating = np.zeros(size, dtype=np.bool_)
-    for begin, over in zip(begins.tolist(), gathered.over, strict=True):
+    for begin, over in zip(begins.tolist(), batch.over, strict=True):
         if over is not None:
             flags = np.array(over)
             violating[begin : begin + len(over)] = flags

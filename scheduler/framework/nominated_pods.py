@@ -1,7 +1,7 @@
-"""Nodes that are kept for nominated pods: where what these will take leaves too little for a pod that yields to them.
+"""Nodes for which pods are nominated: where these pods, once they are placed, leave too little for another pod.
 
-Upstream runs all filters once more for each such node (RunFilterPluginsWithNominatedPods). Whoever may write
-pods/status can have nodes kept for thousands of pods, so what filters can count is added up for all of them at once.
+Upstream runs all filters once more for each such node (RunFilterPluginsWithNominatedPods). Anyone who may write
+pods/status can nominate thousands of pods, so the amounts that filters count are added up for all nodes at once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,21 +23,21 @@ _THRESHOLDS = 4
 
 @dataclass(slots=True)
 class _Held:
-    """What is kept of each thing that pods of one shape need."""
+    """What nominated pods will take of each thing that pods of one shape need."""
 
     amounts: Ints
-    """int64[needs, nodes that are kept]."""
+    """int64[needs, nodes with nominated pods]."""
     version: int
-    """Of the log of nominations."""
+    """The version of the log of nominations for which the amounts are right."""
 
 
 class _Above:
-    """Live nodes that are kept for pods of some priority or a higher one, and for whom. Caught up when asked for."""
+    """Nodes for which pods of some priority or a higher one are nominated, and these pods."""
 
     def __init__(self, threshold: int) -> None:
         self.threshold = threshold
         self.place: dict[str, int] = {}
-        """Node → its place in the lists; it stays when the node is kept for nobody any more."""
+        """Node → its place in the lists. It stays when no pod is nominated for the node any more."""
         self.rows: Rows = np.zeros(0, dtype=np.intp)
         self.pods: list[list[Pod]] = []
         self.held: dict[PodShape, _Held] = {}
@@ -76,22 +76,22 @@ class _Above:
 
 @dataclass(slots=True)
 class Kept:
-    """Nodes that are kept for pods that some pod has to yield to: parallel."""
+    """Nodes with nominated pods that come before some pod; `rows` and `pods` are parallel."""
 
     rows: Rows
     pods: list[list[Pod]]
     above: _Above
     own: int | None
-    """The place of the node that is kept for the pod itself."""
+    """The place of the node for which the pod itself is nominated."""
 
     @property
     def taken(self) -> Bools:
-        """Which of the nodes are kept for anybody but the pod."""
+        """For which of the nodes another pod is nominated."""
         return np.fromiter(map(bool, self.pods), dtype=np.bool_, count=len(self.pods))
 
 
-class Yielding:
-    """What is known of nominated pods to one profile's filters."""
+class NominatedPods:
+    """What one profile's filters know about nominated pods."""
 
     def __init__(self, counting: Sequence[Any], ask: Callable[..., Any]) -> None:
         """`counting`: the filters that say what a pod needs, what a node has left, and what a placed pod takes."""
@@ -100,7 +100,7 @@ class Yielding:
         self._above: dict[int, _Above] = {}
 
     def kept(self, pod: Pod, cluster: Cluster) -> Kept | None:
-        """The nodes that are kept for others than a pod, which it has to yield to; None: none is."""
+        """The nodes with nominated pods that come before a pod; None: there are none."""
         nominations = cluster.nominations
         threshold = nominations.threshold(pod)
         if threshold is None:
@@ -118,7 +118,7 @@ class Yielding:
         return Kept(above.rows, pods, above, own) if len(above.rows) else None
 
     def short(self, pod: Pod, cluster: Cluster, kept: Kept) -> Bools:
-        """On which of the kept rows there is too little left for the pod, of what filters count."""
+        """Which of these rows have too little left for the pod, of what filters count."""
         plugins = [plugin for plugin in self._counting if "filter" not in plugin.skips(pod.shape)]
         if not plugins:
             return np.zeros(len(kept.rows), dtype=np.bool_)

@@ -1,44 +1,44 @@
-"""Affinity terms of pods that others placed: how many are indexed before the next attempt, and how many in turns.
+"""Decides when the affinity terms of pods that others placed are indexed: before the next attempt, or in turns.
 
-A pod that somebody else placed (another scheduler, or whoever named its node) may bring thousands of terms at once.
-What is ordinary is done before the next attempt, whoever's it is, so a decision knows all that the watch has told. The
-terms of a namespace in debt wait for turns between attempts, as its pods do (`engine/turns.py`), and count from when
-they are indexed, as if the watch were so far behind. All of it is charged to the namespace that brought them.
+A pod that another scheduler has placed, or that names its node itself, may bring thousands of terms at once. Ordinary
+amounts are indexed before the next attempt, for whichever pod that is, so a decision knows everything that the watch
+has shown. The terms of a namespace in debt wait for turns between attempts, like its pods (`engine/turns.py`). They
+count from when they are indexed, as if the watch were behind. The namespace that brought the terms is charged.
 """
 
 from scheduler.engine.turns import FREE, Turns
 from scheduler.state.cluster import Cluster
 
 AT_ONCE = 2_000
-"""Steps before an attempt."""
+"""Steps that are taken before an attempt."""
 _PER_LANE = 250
-"""Steps before a lane's next one."""
+"""Steps of one lane before the next lane has its turn."""
 _LANES = 64
 """Lanes that are looked at in one round."""
 _A_TERM = 8
-"""Steps, about, that one term takes."""
+"""About how many steps one term takes."""
 _NAMESPACES = 1024
 
 
-class Arrears:
-    """What is still to be done about the terms of placed pods."""
+class TermIndexing:
+    """Has the terms of placed pods indexed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._put_off = False
-        """The last attempt has left something."""
+        """Before the last attempt, some terms were left for later."""
         self._begun = False
         self._owed: dict[str, int] = {}
-        """Namespace → steps that it was not charged with yet."""
+        """Namespace → steps with which it was not charged yet."""
 
     @property
     def late(self) -> bool:
-        """Whether more waits than is done before the next attempt anyway."""
+        """Whether more terms wait than are indexed before the next attempt anyway."""
         size = self._cluster.incidence.terms.sets.backlog.size
         return size > 0 and (self._put_off or size * _A_TERM > AT_ONCE)
 
     def begin(self, steps: int) -> bool:
-        """Before the first attempt: go on with all that was there at the start. Whether nothing is left."""
+        """Before the first attempt: index what was there at the start. Returns whether nothing is left."""
         sets = self._cluster.incidence.terms.sets
         while not self._begun and steps > 0:
             lanes = sets.backlog.first(1)
@@ -49,7 +49,7 @@ class Arrears:
         return self._begun
 
     def before(self, namespace: str, turns: Turns, now: float) -> None:
-        """Before an attempt for a pod of this namespace: its own terms first, then those of others not in debt."""
+        """Before an attempt for a pod of this namespace: its own terms first, then those of namespaces not in debt."""
         terms = self._cluster.incidence.terms
         terms.by_turns = True
         backlog = terms.sets.backlog

@@ -1,4 +1,4 @@
-"""What the terms that mean a pod add up to: the pods that carry them, per value of the node labels that they name."""
+"""Sums of the placed pods' terms that select a pod: how many pods have these terms, per value of a topology key."""
 
 from scheduler.state.column import Codes, Ints
 from scheduler.state.nodes import Nodes
@@ -13,8 +13,8 @@ HARD = 1 << 20
 """The weight of required affinity, which scores with the plugin's hardPodAffinityWeight."""
 
 
-class Towards:
-    """Sums for pods that the same terms mean. Pods are counted by the set of terms that they carry."""
+class ExistingTermSums:
+    """Sums for pods that the same terms select. Placed pods are counted by the set of terms that they have."""
 
     def __init__(self, by: bytes) -> None:
         """`by`: the numbers of the terms (`marks`)."""
@@ -27,7 +27,7 @@ class Towards:
         self.by = by
         """The numbers of the terms that mean the pod."""
         self.users = 0
-        """How many maps of labels go by it."""
+        """How many maps of labels use it."""
         self.version = -1
         """The version of the counts that was seen last."""
         self.sets = 0
@@ -62,7 +62,7 @@ class Towards:
         return found
 
     def holds(self, placed: RowCounts, nodes: Nodes, pods: PodClasses, sets: int) -> bool:
-        """Whether nothing happened since that the sums do not know."""
+        """Whether the sums are up to date."""
         return (
             self.version == placed.version
             and self.sets == sets
@@ -71,7 +71,7 @@ class Towards:
         )
 
     def stale(self, nodes: Nodes, pods: PodClasses) -> bool:
-        """Whether the labels of nodes changed, so that all has to be added up anew."""
+        """Whether labels of nodes changed, so that everything has to be added up again."""
         return self.version < 0 or self._keys != nodes.key_changes or self._relabels != pods.relabels
 
     def seen(self, version: int, nodes: Nodes, pods: PodClasses, sets: int) -> None:
@@ -88,7 +88,7 @@ class Towards:
         self.version = -1
 
     def weigh(self, key: str, weight: int, of: int, nodes: Nodes) -> None:
-        """A set has one more term that means the pod."""
+        """A set has one more term that selects the pod."""
         weights = self._part(key, weight if weight in (REPELS, HARD) else None, nodes)
         if weights is not None:
             weights.set(of, weights.get(of) + (1 if weight in (REPELS, HARD) else weight))
@@ -130,7 +130,7 @@ class Towards:
             one.add_all(found.rows, found.counts * each, int(found.counts.sum()))
 
     def follow(self, placed: RowCounts) -> int:
-        """Add what came and take away what went; returns about how many microseconds it took."""
+        """Apply the changes since the last look; returns about how many microseconds it took."""
         for weights, one in self._parts:
             for row, amount, weight in weights.since(placed, self.version):
                 one.count(row, amount, weight)

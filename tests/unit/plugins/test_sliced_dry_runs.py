@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
-from scheduler.plugins.default_preemption import trials
+from scheduler.plugins.default_preemption import dry_run
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
@@ -37,7 +37,7 @@ full = st.lists(pods, min_size=2 * NODES, max_size=2 * NODES)
 @pytest.fixture(autouse=True)
 def _row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows at a time: a slice may end after any of them."""
-    monkeypatch.setattr(trials, "_CHUNK", 1)
+    monkeypatch.setattr(dry_run, "_CHUNK", 1)
 
 
 def in_slices(
@@ -157,10 +157,10 @@ def test_only_changed_rows_are_tried_again() -> None:
     plugin = framework.plugin("DefaultPreemption")
     assert isinstance(plugin, DefaultPreemption)
     in_slices(framework, a_pod("q0", 2, 4), crowd, [1], [])
-    assert plugin.trials.tried == NODES
+    assert plugin.dry_runs.tried == NODES
     crowd.change("start", 3, 5)
     in_slices(framework, a_pod("q1", 2, 4), crowd, [1], [])
-    assert plugin.trials.tried == NODES + 1
+    assert plugin.dry_runs.tried == NODES + 1
 
 
 def test_dry_runs_touch_no_row() -> None:
@@ -219,6 +219,6 @@ def test_many_budgets_for_everything(operator: str) -> None:
             cluster.effort.end()
     assert slices > 1
     # Each set of labels is one of a parsed pod's, shared by equal bytes.
-    assert plugin.trials.budgets.looked == 2000
+    assert plugin.dry_runs.budgets.looked == 2000
     assert found[0] == "n0"
     assert len(found[1]) == 2

@@ -1,4 +1,4 @@
-"""What trying preemption gave on each node, for one pod or for all of one shape and priority. Filled by trials.py."""
+"""The results of dry runs on each node, for one pod or for all pods of one shape and priority. Filled by dry_run.py."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -15,11 +15,11 @@ from scheduler.state.column import Bools
 from scheduler.state.nodes import Nodes
 
 TODO, WITHOUT_VICTIMS, SPARED, FAILS, HELPS = range(5)
-"""Not tried; nobody there has a lower priority; nobody need go; it does not fit an emptied node; preemption helps."""
+"""Not tried; no pod has a lower priority; it fits without victims; it does not fit even an emptied node; it helps."""
 
 
-class Findings:
-    """By row: what became of it and, where preemption helps, the victims and what they cost."""
+class DryRunResults:
+    """For each row, its state and, where preemption helps, the victims and their cost."""
 
     def __init__(self, pod: Pod, nodes: Nodes) -> None:
         self.pod = pod
@@ -28,15 +28,15 @@ class Findings:
         self.budgets = 0
         """The version of the log of disruption budgets."""
         self.ahead: dict[int, tuple[str, ...]] = {}
-        """Row → UIDs of the nominated pods that were yielded to."""
+        """Row → UIDs of the nominated pods that were taken into account."""
         self.complete = False
-        """The last attempt came to an end."""
+        """The last attempt has tried all rows."""
         self.delays = 0
-        """How often rows were to be tried again because of budgets, since an attempt came to an end."""
+        """How often rows had to be tried again because of budgets, since an attempt was complete."""
         size = nodes.rows
         self.states: NDArray[np.int8] = np.zeros(size, dtype=np.int8)
         self.unsure: Bools = np.zeros(size, dtype=np.bool_)
-        """Rows that may look different by now: the one that is chosen has to be tried again."""
+        """Rows whose result may be out of date: if such a row is chosen, it has to be tried again."""
         self._costs: NDArray[np.int64] = np.zeros((4, size), dtype=np.int64)
         """Violations of budgets, highest priority, sum of priorities, number of victims."""
         self._starts: list[str] = [""] * size
@@ -44,7 +44,7 @@ class Findings:
         self._victims: dict[int, list[Placement]] = {}
         self._explained: Bools = np.zeros(size, dtype=np.bool_)
         self._reasons: dict[tuple[str, str], Bools] = {}
-        """(plugin, text) → rows where it is why the pod does not fit an emptied node."""
+        """(plugin, text) → rows that it rejects even when they are emptied."""
 
     def grow(self, rows: int) -> None:
         """Have room for so many rows."""
@@ -73,7 +73,7 @@ class Findings:
                 mask[where] = False
 
     def note(self, rows: Sequence[int] | Rows, state: int) -> None:
-        """What became of some rows, where preemption does not help."""
+        """Set the state of some rows where preemption does not help."""
         self.states[rows] = state
 
     def helps(self, row: int, victims: list[Placement], violations: int) -> None:
@@ -98,7 +98,7 @@ class Findings:
             self._starts[row] = victims[begin].pod.started or "~"
 
     def explain(self, rows: Sequence[int] | Rows, rejected: Iterable[Rejected]) -> None:
-        """Why the pod does not fit these rows however empty they are."""
+        """Note why the pod does not fit these rows even when they are emptied."""
         self._explained[rows] = True
         for one in rejected:
             for reason, where in one.reasons:
@@ -109,7 +109,7 @@ class Findings:
                 mask[rows] |= where[rows]
 
     def unexplained(self, among: Bools) -> Rows:
-        """Rows that the pod does not fit, nobody knows why."""
+        """Rows that the pod does not fit, without a reason so far."""
         return np.flatnonzero((self.states == FAILS) & ~self._explained & among)
 
     def helpful(self, among: Bools) -> Rows:
@@ -117,7 +117,7 @@ class Findings:
         return np.flatnonzero((self.states == HELPS) & among)
 
     def victims(self, row: int) -> tuple[Pod, ...]:
-        """Who has to leave a row."""
+        """The victims on a row."""
         return tuple(placement.pod for placement in self._victims[row])
 
     def placements(self, row: int) -> list[Placement]:
@@ -140,7 +140,7 @@ class Findings:
         return Offers(rows, list(names), dict(self._victims), self._costs[0].copy())
 
     def counts(self, among: Bools) -> tuple[dict[str, int], frozenset[str], int]:
-        """Reason → rows that the pod does not fit for it, however empty; the plugins behind them; all rows counted."""
+        """(reason → rows that it rejects even when emptied, the plugins with these reasons, how many rows in all)."""
         counts: dict[str, int] = {}
         plugins = set()
         rows = np.zeros(len(among), dtype=np.bool_)
@@ -153,7 +153,7 @@ class Findings:
         return counts, frozenset(plugins), int(np.count_nonzero(rows))
 
     def without_victims(self, among: Bools) -> int:
-        """On how many rows nobody has a lower priority."""
+        """On how many rows no pod has a lower priority."""
         return int(np.count_nonzero((self.states == WITHOUT_VICTIMS) & among))
 
 

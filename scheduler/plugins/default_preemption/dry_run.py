@@ -1,9 +1,9 @@
 """Upstream: framework/preemption and defaultpreemption (SelectVictimsOnNode): where preemption helps, and with whom.
 
-Nodes are tried many at a time, by sums of what their pods take. Only what sums can't tell is asked of the filters, and
-where what happens on one node can change the verdict on another (affinity, spread), one node after the other. All that
-is found is kept by row, so an attempt that used up its slice goes on where it was, and the next of many equal
-preemptors tries only the rows that changed.
+Many nodes are tried at a time, by the amounts that their pods take. Filters are asked only about what amounts can't
+decide. Where one node can change the verdict on another (affinity, spread), nodes are tried one after the other. All
+results are kept by row: an attempt that used up its slice goes on where it was, and the next of many equal preemptors
+tries only the rows that changed.
 """
 
 from collections.abc import Iterable
@@ -17,29 +17,36 @@ from scheduler.framework.spare import Spare
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.plugins.default_preemption.budgets import Budgets
-from scheduler.plugins.default_preemption.findings import FAILS, HELPS, SPARED, TODO, WITHOUT_VICTIMS, Findings
+from scheduler.plugins.default_preemption.dry_run_results import (
+    FAILS,
+    HELPS,
+    SPARED,
+    TODO,
+    WITHOUT_VICTIMS,
+    DryRunResults,
+)
 from scheduler.plugins.default_preemption.importance import Ranking
-from scheduler.plugins.default_preemption.rows_on_trial import Gathered, Trial, all_give_back, order_of
+from scheduler.plugins.default_preemption.victims import Batch, NodeDryRun, all_give_back, order_of
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
 
 _KEPT_MOST = 16
 _CHUNK = 1000
-"""Steps after which rows are tried and kept; what is gathered of them is lost when the slice ends before."""
+"""Steps after which results are kept. If the slice ends earlier, the batch is gathered again."""
 _CHUNK_PLAIN = 64
 """Victims, where filters are asked."""
 _DELAYS = 3
-"""Rows are tried again for changed budgets so many times; after that, only the one that is chosen."""
+"""How often rows are tried again because budgets changed; after that, only the chosen row is."""
 _ONE_BY_ONE = 2
 """Up to so many rows, plain integers are quicker than arrays."""
 
 
-class Trials:
-    """What trying gave, kept from attempt to attempt."""
+class DryRuns:
+    """The dry runs of all pods: their results are kept from attempt to attempt."""
 
     def __init__(self) -> None:
-        self._kept: dict[object, Findings] = {}
+        self._kept: dict[object, DryRunResults] = {}
         self._ranking = Ranking()
         self.budgets = Budgets()
         self._ranks: tuple[Nodes, tuple[int, int], NDArray[np.intp]] | None = None
@@ -48,8 +55,8 @@ class Trials:
 
     def find(
         self, pod: Pod, cluster: Cluster, filters: Filters, rows: Bools, at_most: int
-    ) -> tuple[Findings, int | None]:
-        """What trying the given rows gives, and the row to preempt on: None where it helps on none.
+    ) -> tuple[DryRunResults, int | None]:
+        """The results on the given rows, and the row to preempt on; None if preemption helps on none.
 
         `at_most`: how many candidates are enough where nodes have to be tried one by one. Raises SliceOver.
         """
@@ -58,64 +65,64 @@ class Trials:
         lasting = filters.goes_by_shape(pod) and not filters.looks_elsewhere(pod, cluster, ())
         key = (pod.shape, pod.priority) if lasting else pod.uid
         ahead = dict(_rows_ahead(pod, cluster)) if rows.any() else {}
-        findings = self._findings(key, pod, cluster, ahead, lasting=lasting)
-        attempt = _Attempt(self, findings, pod, cluster, filters, ahead, lasting=lasting)
+        results = self._results(key, pod, cluster, ahead, lasting=lasting)
+        attempt = _DryRun(self, results, pod, cluster, filters, ahead, lasting=lasting)
         attempt.go_on(rows, at_most)
         chosen = attempt.choose(rows)
         if chosen is None:
             attempt.explain(rows)
-        findings.complete, findings.delays = True, 0
+        results.complete, results.delays = True, 0
         if not lasting or pod.shape.heavy:
             del self._kept[key]
-        return findings, chosen
+        return results, chosen
 
-    def _findings(
+    def _results(
         self, key: object, pod: Pod, cluster: Cluster, pods_ahead: dict[int, list[Pod]], *, lasting: bool
-    ) -> Findings:
-        """What is known for a pod, up to date. `pods_ahead`: row → nominated pods that it has to yield to."""
-        findings = self._kept.pop(key, None)
+    ) -> DryRunResults:
+        """The results for a pod, up to date. `pods_ahead`: row → nominated pods that come before it."""
+        results = self._kept.pop(key, None)
         nodes = cluster.nodes
         ahead = {row: tuple([other.uid for other in pods]) for row, pods in pods_ahead.items()}
         changed = None
-        if findings is not None and findings.nodes is nodes and (lasting or _same(findings.pod, pod)):
-            changed = nodes.log.since(findings.version)
-        if findings is None or changed is None:
-            findings = Findings(pod, nodes)
+        if results is not None and results.nodes is nodes and (lasting or _same(results.pod, pod)):
+            changed = nodes.log.since(results.version)
+        if results is None or changed is None:
+            results = DryRunResults(pod, nodes)
         else:
-            findings.grow(nodes.rows)
-            moved = ahead.keys() | findings.ahead.keys()
-            findings.again(changed | {row for row in moved if ahead.get(row) != findings.ahead.get(row)})
+            results.grow(nodes.rows)
+            moved = ahead.keys() | results.ahead.keys()
+            results.again(changed | {row for row in moved if ahead.get(row) != results.ahead.get(row)})
             if not lasting:
-                findings.unsure |= findings.states != TODO
-            self._heed_budgets(findings, cluster)
-        findings.version, findings.ahead, findings.budgets = nodes.log.version, ahead, cluster.budget_log.version
-        findings.complete = False
+                results.unsure |= results.states != TODO
+            self._heed_budgets(results, cluster)
+        results.version, results.ahead, results.budgets = nodes.log.version, ahead, cluster.budget_log.version
+        results.complete = False
         self._make_room()
-        self._kept[key] = findings
-        return findings
+        self._kept[key] = results
+        return results
 
-    def _heed_budgets(self, findings: Findings, cluster: Cluster) -> None:
-        """Have the rows tried again where budgets changed: whoever changes them all the time can't hold anybody up."""
-        if findings.budgets == cluster.budget_log.version:
+    def _heed_budgets(self, results: DryRunResults, cluster: Cluster) -> None:
+        """Have rows tried again where budgets changed, but not without end if they change all the time."""
+        if results.budgets == cluster.budget_log.version:
             return
-        changed = cluster.budget_log.since(findings.budgets)
-        rows = np.flatnonzero(findings.states == HELPS).tolist()
+        changed = cluster.budget_log.since(results.budgets)
+        rows = np.flatnonzero(results.states == HELPS).tolist()
         if changed is not None:
             namespaces = {namespace for namespace, _ in changed}
-            priority = findings.pod.priority
+            priority = results.pod.priority
             below = self._ranking.below
             rows = [row for row in rows if any(p.pod.namespace in namespaces for p in below(row, priority, cluster))]
-        if not findings.complete:
-            findings.delays += 1
-        if findings.delays > _DELAYS:
-            findings.unsure[rows] = True
+        if not results.complete:
+            results.delays += 1
+        if results.delays > _DELAYS:
+            results.unsure[rows] = True
         else:
-            findings.again(rows)
+            results.again(rows)
 
     def _make_room(self) -> None:
-        """Forget what is complete, the oldest first; then of what is not, the newest, so that some get to their end."""
+        """Drop complete results, the oldest first; then the newest incomplete ones, so that some can be completed."""
         while len(self._kept) >= _KEPT_MOST:
-            complete = (key for key, findings in self._kept.items() if findings.complete)
+            complete = (key for key, results in self._kept.items() if results.complete)
             del self._kept[next(complete, next(reversed(self._kept)))]
 
     def name_ranks(self, nodes: Nodes) -> NDArray[np.intp]:
@@ -144,13 +151,13 @@ class Trials:
         return self.budgets.steps + self._ranking.steps
 
 
-class _Attempt:
-    """One call of `Trials.find`."""
+class _DryRun:
+    """One call of `DryRuns.find`."""
 
     def __init__(
         self,
-        trials: Trials,
-        findings: Findings,
+        dry_runs: DryRuns,
+        results: DryRunResults,
         pod: Pod,
         cluster: Cluster,
         filters: Filters,
@@ -158,8 +165,8 @@ class _Attempt:
         *,
         lasting: bool,
     ) -> None:
-        self._trials = trials
-        self._findings = findings
+        self._dry_runs = dry_runs
+        self._results = results
         self._pod = pod
         self._cluster = cluster
         self._filters = filters
@@ -181,99 +188,99 @@ class _Attempt:
 
     def go_on(self, rows: Bools, at_most: int) -> None:
         """Try what is still to be tried."""
-        findings, effort = self._findings, self._cluster.effort
+        results, effort = self._results, self._cluster.effort
         while True:
-            todo = np.flatnonzero((findings.states[: len(rows)] == TODO) & rows)
+            todo = np.flatnonzero((results.states[: len(rows)] == TODO) & rows)
             if not len(todo):
                 return
             steps, apart = self._advance(todo)
             effort.charge(steps)
-            if apart and len(findings.helpful(rows)) >= at_most:
+            if apart and len(results.helpful(rows)) >= at_most:
                 return
 
     def choose(self, rows: Bools) -> int | None:
         """The row to preempt on, which helps now whenever it was tried."""
-        findings = self._findings
+        results = self._results
         while True:
-            helpful = findings.helpful(rows)
+            helpful = results.helpful(rows)
             if not len(helpful):
                 return None
-            chosen = findings.pick(helpful, self._trials.name_ranks(self._cluster.nodes))
-            if not findings.unsure[chosen]:
+            chosen = results.pick(helpful, self._dry_runs.name_ranks(self._cluster.nodes))
+            if not results.unsure[chosen]:
                 return chosen
-            findings.again((chosen,))
+            results.again((chosen,))
             steps, _ = self._advance(np.array([chosen]))
-            if findings.states[chosen] == HELPS:
-                # At what price does not matter: what was found is old, and to look for ever would help nobody.
+            if results.states[chosen] == HELPS:
+                # Another row may be cheaper by now, but the results would be out of date again: searching has to end.
                 return chosen
             self._cluster.effort.charge(steps)
 
     def explain(self, rows: Bools) -> None:
-        """Find out why the pod does not fit the rows where removing everybody does not help."""
+        """Find out why the pod does not fit the rows where removing all victims does not help."""
         while True:
-            todo = self._findings.unexplained(rows)
+            todo = self._results.unexplained(rows)
             if not len(todo):
                 return
-            gathered = self._gather(todo, plain=True)
-            if not self._lasting and self._apart(gathered):
-                gathered = gathered.first()
-            placements = [placement for lower in gathered.lower for placement in lower]
+            batch = self._gather(todo, plain=True)
+            if not self._lasting and self._apart(batch):
+                batch = batch.first()
+            placements = [placement for lower in batch.lower for placement in lower]
             self._count(placements, -1)
             try:
-                _, rejected = self._asked(gathered.rows)
+                _, rejected = self._asked(batch.rows)
             finally:
                 self._count(placements, 1)
-            self._findings.explain(gathered.rows, rejected)
-            self._cluster.effort.charge(self._price(1, gathered))
+            self._results.explain(batch.rows, rejected)
+            self._cluster.effort.charge(self._price(1, batch))
 
     def _advance(self, todo: Rows) -> tuple[int, bool]:
         """Try some of these rows: (steps taken, whether they have to be tried one by one)."""
-        before = self._trials.steps
+        before = self._dry_runs.steps
         exact = self._lasting and self._spare.exact
-        gathered = self._gather(todo, plain=not exact)
+        batch = self._gather(todo, plain=not exact)
         apart = False
-        if not exact and not self._lasting and self._apart(gathered):
+        if not exact and not self._lasting and self._apart(batch):
             apart = True
-            gathered = gathered.first()
-        findings = self._findings
-        findings.unsure[gathered.rows] = False
-        findings.note(gathered.without, WITHOUT_VICTIMS)
-        self._trials.tried += len(gathered.rows)
+            batch = batch.first()
+        results = self._results
+        results.unsure[batch.rows] = False
+        results.note(batch.without, WITHOUT_VICTIMS)
+        self._dry_runs.tried += len(batch.rows)
         asked = 0
-        if not gathered.rows:
+        if not batch.rows:
             pass
-        elif exact and len(gathered.rows) > _ONE_BY_ONE:
-            self._try_together(gathered)
+        elif exact and len(batch.rows) > _ONE_BY_ONE:
+            self._try_together(batch)
         else:
-            asked = self._try_each(gathered, plain=not exact)
-        return self._price(asked, gathered) + self._trials.steps - before, apart
+            asked = self._try_each(batch, plain=not exact)
+        return self._price(asked, batch) + self._dry_runs.steps - before, apart
 
-    def _price(self, asked: int, gathered: Gathered) -> int:
+    def _price(self, asked: int, batch: Batch) -> int:
         """Steps that it took to try, when filters were asked so many times."""
         everywhere = 100 + self._cluster.nodes.rows // 10
-        moved = 0 if not asked else gathered.victims if self._lasting else 20 * gathered.victims
-        return 50 + len(gathered.without) + 2 * len(gathered.rows) + gathered.victims + asked * everywhere + moved
+        moved = 0 if not asked else batch.victims if self._lasting else 20 * batch.victims
+        return 50 + len(batch.without) + 2 * len(batch.rows) + batch.victims + asked * everywhere + moved
 
-    def _apart(self, gathered: Gathered) -> bool:
+    def _apart(self, batch: Batch) -> bool:
         """Whether these rows have to be tried one after the other."""
-        victims = (placement.pod for lower in gathered.lower for placement in lower)
+        victims = (placement.pod for lower in batch.lower for placement in lower)
         return self._filters.looks_elsewhere(self._pod, self._cluster, victims)
 
-    def _gather(self, todo: Rows, *, plain: bool) -> Gathered:
-        trials, cluster, priority = self._trials, self._cluster, self._pod.priority
-        found = Gathered()
-        before = trials.steps
+    def _gather(self, todo: Rows, *, plain: bool) -> Batch:
+        dry_runs, cluster, priority = self._dry_runs, self._cluster, self._pod.priority
+        found = Batch()
+        before = dry_runs.steps
         for row in todo[:_CHUNK].tolist():
-            lower = trials.below(row, priority, cluster)
+            lower = dry_runs.below(row, priority, cluster)
             if lower:
-                over = trials.overdrawing(lower, cluster)
+                over = dry_runs.overdrawing(lower, cluster)
                 found.rows.append(row)
                 found.lower.append(lower)
                 found.over.append(over)
                 found.victims += len(lower)
             else:
                 found.without.append(row)
-            if found.victims + trials.steps - before >= _CHUNK or (plain and found.victims >= _CHUNK_PLAIN):
+            if found.victims + dry_runs.steps - before >= _CHUNK or (plain and found.victims >= _CHUNK_PLAIN):
                 break
         return found
 
@@ -298,18 +305,18 @@ class _Attempt:
                     free[:, i] -= np.maximum(taken, 0)
         return free
 
-    def _try_together(self, gathered: Gathered) -> None:
+    def _try_together(self, batch: Batch) -> None:
         """Take all victims away; where the pod then fits, give back one by one whoever need not go."""
-        spare, findings = self._spare, self._findings
-        rows, counts = np.array(gathered.rows), np.array([len(lower) for lower in gathered.lower])
-        placements = [placement for lower in gathered.lower for placement in lower]
+        spare, results = self._spare, self._results
+        rows, counts = np.array(batch.rows), np.array([len(lower) for lower in batch.lower])
+        placements = [placement for lower in batch.lower for placement in lower]
         codes = self._coded(placements)
         taken = np.array(self._takes, dtype=np.int64).T[:, codes]
         begins = np.cumsum(counts) - counts
         needs = spare.needs[:, np.newaxis]
-        free = self._free(gathered.rows) + np.add.reduceat(taken, begins, axis=1)
+        free = self._free(batch.rows) + np.add.reduceat(taken, begins, axis=1)
         fits = (free >= needs).all(axis=0) & spare.allowed[rows]
-        order, violating = order_of(gathered, begins, len(placements))
+        order, violating = order_of(batch, begins, len(placements))
         going = np.zeros(len(placements), dtype=np.bool_)
         left = np.flatnonzero(fits)
         step = 0
@@ -320,47 +327,47 @@ class _Attempt:
             free[:, left[stays]] = after[:, stays]
             going[back[~stays]] = True
             step += 1
-        findings.note(rows[~fits], FAILS)
+        results.note(rows[~fits], FAILS)
         victims = np.flatnonzero(going)
         owners = np.repeat(np.arange(len(rows)), counts)[victims]
         helped, first = np.unique(owners, return_index=True)
         fits[helped] = False
-        findings.note(rows[fits], SPARED)
+        results.note(rows[fits], SPARED)
         if len(helped):
             violations = np.bincount(owners, weights=violating[victims], minlength=len(rows))[helped].astype(np.int64)
-            findings.help(rows[helped], [placements[i] for i in victims.tolist()], first, violations)
+            results.help(rows[helped], [placements[i] for i in victims.tolist()], first, violations)
 
     # -- with the filters' help ----------------------------------------------------------------------------------
 
-    def _try_each(self, gathered: Gathered, *, plain: bool) -> int:
+    def _try_each(self, batch: Batch, *, plain: bool) -> int:
         """As `_try_together`, with plain integers; `plain`: ask the filters whatever sums can't tell.
 
         Returns how often they were asked.
         """
-        spare, findings = self._spare, self._findings
+        spare, results = self._spare, self._results
         needs = spare.needs.tolist()
         tried = []
-        for i, column in enumerate(self._free(gathered.rows).T.tolist()):
-            lower, over = gathered.lower[i], gathered.over[i]
+        for i, column in enumerate(self._free(batch.rows).T.tolist()):
+            lower, over = batch.lower[i], batch.over[i]
             taken = [self._takes[code] for code in self._coded(lower)]
-            one = Trial(gathered.rows[i], lower, over, taken, column, needs)
+            one = NodeDryRun(batch.rows[i], lower, over, taken, column, needs)
             if spare.allowed[one.row] and one.fits():
                 tried.append(one)
             else:
-                findings.note([one.row], FAILS)
+                results.note([one.row], FAILS)
         asked = self._ask_about(tried) if plain else all_give_back(tried)
         for one in tried:
             if one.failed:
-                findings.note([one.row], FAILS)
+                results.note([one.row], FAILS)
             elif not one.victims:
-                findings.note([one.row], SPARED)
+                results.note([one.row], SPARED)
             else:
                 victims = [one.lower[i] for i in sorted(one.victims)]
-                findings.helps(one.row, victims, sum(one.over[i] for i in one.victims) if one.over else 0)
+                results.helps(one.row, victims, sum(one.over[i] for i in one.victims) if one.over else 0)
         return asked
 
-    def _ask_about(self, tried: list["Trial"]) -> int:
-        """Go through some trials, asking the filters about all of them at a time."""
+    def _ask_about(self, tried: list["NodeDryRun"]) -> int:
+        """Carry out some dry runs, asking the filters about all of their rows at a time."""
         if not tried:
             return 0
         lifted: dict[str, Placement] = {}
@@ -381,7 +388,7 @@ class _Attempt:
             for one in tried:
                 one.failed = not fits[one.row]
             failed = [one.row for one in tried if one.failed]
-            self._findings.explain(failed, rejected)
+            self._results.explain(failed, rejected)
             going = [one for one in tried if not one.failed]
             for step in range(max((len(one.lower) for one in going), default=0)):
                 back = [one for one in going if step < len(one.lower) and one.can_give_back(step)]
@@ -411,7 +418,7 @@ class _Attempt:
             cluster.nodes.suppose_all([(placement.row, placement.pod.shape) for placement in placements], sign)
         else:
             for placement in placements:
-                (cluster.lift if sign < 0 else cluster.lower)(placement)
+                (cluster.leave_out if sign < 0 else cluster.put_back)(placement)
 
 
 def _same(one: Pod, other: Pod) -> bool:

@@ -1,7 +1,7 @@
-"""What can happen to a pod in this process, as its story keeps it: facts only; `timeline` makes texts of them.
+"""The kinds of entries in a pod's story: facts only; `timeline` makes texts of them.
 
-Each has `at`, engine time in seconds. What is kept is what others hold anyway (names, texts, numbers), and never a pod,
-a node or a decision: a story must not keep those in memory. So nothing here can be part of a cycle (`gc=False`).
+Each has `at`, engine time in seconds. An entry holds names, texts and numbers, never a pod, a node or a decision: a
+story must not keep those in memory. So no entry can be part of a reference cycle (`gc=False`).
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from msgspec import Struct
 from scheduler.framework.attempt_record import Trace
 
 LONGEST_TEXT = 512
-"""Characters of a message that are kept."""
+"""How many characters of a message are kept."""
 MOST_NAMED = 8
-"""Victims, objects and the like that are named; of others, only the number is kept."""
+"""How many victims or objects an entry names; of the others, only the number is kept."""
 
 
 class Queued(Struct, frozen=True, gc=False, tag="queued", rename="camel"):
@@ -24,9 +24,9 @@ class Queued(Struct, frozen=True, gc=False, tag="queued", rename="camel"):
     event: str
     """Why, under the name of the event in kube-scheduler's metrics."""
     object: str
-    """Whose event it was: "node n4". Empty: the pod's own, or nobody's."""
+    """The object of the event: "Node n4". Empty: the pod itself, or none."""
     plugins: frozenset[str]
-    """Who had rejected the pod."""
+    """The plugins that had rejected the pod."""
     until: float = 0.0
     """When its backoff is over; 0: it does not back off."""
     reason: str = ""
@@ -54,7 +54,7 @@ class ExtendersAsked(Struct, frozen=True, gc=False, tag="extendersAsked", rename
 
 
 class Assumed(Struct, frozen=True, gc=False, tag="assumed", rename="camel"):
-    """An attempt found a node: the pod holds its place there from now on, and Reserve plugins are asked."""
+    """An attempt found a node: from now on the pod counts there, and Reserve plugins are asked."""
 
     at: float
     attempt: int
@@ -62,9 +62,9 @@ class Assumed(Struct, frozen=True, gc=False, tag="assumed", rename="camel"):
     evaluated_nodes: int
     feasible_nodes: int
     score: int | None
-    """The total of the node; None where it was the only one, or only the best nodes were looked for."""
+    """The node's total; None if it was the only feasible node, or if scores were not kept."""
     steps: int
-    """What the attempt took beyond what every attempt does, which is not counted."""
+    """The counted steps of the attempt. Work that every attempt does is not counted."""
     trace: Trace | None
 
 
@@ -81,7 +81,7 @@ class Failed(Struct, frozen=True, gc=False, tag="failed", rename="camel"):
 
 
 class Nominated(Struct, frozen=True, gc=False, tag="nominated", rename="camel"):
-    """A node is kept for the pod, and pods of lower priority have to leave it."""
+    """The pod is nominated for a node, and pods of lower priority have to leave it."""
 
     at: float
     node: str
@@ -91,7 +91,7 @@ class Nominated(Struct, frozen=True, gc=False, tag="nominated", rename="camel"):
 
 
 class NominationCleared(Struct, frozen=True, gc=False, tag="nominationCleared", rename="camel"):
-    """The node is kept for the pod no longer."""
+    """The pod is not nominated any more."""
 
     at: float
     why: str
@@ -138,7 +138,7 @@ class PreBindWaits(Struct, frozen=True, gc=False, tag="preBindWaits", rename="ca
 
 
 class BindingPosted(Struct, frozen=True, gc=False, tag="bindingPosted", rename="camel"):
-    """The Binding goes to the API server, after the pod had to wait. Otherwise it goes when the pod is assumed."""
+    """The Binding is posted after the pod had to wait. Otherwise it has no entry: it is posted with the assumption."""
 
     at: float
     node: str
@@ -153,7 +153,7 @@ class BindFailed(Struct, frozen=True, gc=False, tag="bindFailed", rename="camel"
 
 
 class Reverted(Struct, frozen=True, gc=False, tag="reverted", rename="camel"):
-    """The pod turned back on its way to the node: what was held for it there is given back. The next entry says why."""
+    """The pod is not assumed any more, and what was reserved for it is given back. The next entry says why."""
 
     at: float
     node: str
@@ -169,13 +169,13 @@ class Bound(Struct, frozen=True, gc=False, tag="bound", rename="camel"):
 
 
 class Left(Struct, frozen=True, gc=False, tag="left", rename="camel"):
-    """The pod is no business of the scheduler any more: deleted, finished, terminating, or of a profile that went."""
+    """The scheduler has nothing more to do for the pod: deleted, finished, terminating, or its profile is gone."""
 
     at: float
     why: str
 
 
-Happening = (
+Entry = (
     Queued
     | SetAside
     | ExtendersAsked
@@ -197,5 +197,5 @@ Happening = (
 
 
 def cut(text: str) -> str:
-    """As much of a message as is kept."""
+    """A message, cut to the length that is kept."""
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"

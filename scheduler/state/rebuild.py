@@ -1,7 +1,7 @@
-"""A cluster made anew from its objects: every column, count and index of nodes and pods, by the rows it has.
+"""Rebuilds a cluster from its objects: every column, count and index of nodes and pods, on the same rows.
 
-What was kept up to date event by event can be held against it, or replaced by it. Storage objects, nominations and
-what selects pods are no sums of events, and stay shared. Costs a few microseconds for each node and each placed pod.
+The columns that are kept up to date event by event can be compared with it, or replaced by it. Storage objects,
+nominations and objects with selectors are shared. It costs a few microseconds for each node and each placed pod.
 """
 
 import copy
@@ -20,28 +20,28 @@ from scheduler.state.nodes import Nodes
 from scheduler.state.rowlog import RowLog
 
 _MANY = 16
-"""From so many pods of one shape on, they are added up at once."""
+"""If at least this many pods have one shape, they are added up at once."""
 
 
-def made_anew(cluster: Cluster) -> Cluster:
-    """The same nodes and pods on the same rows; not in the middle of a dry run.
+def rebuilt(cluster: Cluster) -> Cluster:
+    """The same nodes and pods on the same rows. Not to be called during a dry run.
 
-    What is done to the copy's nodes and pods is not seen in the original, nor the other way round.
+    Changes of one cluster's nodes and pods do not show in the other.
     """
-    twin = Twin(cluster)
-    twin.go_on(cluster.nodes.rows)
-    return twin.made()
+    rebuild = Rebuild(cluster)
+    rebuild.go_on(cluster.nodes.rows)
+    return rebuild.cluster()
 
 
-class Twin:
-    """A cluster that is being made anew of another one, some rows at a time, while that one changes."""
+class Rebuild:
+    """A cluster that is being rebuilt from another one, some rows at a time, while that one changes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._kept = cluster.nodes
         self._version = cluster.nodes.log.version
         self._left = dict.fromkeys(range(cluster.nodes.rows))
-        """Rows that are not as in the original, in order."""
+        """Rows that still have to be copied, in order."""
         self._nodes = Nodes(cluster.effort)
         self._incidence = Incidence(self._nodes, cluster.namespaces, cluster.effort)
         self._counted: dict[int, list[Pod]] = {}
@@ -49,12 +49,12 @@ class Twin:
 
     @property
     def lost(self) -> bool:
-        """Whether the original has got other columns, or has changed too much meanwhile: it has to be begun anew."""
+        """Whether the original has other columns now, or has changed too much: then the rebuild has to start again."""
         kept = self._cluster.nodes
         return kept is not self._kept or kept.log.since(self._version) is None
 
     def go_on(self, rows: int) -> bool:
-        """Copy so many rows. True when all are as in the original, for as long as nothing happens there."""
+        """Copy this many rows. True once all rows are copied; that holds until the original changes."""
         log = self._kept.log
         if log.version != self._version:
             self._left |= dict.fromkeys(log.since(self._version) or ())
@@ -92,12 +92,12 @@ class Twin:
             _charge(nodes, pod.shape, of_pods)
             incidence.add_many(pod, Counter(of_pods))
 
-    def made(self) -> Cluster:
-        """The cluster made anew, when `go_on` said that all is there. This has then done its duty."""
+    def cluster(self) -> Cluster:
+        """The rebuilt cluster, once `go_on` has returned True. To be called once."""
         cluster, nodes, kept = self._cluster, self._nodes, self._kept
         nodes.rename(kept)
         self._incidence.pods.read_namespaces()
-        # Readers of the original's logs must not take these for them: whatever they have seen is too long ago.
+        # Readers remember versions of the original's logs. These logs start later, so every reader computes all rows.
         nodes.log = RowLog(kept.log.version + 1)
         nodes.object_log = RowLog(kept.object_log.version + 1)
         nodes.puts = kept.puts + 1
@@ -107,7 +107,7 @@ class Twin:
 
 
 def differing(kept: Nodes, anew: Nodes, rows: NDArray[np.intp]) -> Iterator[str]:
-    """One line for each number of these rows that was kept otherwise than the objects have it."""
+    """One line for each number of these rows that differs between the kept columns and the objects."""
     for row in map(int, rows):
         where = f"node {anew.names[row]}"
         for what in ("alive", "unschedulable", "pods", "allowed_pods"):
@@ -128,7 +128,7 @@ def _told(where: str, what: str, has: object, should: object) -> Iterator[str]:
 
 
 def _nameless(row: int) -> str:
-    """What a row is called before it is known which one it is."""
+    """The name of a row before its real name is known."""
     return f"\0{row}"
 
 

@@ -1,5 +1,5 @@
-"""Pods whose decision waits for HTTP extenders. Scheduling goes on meanwhile; what they say is applied to the cluster
-as it is then.
+"""Pods whose decision waits for HTTP extenders. Scheduling goes on meanwhile; the answer is applied to the cluster as
+it is by then.
 
 Mirrors kube-scheduler `schedule_one.go` (findNodesThatPassExtenders) and `framework/preemption` (callExtenders), where
 the scheduling cycle waits for each answer.
@@ -20,8 +20,8 @@ from scheduler.framework.extenders import (
     VictimsAnswer,
     VictimsQuestion,
     add_scores,
-    heed,
     interested,
+    keep_accepted,
 )
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runtime import Framework
@@ -32,18 +32,18 @@ from scheduler.state.cluster import Cluster
 
 
 @dataclass(slots=True)
-class Consultation:
-    """A pod that waits for an answer."""
+class ExtenderCall:
+    """A pod that waits for extenders."""
 
     queued: QueuedPod
     question: Question
     decision: Decision
     nominated: bool = False
-    """Only the node that was kept for the pod was asked about; the others are if it can't be had."""
+    """Only the pod's nominated node was asked about; the other nodes follow if extenders reject it."""
 
 
-class Consultations:
-    """All of them, by UID."""
+class ExtenderCalls:
+    """All pods that wait for extenders, by UID."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Consultations:
         self._frameworks = dict(frameworks)
         self._rotation = rotation
         self._extenders = extenders
-        self._pods: dict[str, Consultation] = {}
+        self._pods: dict[str, ExtenderCall] = {}
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -68,13 +68,13 @@ class Consultations:
         self._frameworks = gone | dict(frameworks)
 
     def on_nodes(self, pod: Pod) -> tuple[Extender, ...]:
-        """Who wants to be asked about the nodes for a pod."""
+        """The extenders that want to be asked about the nodes for a pod."""
         if not self._extenders:
             return ()
         return tuple(e for e in self._extenders if (e.filter_verb or e.prioritize_verb) and interested(e, pod))
 
     def on_victims(self, pod: Pod) -> tuple[Extender, ...]:
-        """Who wants to be asked about the victims of a pod."""
+        """The extenders that want to be asked about the victims of a pod."""
         return tuple(e for e in self._extenders if e.preempt_verb and interested(e, pod))
 
     def ask_about_nodes(
@@ -90,49 +90,49 @@ class Consultations:
             return decision
         names = tuple([cluster.nodes.names[row] or "" for row in decision.feasible])
         only = nominated and names == (cluster.nominations.node_of(pod.uid) or pod.nominated_node_name,)
-        return self._ask(Consultation(queued, NodesQuestion(pod, extenders, names), decision, only))
+        return self._ask(ExtenderCall(queued, NodesQuestion(pod, extenders, names), decision, only))
 
     def ask_about_victims(
         self, queued: QueuedPod, extenders: tuple[Extender, ...], decision: Decision, result: PostFilterResult
     ) -> AskExtenders:
         """Let extenders choose among the nodes where preemption would help."""
         return self._ask(
-            Consultation(queued, VictimsQuestion(queued.pod, extenders, dict(result.candidates)), decision)
+            ExtenderCall(queued, VictimsQuestion(queued.pod, extenders, dict(result.candidates)), decision)
         )
 
-    def heed(
-        self, consultation: Consultation, answer: NodesAnswer | VictimsAnswer
+    def apply_answer(
+        self, call: ExtenderCall, answer: NodesAnswer | VictimsAnswer
     ) -> Decision | AskExtenders | PostFilterResult:
-        """What follows from an answer: a decision, another question, or whom to preempt.
+        """What follows from an answer: a decision, another question, or victims to preempt.
 
         Raises PluginError.
         """
         if not isinstance(answer, NodesAnswer):
             return preempting(answer, self._cluster)
-        queued, question = consultation.queued, consultation.question
-        if consultation.nominated and not answer.kept:
+        queued, question = call.queued, call.question
+        if call.nominated and not answer.kept:
             return self.ask_about_nodes(queued, question.extenders, nominated=False)
         framework = self._frameworks[queued.pod.scheduler_name]
         decision = framework.find(queued.pod, self._cluster, nominated=False)
         asked = question.nodes if isinstance(question, NodesQuestion) else ()
-        if not heed(decision, answer, asked, self._cluster):
+        if not keep_accepted(decision, answer, asked, self._cluster):
             return self.ask_about_nodes(queued, question.extenders, nominated=False)
         if len(decision.feasible) > 1:
             framework.rank(decision, self._cluster)
             add_scores(decision, answer, self._cluster)
         return decision
 
-    def _ask(self, consultation: Consultation) -> AskExtenders:
-        self._pods[consultation.queued.pod.uid] = consultation
-        return AskExtenders(consultation.queued.pod, consultation.question)
+    def _ask(self, call: ExtenderCall) -> AskExtenders:
+        self._pods[call.queued.pod.uid] = call
+        return AskExtenders(call.queued.pod, call.question)
 
-    def take(self, question: Question) -> Consultation | None:
-        """The pod that waits for the answer to this very question; it waits no longer."""
+    def take(self, question: Question) -> ExtenderCall | None:
+        """The pod that waits for the answer to this very question, None if none does. It does not wait any more."""
         found = self._pods.get(question.pod.uid)
         return self._pods.pop(question.pod.uid) if found is not None and found.question is question else None
 
     def update(self, pod: Pod) -> bool:
-        """A pod changed; True if it waits here. What is decided in the end is decided for the pod as it is then."""
+        """A pod changed; True if it waits here. The decision will be for the pod as it is when the answer comes."""
         found = self._pods.get(pod.uid)
         if found is None:
             return False

@@ -1,0 +1,297 @@
+"""Unschedulable and gated pods by namespace, by the plugins that rejected them, and in groups of equal pods.
+
+An event asks the plugins once for each group, not for each pod, and for a bounded number of steps in each namespace. In
+namespaces with more groups the event stays pending, and the rest is asked later, some steps at a time. So a namespace
+with thousands of groups does not delay the pods of others. If a namespace has more than `MOST_PENDING` pending events,
+the oldest ones wake all groups that they concern.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.engine.changes import EventObject
+from scheduler.engine.outbox import Outbox
+from scheduler.engine.queued import QueuedPod
+from scheduler.engine.room import Room
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.plugin import Plugin
+from scheduler.framework.runtime import Framework
+from scheduler.framework.status import PluginError
+from scheduler.model.pod import Pod
+
+AT_ONCE = 8_000
+"""Steps that events may take at once, in all namespaces together, before the next pod is tried."""
+PER_NAMESPACE = 2_000
+COSTLY = 1_000
+"""If asking about a group takes more steps than this, the group is woken without being asked about."""
+MOST_PENDING = 16
+"""How many events may be pending in one namespace."""
+
+Hint = Callable[[Framework, Plugin, Pod], bool]
+Bucket = tuple[str, frozenset[str]]
+"""(profile, the plugins that rejected the pods)."""
+
+
+class Group:
+    """Equal pods, about which plugins are asked once."""
+
+    __slots__ = ("asked", "bucket", "key", "pod", "pods", "price", "waiting")
+
+    def __init__(self, waiting: "Waiting", bucket: Bucket, key: Any, pod: Pod, asked: int) -> None:
+        self.waiting: Waiting | None = waiting
+        """None: its pods are being woken."""
+        self.bucket = bucket
+        self.key = key
+        self.pod = pod
+        """One of them."""
+        self.pods: dict[str, QueuedPod] = {}
+        self.asked = asked
+        """The number of the last event about which plugins were asked."""
+        self.price = _price(pod)
+
+
+@dataclass(slots=True)
+class PendingEvent:
+    """An event about which plugins have not been asked for all groups of a namespace yet."""
+
+    number: int
+    event: ClusterEvent
+    hint: Hint
+    room: Room | None
+    real: bool
+    about: EventObject | None = None
+    """The object that the event is about; None for several events in one."""
+    concerned: dict[Bucket, list[Plugin | None] | None] = field(default_factory=dict)
+    """Bucket → the plugins to ask; None: the event does not concern its pods."""
+
+
+@dataclass(slots=True)
+class Woken:
+    """A group that does not wait any more. `real`: as in `Queue.wake`."""
+
+    group: Group
+    event: ClusterEvent
+    real: bool
+    about: EventObject | None = None
+    """As in PendingEvent."""
+
+
+class Waiting:
+    """The waiting pods of one namespace."""
+
+    __slots__ = ("events", "groups", "namespace", "upto", "walk")
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self.groups: dict[tuple[Bucket, Any], Group] = {}
+        self.events: list[PendingEvent] = []
+        """The pending events, oldest first."""
+        self.walk: deque[Group] | None = None
+        """The groups that are still to be asked about, of those that were there when the walk began."""
+        self.upto = 0
+        """The number of the last event that was pending when the walk began."""
+
+
+class UnschedulablePods:
+    """The unschedulable and gated pods of all namespaces."""
+
+    def __init__(self, frameworks: Mapping[str, Framework], outbox: Outbox) -> None:
+        self.frameworks = frameworks
+        self._outbox = outbox
+        self._by_namespace: dict[str, Waiting] = {}
+        self._behind: dict[str, Waiting] = {}
+        """The namespaces with pending events, in the order of their turns."""
+        self._number = 0
+        self.left = AT_ONCE
+        """Steps that events may still take at once. A burst of events must not delay pods that can be tried."""
+
+    @property
+    def behind(self) -> bool:
+        """Whether events are pending."""
+        return bool(self._behind)
+
+    def entries(self) -> int:
+        """How much is kept here, for tests of what a tenant can make grow."""
+        every = self._by_namespace.values()
+        return sum(1 + len(one.groups) + len(one.events) for one in every) + len(self._behind)
+
+    def put(self, queued: QueuedPod) -> None:
+        """A pod waits here from now on."""
+        pod = queued.pod
+        waiting = self._by_namespace.get(pod.namespace)
+        if waiting is None:
+            waiting = self._by_namespace[pod.namespace] = Waiting(pod.namespace)
+        bucket = (pod.scheduler_name, queued.plugins)
+        key = (bucket, alike(pod))
+        group = waiting.groups.get(key)
+        if group is None:
+            group = waiting.groups[key] = Group(waiting, bucket, key, pod, self._number)
+        group.pods[pod.uid] = queued
+        queued.group = group
+
+    def take(self, queued: QueuedPod) -> None:
+        """A pod does not wait here any more."""
+        group: Group = queued.group
+        queued.group = None
+        del group.pods[queued.pod.uid]
+        if not group.pods and group.waiting is not None:
+            self._drop(group, group.waiting)
+
+    def ask(
+        self, event: ClusterEvent, hint: Hint, room: Room | None, *, real: bool, about: EventObject | None = None
+    ) -> list[Woken]:
+        """Ask about all namespaces, each for some steps; returns the groups to wake. Arguments: as in `Queue.wake`."""
+        self._number += 1
+        if not self._by_namespace:
+            return []
+        pending = PendingEvent(self._number, event, hint, room, real, about)
+        woken: list[Woken] = []
+        left = self.left
+        for waiting in self._by_namespace.values():
+            if left <= 0 or waiting.events:
+                self._put_off(waiting, pending)
+                continue
+            before = left
+            for group in waiting.groups.values():
+                if before - left >= PER_NAMESPACE:
+                    self._put_off(waiting, pending)
+                    break
+                left -= self._ask(group, pending, pending.room, woken)
+        self.left = left
+        for found in woken:
+            self._detach(found.group)
+        return woken
+
+    def catch_up(self, most: int) -> tuple[list[Woken], str, int]:
+        """Ask about the pending events of one namespace, for about this many steps.
+
+        Returns the groups to wake, the namespace, and the steps that were taken.
+        """
+        namespace, waiting = next(iter(self._behind.items()))
+        del self._behind[namespace]
+        self._behind[namespace] = waiting
+        rooms: dict[int, Room | None] = {}
+        woken: list[Woken] = []
+        steps = 0
+        while steps < most and waiting.events:
+            if waiting.walk is None:
+                waiting.walk, waiting.upto = deque(waiting.groups.values()), waiting.events[-1].number
+            if not waiting.walk:
+                waiting.walk = None
+                waiting.events = [pending for pending in waiting.events if pending.number > waiting.upto]
+                continue
+            group = waiting.walk.popleft()
+            steps += 1
+            if group.waiting is None or not group.pods:
+                continue
+            for pending in waiting.events:
+                if pending.number <= group.asked:
+                    continue
+                if pending.number not in rooms:
+                    rooms[pending.number] = None if pending.room is None else pending.room.again()
+                before = len(woken)
+                steps += self._ask(group, pending, rooms[pending.number], woken)
+                if len(woken) > before:
+                    self._detach(group)
+                    break
+        if not waiting.events:
+            waiting.walk = None
+            self._behind.pop(namespace, None)
+        return woken, namespace, steps
+
+    def _put_off(self, waiting: Waiting, pending: PendingEvent) -> None:
+        events = waiting.events
+        events.append(pending)
+        if len(events) > MOST_PENDING:
+            first, second = events[:2]
+            both = first.event | second.event
+            events[:2] = [PendingEvent(second.number, both, _yes, None, real=False)]
+        self._behind.setdefault(waiting.namespace, waiting)
+
+    def _ask(self, group: Group, pending: PendingEvent, room: Room | None, woken: list[Woken]) -> int:
+        """Ask about one group, and add it to `woken` if it is to be woken; returns the steps that this took."""
+        group.asked = pending.number
+        bucket = group.bucket
+        profile, plugins = bucket
+        framework = self.frameworks.get(profile)
+        if framework is None:
+            return 1
+        concerned = pending.concerned
+        if bucket not in concerned:
+            asked = [framework.plugin(name) for name in plugins if framework.events(name) & pending.event]
+            concerned[bucket] = None if plugins and not asked else asked
+        them = concerned[bucket]
+        if them is None:
+            return 1
+        if group.price > COSTLY:
+            woken.append(Woken(group, pending.event, real=False, about=pending.about))
+            return 1
+        before = framework.guard.effort.spent
+        if not plugins or self._worth_it(pending.hint, framework, them, plugins, group.pod, room):
+            woken.append(Woken(group, pending.event, pending.real, pending.about))
+        return group.price + max(framework.guard.effort.spent - before, 0)
+
+    def says(self, hint: Hint, framework: Framework, plugin: Plugin | None, pod: Pod) -> bool:
+        """Whether a plugin thinks that the pod may fit now. If it fails, the pod is woken."""
+        if plugin is None:
+            return True
+        try:
+            return hint(framework, plugin, pod)
+        except PluginError as error:
+            self._outbox.hint_failed(pod, error)
+            return True
+
+    def _worth_it(
+        self,
+        hint: Hint,
+        framework: Framework,
+        asked: list[Plugin | None],
+        plugins: frozenset[str],
+        pod: Pod,
+        room: Room | None,
+    ) -> bool:
+        """Whether one of these plugins thinks that the pod may fit now; if all look at one node, with room there."""
+        willing = None
+        for plugin in asked:
+            if self.says(hint, framework, plugin, pod):
+                if room is None or plugin is None or not framework.looks_at_one_node(plugin.name):
+                    return True
+                willing = plugin
+        if room is None or willing is None:
+            return False
+        return self.says(lambda framework, _, pod: not room.rejects(framework, plugins, pod), framework, willing, pod)
+
+    def _detach(self, group: Group) -> None:
+        waiting = group.waiting
+        if waiting is not None:
+            group.waiting = None
+            self._drop(group, waiting)
+
+    def _drop(self, group: Group, waiting: Waiting) -> None:
+        """A group does not wait any more."""
+        del waiting.groups[group.key]
+        if not waiting.groups:
+            del self._by_namespace[waiting.namespace]
+            self._behind.pop(waiting.namespace, None)
+
+
+def alike(pod: Pod) -> tuple[Any, ...]:
+    """Pods for which this is equal are one group. Ephemeral claims have the pod's name, so such a pod is alone."""
+    own = pod.uid if pod.shape.volumes.ephemeral else ""
+    return pod.shape, pod.namespace, frozenset(pod.labels.items()), own, pod.priority, pod.preempts
+
+
+def _price(pod: Pod) -> int:
+    """About how many steps it takes to ask plugins about a pod."""
+    shape = pod.shape
+    terms = len(shape.affinity_terms) + len(shape.anti_affinity_terms) + len(shape.preferred_pod_terms)
+    affinity = 0 if shape.required_node_affinity is None else len(shape.required_node_affinity.terms)
+    nodes = affinity + len(shape.preferred_node_terms) + len(shape.node_selector)
+    small = len(shape.spread) + len(shape.tolerations) + len(shape.host_ports) + len(shape.requests)
+    return 10 + terms + nodes + small
+
+
+def _yes(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
+    return True
