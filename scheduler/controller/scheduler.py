@@ -93,7 +93,7 @@ class Scheduler:
     ) -> None:
         self._clock, self._chance = machine.monotonic, machine.chance
         self.originals = Originals(_shown_whole(config.extenders))
-        self.extenders = Extenders(config.extenders, self.originals, self._receive)
+        self.extenders = Extenders(config.extenders, self.originals, self.receive)
         binders = [ExtenderBinder(one, self.extenders) for one in in_order(config.extenders) if one.bind_verb]
         self.engine = Engine(
             frameworks,
@@ -115,8 +115,8 @@ class Scheduler:
         self._told: dict[str, tuple[str, ...]] = {}
         self._decoder = Decoder(annotated(frameworks))
         self._decoder_beside = self._decoder.beside()
-        self.writer = Writer(client, self._receive, instance=f"berth-{machine.name}", machine=machine)
-        self.calls = Calls(self._receive)
+        self.writer = Writer(client, self.receive, instance=f"berth-{machine.name}", machine=machine)
+        self.calls = Calls(self.receive)
         self.carries = {
             **self.writer.carries,
             **self.calls.carries,
@@ -272,7 +272,8 @@ class Scheduler:
             self._told[thing.uid] = problems
             log.warning(what, **{type(thing).__name__.lower(): thing.key}, problems=list(problems)[:5])
 
-    def _receive(self, stimulus: Stimulus) -> None:
+    def receive(self, stimulus: Stimulus) -> None:
+        """Put a stimulus into the inbox: a change of the watch, or an answer to an instruction."""
         self._inbox.append(stimulus)
         self._awake.set()
 
@@ -302,7 +303,7 @@ class Scheduler:
         """Wait until every kind is listed, or is refused and not needed, and apply everything."""
         started = self._clock()
         while not self._stopping and self.awaited():
-            await self._wait(0.05 if self._inbox else _IDLE_SECONDS)
+            await self.wait(0.05 if self._inbox else _IDLE_SECONDS)
             await self._apply_inbox()
         await self._apply_inbox()
         if self._stopping:
@@ -318,19 +319,19 @@ class Scheduler:
 
     async def _apply_inbox(self) -> None:
         while self._inbox:
-            self._work(cycles=False)
+            self.work(cycles=False)
             await asyncio.sleep(0)
 
     async def _loop(self) -> None:
         while not self._stopping:
-            if self._work(cycles=self._led):
+            if self.work(cycles=self._led):
                 await asyncio.sleep(0)
                 continue
             due = self.engine.next_tick()
-            await self._wait(_IDLE_SECONDS if due is None else min(due - self._clock(), _IDLE_SECONDS))
+            await self.wait(_IDLE_SECONDS if due is None else min(due - self._clock(), _IDLE_SECONDS))
             self._carry_out(self.meter.handle(Tick(), self._clock()))
 
-    def _work(self, *, cycles: bool) -> bool:
+    def work(self, *, cycles: bool) -> bool:
         """Apply changes, then schedule pods, for a few milliseconds; True when there is more to do."""
         engine, meter, inbox = self.engine, self.meter, self._inbox
         now = started = self._clock()
@@ -364,7 +365,7 @@ class Scheduler:
             log.exception("a scheduling cycle failed, this is a bug of Berth")
             return self.meter.handle(Broke(_BUG), now)
 
-    async def _wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> None:
         """Sleep until something arrives or the time is over."""
         if self._inbox or self._stopping:
             return

@@ -8,7 +8,7 @@ the signature for the second, and the plugins that have to be asked.
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -288,6 +288,15 @@ class EquivalenceClass(PerNode):
         return self._feasible
 
 
+class KeptResults(NamedTuple):
+    """How many classes are kept, results of both kinds, and shapes whose class is known."""
+
+    classes: int
+    static: int
+    on_node: int
+    shapes: int
+
+
 class EquivalenceClasses:
     """The classes of one profile."""
 
@@ -313,6 +322,10 @@ class EquivalenceClasses:
         self._static = Recurring(1)
         self._on_node = Recurring(1)
         self._by_shape: dict[PodShape, EquivalenceClass] = {}
+
+    def kept(self) -> KeptResults:
+        """How much is kept."""
+        return KeptResults(len(self._classes), len(self._static), len(self._on_node), len(self._by_shape))
 
     def of(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
         """The class of a pod, up to date. Raises PluginError, SliceOver."""

@@ -13,7 +13,7 @@ import numpy as np
 from scheduler.framework.attempt_record import AGAIN
 from scheduler.framework.binding_plugins import BindingPlugins, by_point
 from scheduler.framework.decision import Decision, PluginScores, Rows
-from scheduler.framework.equivalence import EquivalenceClasses
+from scheduler.framework.equivalence import EquivalenceClasses, KeptResults
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.filters import FilterPlugins
 from scheduler.framework.foreign import Foreign, declared
@@ -100,6 +100,10 @@ class Framework:
     def computed(self) -> int:
         """How many decisions computed results for all nodes, since none were kept or too many nodes had changed."""
         return self._classes.computed
+
+    def kept(self) -> KeptResults:
+        """How many results are kept from pod to pod."""
+        return self._classes.kept()
 
     def plugin(self, name: str) -> Plugin | None:
         """A plugin of this profile by name."""

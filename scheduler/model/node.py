@@ -58,7 +58,7 @@ def _bounded(size: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _allocatable(amounts: bytes) -> tuple[Mapping[str, int], int, tuple[str, ...]]:
+def parse_allocatable(amounts: bytes) -> tuple[Mapping[str, int], int, tuple[str, ...]]:
     """(status.allocatable, its pods, problems). Nodes of one kind say it with the same bytes, and share the answer."""
     written = _amounts_decoder.decode(amounts) if amounts else {}
     cut = len(written) - MOST_RESOURCES
@@ -81,7 +81,7 @@ def parse_node(node: wire.Node, interner: Interner) -> Node:
     taints = wire.present(node.spec.taints)
     amounts = wire.present(node.status.allocatable)
     images = wire.present(node.status.images)
-    read = _allocatable if len(amounts) <= _REMEMBERED_BYTES else _allocatable.__wrapped__
+    read = parse_allocatable if len(amounts) <= _REMEMBERED_BYTES else parse_allocatable.__wrapped__
     allocatable, allowed_pods, problems = read(amounts)
     return Node(
         name=meta.name,

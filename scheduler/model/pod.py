@@ -19,9 +19,9 @@ NO_LABELS: Mapping[str, str] = {}
 NO_MODES: Mapping[str, Mode] = {}
 BOUND = 50_000
 """Things of a sort that an interner keeps."""
-_SMALL_BYTES = 24 << 20
+SMALL_BYTES = 24 << 20
 """50,000 pods of which no two are alike come from some 20 MB."""
-_BIG_BYTES = 4 << 20
+BIG_BYTES = 4 << 20
 """Three or four of the biggest legal pods."""
 
 
@@ -75,7 +75,7 @@ class Known(Generic[Key, Thing]):
         self._bound = bound
         self._small: dict[Key, Thing] = {}
         self._big: dict[Key, Thing] = {}
-        self._small_bytes = self._big_bytes = 0
+        self._small_bytes = self.big_bytes = 0
 
     def __len__(self) -> int:
         return len(self._small) + len(self._big)
@@ -88,13 +88,13 @@ class Known(Generic[Key, Thing]):
     def put(self, key: Key, thing: Thing, weight: int) -> None:
         """Remember a thing that came from so many bytes."""
         if weight > HEAVY:
-            if self._big_bytes + weight > _BIG_BYTES:
+            if self.big_bytes + weight > BIG_BYTES:
                 self._big.clear()
-                self._big_bytes = 0
+                self.big_bytes = 0
             self._big[key] = thing
-            self._big_bytes += weight
+            self.big_bytes += weight
             return
-        if len(self._small) >= self._bound or self._small_bytes + weight > _SMALL_BYTES:
+        if len(self._small) >= self._bound or self._small_bytes + weight > SMALL_BYTES:
             self._small.clear()
             self._small_bytes = 0
         self._small[key] = thing
@@ -110,8 +110,8 @@ class Interner:
 
     def __init__(self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND) -> None:
         self._annotated = annotated
-        self._shapes: Known[tuple[Any, ...], PodShape] = Known(bound)
-        self._labels: Known[bytes, Mapping[str, str]] = Known(bound)
+        self.known_shapes: Known[tuple[Any, ...], PodShape] = Known(bound)
+        self.known_labels: Known[bytes, Mapping[str, str]] = Known(bound)
         self._affinities: Known[tuple[bytes, bytes, str, Mode], tuple[bytes, str | None]] = Known(bound)
 
     def labels(self, raw: msgspec.Raw) -> Mapping[str, str]:
@@ -119,10 +119,10 @@ class Interner:
         text = wire.present(raw)
         if not text:
             return NO_LABELS
-        found = self._labels.get(text)
+        found = self.known_labels.get(text)
         if found is None:
             found = _labels_decoder.decode(text)
-            self._labels.put(text, found, len(text))
+            self.known_labels.put(text, found, len(text))
         return found
 
     def shape(self, pod: wire.Pod, promise: str | None = None) -> PodShape:
@@ -150,12 +150,12 @@ class Interner:
             _status_key(status),
             promise,
         )
-        found = self._shapes.get(key)
+        found = self.known_shapes.get(key)
         if found is None:
             found = parse_shape(pod, affinity, promise)
             found.annotation_problem = problem
             found.weight = _weight(key)
-            self._shapes.put(key, found, found.weight)
+            self.known_shapes.put(key, found, found.weight)
         return found
 
     def _affinity(self, pod: wire.Pod, own: bytes) -> tuple[bytes, str | None]:

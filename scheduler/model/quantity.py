@@ -45,11 +45,11 @@ def parse_nano(text: str | int | float) -> int:
     """
     if isinstance(text, str) and len(text) > _REMEMBERED_LENGTH:
         return _parse(text)
-    return _remembered(text)
+    return remembered(text)
 
 
 @lru_cache(maxsize=8192)
-def _remembered(text: str | int | float) -> int:
+def remembered(text: str | int | float) -> int:
     return _parse(text)
 
 

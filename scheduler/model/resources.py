@@ -95,7 +95,7 @@ def _add(into: Nano, more: Mapping[str, int]) -> None:
         into[name] = into.get(name, 0) + amount
 
 
-def _raise(into: Nano, other: Mapping[str, int]) -> None:
+def raise_to(into: Nano, other: Mapping[str, int]) -> None:
     for name, amount in other.items():
         if name not in into or amount > into[name]:
             into[name] = amount
@@ -114,8 +114,8 @@ def _aggregate(pod: PodResources, pick: Callable[[ContainerRequests], Nano], mis
             _add(sidecars, asked)
             asked = dict.fromkeys(asked, 0)
         # What it does not ask for is as high as it was when a sidecar last asked for it.
-        _raise(peak, {name: amount + sidecars.get(name, 0) for name, amount in asked.items()})
-    _raise(total, peak)
+        raise_to(peak, {name: amount + sidecars.get(name, 0) for name, amount in asked.items()})
+    raise_to(total, peak)
     return total
 
 
@@ -140,10 +140,10 @@ def pod_requests(pod: PodResources, *, missing: Nano | None = None, with_status:
     total: Nano = {}
     if with_status:
         if not pod.resize_infeasible:
-            _raise(total, _aggregate(pod, spec, missing))
+            raise_to(total, _aggregate(pod, spec, missing))
         sources = pod.status_totals or (_aggregate(pod, actual, missing), _aggregate(pod, allocated, missing))
         for source in sources:
-            _raise(total, source)
+            raise_to(total, source)
     else:
         total = _aggregate(pod, spec, missing)
     level = {name: amount for name, amount in pod.pod_level.items() if is_pod_level(name)}
@@ -152,7 +152,7 @@ def pod_requests(pod: PodResources, *, missing: Nano | None = None, with_status:
             if pod.resize_infeasible:
                 level = {}
             for status in pod.status_pod_level:
-                _raise(level, {name: amount for name, amount in status.items() if is_pod_level(name)})
+                raise_to(level, {name: amount for name, amount in status.items() if is_pod_level(name)})
         total |= level
     _add(total, pod.overhead)
     return total

@@ -54,8 +54,10 @@ class Solver:
         self._undecided: list[tuple[float, int]] = []  # a heap: the most active group first; stale entries are skipped
         self._asked: list[int] = []  # by group: the last question that depended on it
         self._question = self._most = 0
-        self._learned: list[list[Literal]] = []
-        self._learned_room = room // 2
+        self.learned: list[list[Literal]] = []
+        """Clauses that follow from the others, and were found in a search."""
+        self.learned_room = room // 2
+        """How many literals more of them may be kept."""
         self._trail: list[Literal] = []
         self._ends: list[int] = []  # of the trail, where each level starts
         self._done = 0
@@ -319,22 +321,22 @@ class Solver:
         learned[1], learned[second] = learned[second], learned[1]
         self._back_to(self._level[learned[1] >> 1])
         self._watch(learned)
-        self._learned.append(learned)
-        self._learned_room -= len(learned)
+        self.learned.append(learned)
+        self.learned_room -= len(learned)
         self._assign(learned[0], learned)
-        if self._learned_room < 0:
+        if self.learned_room < 0:
             raise TooComplexError
 
     def _forget(self) -> None:
         """Let go of what was learned, once it takes more room than there is; only between questions."""
-        if self._learned_room >= 0:
+        if self.learned_room >= 0:
             return
-        gone = {id(clause) for clause in self._learned}
-        for literal in {literal for clause in self._learned for literal in clause[:2]}:
+        gone = {id(clause) for clause in self.learned}
+        for literal in {literal for clause in self.learned for literal in clause[:2]}:
             clauses = self._watching[literal] or ()
             self.owe(len(clauses))
             self._watching[literal] = [one for one in clauses if id(one) not in gone] or None
-        self._learned, self._learned_room = [], self.room // 2
+        self.learned, self.learned_room = [], self.room // 2
 
     def _active(self, variable: int) -> None:
         group = self._group[variable]

@@ -4,7 +4,7 @@ A predicate is written for one value, asked once per distinct value, and gathere
 """
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,14 @@ class _Memo:
         self.answers = answers
         self.known = 0
         self.epoch = epoch
+
+
+class KeptAnswers(NamedTuple):
+    """How many questions a column has kept the answers of, how many of these are long, and the bytes of the answers."""
+
+    questions: int
+    long: int
+    size: int
 
 
 class Column(Generic[Value]):
@@ -129,7 +137,6 @@ class Column(Generic[Value]):
 
     def gather(self, by_code: Some, rows: int) -> Some:
         """What the codes of the first `rows` rows have; the last element is for rows without a value."""
-        # A label that is another one on each node, as the hostname is: nothing to look up.
         return by_code[:rows] if self._in_order == rows else by_code.take(self.codes[:rows])
 
     def total(self, by_row: Ints) -> Ints:
@@ -139,6 +146,15 @@ class Column(Generic[Value]):
         np.add.at(sums, codes, by_row)
         sums[ABSENT] = 0
         return sums.take(codes)
+
+    def kept(self) -> KeptAnswers:
+        """What is kept, counted from what is there."""
+        size = sum(memo.answers.nbytes for memo in self._memos.values())
+        return KeptAnswers(len(self._memos), sum(map(_is_long, self._memos)), size)
+
+    def in_order(self, rows: int) -> bool:
+        """Whether each of the first rows has a value of its own, whose code is the row's number: nothing to look up."""
+        return self._in_order == rows
 
     @property
     def blank(self) -> bool:

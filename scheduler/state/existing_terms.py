@@ -56,7 +56,8 @@ class ExistingTerms:
         """Terms of pods that others placed are indexed by `sets.catch_up` only, not when sums are asked for."""
         self._nodes = nodes
         self._asked: dict[tuple[str, int], Asked] = {}
-        self._sums: dict[bytes, ExistingTermSums] = {}
+        self.sums: dict[bytes, ExistingTermSums] = {}
+        """The numbers of the terms that select a pod → their sums."""
         self._kept = 0
         self._parts: tuple[tuple[int, int], list[_Part]] | None = None
         """(sets, changes of nodes' label keys) for which they are right, and the terms by topology key and kind."""
@@ -112,7 +113,7 @@ class ExistingTerms:
 
     def _forget(self) -> None:
         self._asked.clear()
-        self._sums.clear()
+        self.sums.clear()
         self._kept = 0
         self._parts = None
 
@@ -158,18 +159,18 @@ class ExistingTerms:
             sums.users -= 1
             if not sums.users:
                 self._kept -= sums.size
-                self._sums.pop(sums.by, None)
+                self.sums.pop(sums.by, None)
 
     def _shared(self, asked: Asked) -> ExistingTermSums:
         """The sums that all pods share that the same terms select."""
-        found = self._sums.get(asked.by)
+        found = self.sums.get(asked.by)
         if found is None:
             if self._kept > _KEPT_BYTES:
-                self._sums.clear()
+                self.sums.clear()
                 self._kept = 0
                 for one in self._asked.values():
                     one.sums = None
-            found = self._sums[asked.by] = ExistingTermSums(asked.by)
+            found = self.sums[asked.by] = ExistingTermSums(asked.by)
         asked.by, asked.sums = found.by, found
         found.users += 1
         return found

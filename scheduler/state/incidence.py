@@ -39,7 +39,8 @@ class Incidence:
         self.terms = ExistingTerms(nodes)
         self._nodes = nodes
         self._effort = Effort() if effort is None else effort
-        self._sums: dict[SumKey, Selected] = {}
+        self.sums: dict[SumKey, Selected] = {}
+        """The sums that are kept, the one that was asked for last comes last."""
         self._on_rows: dict[tuple[str, LabelSelector, bool], OnRows] = {}
         self._members: WeakValueDictionary[tuple[Terms, tuple[int, ...] | None], Members] = WeakValueDictionary()
         """Which pods the terms select: shared by the sums for all topology keys."""
@@ -136,23 +137,23 @@ class Incidence:
     def sweep(self, shape: PodShape) -> None:
         """A pod of this shape is gone: now and then, use the numbers again that such pods have left."""
         if self.pods.worn:
-            self._sums.clear()
+            self.sums.clear()
             self._on_rows.clear()
             self.pods.reuse()
         if self.terms.sets.worn:
             self.terms.reuse()
 
     def _sum(self, question: SumKey) -> Selected:
-        found = self._sums.get(question)
+        found = self.sums.get(question)
         if found is None:
-            self._make_room(self._sums, _SUMS)
+            self._make_room(self.sums, _SUMS)
             terms, amounts, key = question
             members = self._members.get((terms, amounts))
             if members is None:
                 members = self._members[terms, amounts] = Members(terms, amounts)
-            found = self._sums[question] = Selected(members, key)
-        elif len(self._sums) > _SUMS // 2:
-            self._sums[question] = self._sums.pop(question)
+            found = self.sums[question] = Selected(members, key)
+        elif len(self.sums) > _SUMS // 2:
+            self.sums[question] = self.sums.pop(question)
         found.renew(self.pods, self._nodes, self._effort)
         return found
 

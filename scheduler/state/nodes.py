@@ -75,12 +75,13 @@ class Nodes:
         self.requested: Ints = np.zeros((3, _FIRST_ROWS), dtype=np.int64)
         self.nonzero: Ints = np.zeros((2, _FIRST_ROWS), dtype=np.int64)
         self.taints: Column[Taints] = Column(_FIRST_ROWS)
-        self._labels: dict[str, Column[str]] = {key: Column(_FIRST_ROWS) for key in _USUAL}
+        self.columns: dict[str, Column[str]] = {key: Column(_FIRST_ROWS) for key in _USUAL}
+        """Label key → its column, for keys that pods have asked for."""
         self._keys: dict[str, int] = {}
         """Label key → nodes that have it."""
         self.key_changes = 0
         """Counts label keys that were added with their first node or removed with their last."""
-        self._columns = _COLUMNS
+        self._most_columns = _COLUMNS
         """How many columns there may be before columns without values are dropped."""
         self._images: dict[str, dict[int, int]] = {}
         self._image_arrays: dict[str, tuple[NDArray[np.intp], Ints]] = {}
@@ -129,15 +130,15 @@ class Nodes:
 
     def rename(self, like: "Nodes") -> None:
         """Have the same names on the same rows, and the same rows free, as another set of as many rows."""
-        self.names, self._row, self._free = list(like.names), dict(like._row), list(like._free)
+        self.names, self._row, self._free = list(like.names), dict(like._row), list(like._free)  # noqa: SLF001 (of another Nodes)
 
     def label(self, key: str) -> Column[str]:
         """The column of one label key; made when first asked for, kept up to date afterwards."""
-        column = self._labels.get(key)
+        column = self.columns.get(key)
         if column is None:
-            if len(self._labels) >= self._columns:
+            if len(self.columns) >= self._most_columns:
                 self.sweep()
-            column = self._labels[key] = Column(self._capacity)
+            column = self.columns[key] = Column(self._capacity)
             if key in self._keys:
                 column.fill((row, node.labels[key]) for row, node in self.live() if key in node.labels)
                 self.effort.count(self.rows // 2)  # no charge: it may be asked for while sums are being changed
@@ -161,10 +162,10 @@ class Nodes:
 
     def sweep(self) -> None:
         """Drop the columns of keys that no node has: any pod may ask for any key."""
-        self._labels = {key: column for key, column in self._labels.items() if key in _USUAL or not column.blank}
-        self._columns = max(_COLUMNS, 2 * len(self._labels))
+        self.columns = {key: column for key, column in self.columns.items() if key in _USUAL or not column.blank}
+        self._most_columns = max(_COLUMNS, 2 * len(self.columns))
 
-    def _offer(self, name: str) -> int:
+    def offer(self, name: str) -> int:
         """The index of a resource that one more node offers, added if need be."""
         self._offering[name] = self._offering.get(name, 0) + 1
         index = self.resources.get(name)
@@ -244,7 +245,7 @@ class Nodes:
             if node is not None:
                 self.allowed_pods[row] = node.allowed_pods
                 for name, amount in after.items():
-                    index = self.resources[name] if name in before else self._offer(name)
+                    index = self.resources[name] if name in before else self.offer(name)
                     self.allocatable[index, row] = amount
                     self.largest = max(self.largest, amount)
         self.taints.set(row, None if node is None else node.taints or None)
@@ -276,10 +277,10 @@ class Nodes:
         node = self.objects[row]
         old: Mapping[str, str] = {} if node is None else node.labels
         keys = (*old, *(key for key in labels if key not in old))
-        return [key for key in keys if key in self._labels and old.get(key) != labels.get(key)]
+        return [key for key in keys if key in self.columns and old.get(key) != labels.get(key)]
 
     def _write(self, row: int, key: str, value: str | None) -> None:
-        column = self._labels.get(key)
+        column = self.columns.get(key)
         if column is not None:
             column.set(row, value)
 
@@ -385,7 +386,7 @@ class Nodes:
         self.requested = grown(self.requested)
         self.nonzero = grown(self.nonzero)
         self.taints.grow(capacity)
-        for column in self._labels.values():
+        for column in self.columns.values():
             column.grow(capacity)
 
 

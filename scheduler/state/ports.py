@@ -5,6 +5,7 @@ with another pod's list once for each pair of lists.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,15 @@ Ports = tuple[HostPort, ...]
 _FEW = 64
 _WANTED_MOST = 8
 """So many long lists that pods want are remembered."""
+
+
+class KeptLists(NamedTuple):
+    """Long lists that pods hold, how often they are on a row, long lists that pods wanted, and comparisons of both."""
+
+    held: int
+    on_rows: int
+    wanted: int
+    compared: int
 
 
 class HostPorts:
@@ -69,6 +79,12 @@ class HostPorts:
         if any(row in by_row for _, by_row in self._like(wanted)):
             return True
         return any(self._conflicts(wanted, held, None) for held in self._on_row.get(row, ()))
+
+    def kept(self) -> KeptLists:
+        """How much is kept for pods with many ports, for tests of what a tenant can make grow."""
+        return KeptLists(
+            len(self._many), sum(map(len, self._on_row.values())), len(self._pairs), sum(map(len, self._pairs.values()))
+        )
 
     def by_row(self) -> dict[int, dict[HostPort, int]]:
         """Row → host port → number of pods that hold it (for validation)."""

@@ -150,7 +150,7 @@ def _columns(cluster: Cluster) -> Iterator[str]:
     nodes, alive = cluster.nodes, _alive(cluster)
     taints = {row: node.taints or None for row, node in alive.items()}
     yield from _column(cluster, "taints", nodes.taints, taints)
-    for key, column in nodes._labels.items():
+    for key, column in nodes.columns.items():
         should = {row: node.labels[key] for row, node in alive.items() if key in node.labels}
         yield from _column(cluster, f"label {key}", column, should)
 
@@ -170,6 +170,7 @@ def _column(cluster: Cluster, what: str, column: Column[Any], should: Mapping[in
     codes = {value: code for code, value in enumerate(column.values) if value is not None}
     yield from _differ(what, "code by value", column._code, codes)
     yield from _differ(what, "free codes", len(column._free), len(set(column._free)))
+    yield from _differ(what, "bytes of kept answers", column._kept_bytes, column.kept().size)
     for question, memo in column._memos.items():
         if memo.epoch == column._epoch and memo.known > len(column.values):
             yield f"{what}: answers to {_show(question)} are known for {memo.known} of {len(column.values)} codes"

@@ -72,7 +72,7 @@ def _classes(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
 def _matching(cluster: Cluster) -> Iterator[str]:
     """What the indexes find is what a look at each class finds."""
     pods = cluster.incidence.pods
-    for terms, _, _ in cluster.incidence._sums:
+    for terms, _, _ in cluster.incidence.sums:
         for term in terms:
             found, _ = pods.matching(term)
             numbers = sorted(found) if isinstance(found, list) else found.nonzero()[0].tolist()
@@ -99,7 +99,7 @@ def _carried_means(cluster: Cluster, term: AffinityTerm, namespace: str, of_pod:
 
 def _selected(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
     incidence = cluster.incidence
-    for (terms, amounts, key), kept in list(incidence._sums.items()):
+    for (terms, amounts, key), kept in list(incidence.sums.items()):
         where = f"pods that {' and '.join(map(str, terms))} mean"
 
         def weight(pod: Pod, terms: Any = terms, amounts: Any = amounts) -> int:
@@ -142,7 +142,7 @@ def _by_topology(
         has_key = any(node is not None and key in node.labels for node in objects)
         yield from _differ(where, f"nodes with {key}", has_key, False)
         return
-    yield from _differ(where, f"column of {key}", column is cluster.nodes._labels.get(key), True)
+    yield from _differ(where, f"column of {key}", column is cluster.nodes.columns.get(key), True)
     has = {value: number for value, number in zip(column.values, kept.by_code().tolist(), strict=False) if number}
     yield from _differ(where, f"counts per {key}", has, {value: number for value, number in should.items() if number})
     yield from _differ(where, "the last count", kept.by_code().tolist()[-1], 0)

@@ -32,7 +32,7 @@ class _SomeCodes(Column[Value]):
     def __init__(self, column: Column[Value], rows: NDArray[np.intp]) -> None:
         self.codes = column.codes[rows]
         self.values = column.values
-        self._code = column._code
+        self._code = column._code  # noqa: SLF001 (of another Column)
         self._in_order = self.filled = -1
         self.answers = column.answers  # type: ignore[method-assign]
 
@@ -111,7 +111,9 @@ class SomeNodes(Nodes):
         rows, sizes = zip(*here, strict=True) if here else ((), ())
         return np.array(rows, dtype=np.intp), np.array(sizes, dtype=np.int64)
 
-    ensure_row = release_row = rename = put = put_labels = charge = suppose = suppose_all = add = sweep = _refuse
+    ensure_row = release_row = rename = offer = put = put_labels = charge = suppose = suppose_all = add = sweep = (
+        _refuse
+    )
 
     def label(self, key: str) -> Column[str]:
         """The column of one label key."""

@@ -176,6 +176,10 @@ class Weighings:
         self.added = 0
         """How many terms were added up."""
 
+    def __len__(self) -> int:
+        """How many selectors have sums."""
+        return len(self._kept)
+
     def get(self, terms: Terms, key: object, nodes: "Nodes") -> Ints:
         """int64[rows]: the sum of the weights of the terms that each row matches. Raises SliceOver."""
         weighing = self._kept.pop(key, None)

@@ -47,11 +47,11 @@ class Blocks:
 
     def _due(self) -> None:
         wall, spent = self._clock(), self._cpu()
-        self._wait = self._beat(self._wait, wall - self._wall, spent - self._spent)
+        self._wait = self.beat(self._wait, wall - self._wall, spent - self._spent)
         self._wall, self._spent = wall, spent
         self._timer = self._loop.call_later(self._wait, self._due)
 
-    def _beat(self, planned: float, wall: float, cpu: float) -> float:
+    def beat(self, planned: float, wall: float, cpu: float) -> float:
         """One beat came; when the next one is due. After a slow one, only what made it late is sure to be one block."""
         late = wall - planned + BEAT
         held = min(cpu, late)

@@ -68,7 +68,8 @@ class Evictor:
         self._frameworks = frameworks
         self._settings = settings
         self._rng = rng
-        self._broken: dict[str, Broken] = {}
+        self.broken: dict[str, Broken] = {}
+        """UID → the promise of a pod, while it is broken."""
         self._on_row: dict[int, set[str]] = {}
         self._asked: dict[str, tuple[Broken, Turn]] = {}
         """Evictions without an answer: the watch may be quicker than the answer."""
@@ -83,14 +84,14 @@ class Evictor:
     def waiting(self) -> dict[str, int]:
         """Broken promises by stage: berth_evictions_waiting."""
         found = dict.fromkeys(map(str, Stage), 0)
-        for broken in self._broken.values():
+        for broken in self.broken.values():
             found[broken.stage] += 1
         return found
 
     def held(self) -> dict[str, int]:
         """Broken promises by the gate that holds their pod back: berth_evictions_held."""
         found = dict.fromkeys(map(str, Gate), 0)
-        for broken in self._broken.values():
+        for broken in self.broken.values():
             if broken.closed_gate is not None:
                 found[broken.closed_gate.gate] += 1
         return found
@@ -155,10 +156,10 @@ class Evictor:
         for uid in seen.lost:
             self._forget(uid, mended=self.breaker.open)
         for uid, reason in seen.broken.items():
-            broken = self._broken.get(uid)
+            broken = self.broken.get(uid)
             if broken is None:
                 followed = self.observed.followed[uid]
-                broken = self._broken[uid] = Broken(followed, reason, seen.before.get(followed.row))
+                broken = self.broken[uid] = Broken(followed, reason, seen.before.get(followed.row))
                 self._on_row.setdefault(followed.row, set()).add(uid)
                 self.observed.mark(uid, broken=True)
             elif uid not in seen.by_node or broken.stage not in PATIENT:
@@ -176,7 +177,7 @@ class Evictor:
 
     def _forget(self, uid: str, *, mended: bool) -> None:
         """A promise is not broken any more. `mended`: then its node counts no more, once it keeps all of them."""
-        broken = self._broken.pop(uid, None)
+        broken = self.broken.pop(uid, None)
         if broken is None:
             return
         self.observed.mark(uid, broken=False)
@@ -206,7 +207,7 @@ class Evictor:
             if not self._due or self._due[0][0] > now:
                 break
             _, ticket, uid = heapq.heappop(self._due)
-            broken = self._broken.get(uid)
+            broken = self.broken.get(uid)
             if broken is None or broken.ticket != ticket:
                 continue
             if broken.stage is Stage.LEAVING:
@@ -226,7 +227,7 @@ class Evictor:
 
     def _start_all(self, now: float) -> None:
         """Every grace starts anew; who has to wait longer for another reason still does."""
-        for broken in self._broken.values():
+        for broken in self.broken.values():
             if broken.stage in PATIENT:
                 by_breaker = broken.closed_gate is not None and broken.closed_gate.gate is Gate.BREAKER
                 held = broken.due if broken.stage is Stage.HELD and not by_breaker else now
@@ -260,7 +261,7 @@ class Evictor:
         """The promises for which a node was read: each namespace's first, then each one's second, and so on."""
         row = self.observed.cluster.nodes.row_of(node)
         here = self._on_row.get(row, ()) if row is not None else ()
-        reading = (self._broken[uid] for uid in here if self._broken[uid].stage is Stage.READING)
+        reading = (self.broken[uid] for uid in here if self.broken[uid].stage is Stage.READING)
         place: Counter[str] = Counter()
         ranked = []
         for broken in sorted(reading, key=lambda b: b.ticket):
@@ -348,7 +349,7 @@ class Evictor:
         said = self._said(broken, answer, meant, turn if evicted else None)
         if meant.then is Then.LEAVE:
             self._leaving[answer.uid] = now + _LEAVING_SECONDS
-        if self._broken.get(answer.uid) is not broken:
+        if self.broken.get(answer.uid) is not broken:
             return said if evicted else []  # mended, or gone, while the API was asked
         match meant.then:
             case Then.LEAVE:
@@ -381,7 +382,7 @@ class Evictor:
         """Tell of pods that a gate holds back, as many as may be told of now."""
         done: list[Instruction] = []
         while (uid := self._notices.take(now)) is not None:
-            if (broken := self._broken.get(uid)) is not None and has_news(broken):
+            if (broken := self.broken.get(uid)) is not None and has_news(broken):
                 done += gate_events(broken, self.observed.node(broken.followed.row))
         return done
 

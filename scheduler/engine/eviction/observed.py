@@ -50,7 +50,8 @@ class Observed:
         self.cluster = Cluster()
         self.claims = Claims(self.cluster)
         self.followed: dict[str, Followed] = {}
-        self._promises = Promises(self.cluster)
+        self.promises = Promises(self.cluster)
+        """What the followed pods ask of their nodes."""
         self._by_profile = {name: _all_pods(framework) for name, framework in frameworks.items()}
         self._bare_pods = bare_pods
         self._changed: dict[str | None, set[int]] = {}
@@ -65,7 +66,7 @@ class Observed:
     def has_news(self) -> bool:
         """Whether a look would find anything changed."""
         seen = self._seen
-        return bool(self._changed or self._pods or self._promises.due or seen.lost or seen.unreadable)
+        return bool(self._changed or self._pods or self.promises.due or seen.lost or seen.unreadable)
 
     def node(self, row: int) -> str:
         """The name of a row's node."""
@@ -84,7 +85,7 @@ class Observed:
 
     def mark(self, uid: str, *, broken: bool) -> None:
         """Whether a promise counts as broken: only those that do are reported as mended."""
-        self._promises.mark(uid, broken=broken)
+        self.promises.mark(uid, broken=broken)
 
     def put(self, thing: Modelled, now: float) -> None:
         """Add or update an object."""
@@ -126,18 +127,18 @@ class Observed:
         pods, self._pods = self._pods, {}
         for reason in (FOUND, POD_CHANGED):
             uids = [uid for uid, why in pods.items() if why == reason]
-            self._promises.mark_due(self._promises.slots(uids), _REASONS.index(reason))
+            self.promises.mark_due(self.promises.slots(uids), _REASONS.index(reason))
         for key, rows in changed.items():
             why = _REASONS.index(NODE_CHANGED if key is not None else FOUND)
-            self._promises.mark_due(self._promises.on(rows, key), why, by_node=True)
-        broken, mended = self._promises.look()
+            self.promises.mark_due(self.promises.on(rows, key), why, by_node=True)
+        broken, mended = self.promises.look()
         seen.mended += mended
         seen.before = {**self._before, **seen.before}
         for due in broken:
             seen.broken[due.uid] = _REASONS[due.why]
             if due.by_node:
                 seen.by_node.add(due.uid)
-        self._before = seen.before if self._promises.due else {}
+        self._before = seen.before if self.promises.due else {}
         return seen
 
     def _put_node(self, node: Node) -> None:
@@ -178,20 +179,20 @@ class Observed:
         placement = self.cluster.placement(own.uid)
         assert placement is not None
         old = self.followed.get(own.uid)
-        if not self._promises.put(own.uid, placement.row, wanted):
+        if not self.promises.put(own.uid, placement.row, wanted):
             assert old is not None
             old.pod = own
             return
         if old is not None:
             self._unfollow(own.uid)
-            self._promises.put(own.uid, placement.row, wanted)
+            self.promises.put(own.uid, placement.row, wanted)
         self.followed[own.uid] = Followed(own, wanted, placement.row, now if old is None else old.placed_at)
         self._pods[own.uid] = FOUND if old is None else POD_CHANGED
 
     def _unfollow(self, uid: str) -> None:
         """A pod is gone, leaving, or asks for something else."""
         if self.followed.pop(uid, None) is not None:
-            self._promises.drop(uid)
+            self.promises.drop(uid)
             self._pods.pop(uid, None)
             self._seen.lost.append(uid)
 

@@ -56,8 +56,10 @@ class Aside:
         self.terms = terms
         self.replaced = 0
         self._count = count
-        self._idle: list[_Worker] = []
-        self._all: set[_Worker] = set()
+        self.idle: list[_Worker] = []
+        """Workers without a job."""
+        self.workers: set[_Worker] = set()
+        """All workers."""
         self._under_way: set[asyncio.Task[Reply]] = set()
         self.lanes = Lanes(count or THREADS, EACH, WAITING)
 
@@ -70,8 +72,8 @@ class Aside:
         """Finish what is under way, and end the processes."""
         if self._under_way:
             await asyncio.wait(self._under_way)
-        workers, self._all = self._all, set()
-        self._idle.clear()
+        workers, self.workers = self.workers, set()
+        self.idle.clear()
         for worker in workers:
             await worker.end()
 
@@ -135,7 +137,7 @@ class Aside:
             task.exception()  # whoever asked may have gone away, and then nobody else looks at it
 
     async def _with(self, work: Callable[[_Worker], Awaitable[Reply]]) -> Reply:
-        worker = self._idle.pop()  # the one that was last at work: what it took is warm, and the others stay small
+        worker = self.idle.pop()  # the one that was last at work: what it took is warm, and the others stay small
         try:
             async with asyncio.timeout(JOB_SECONDS):
                 reply = await work(worker)
@@ -148,20 +150,20 @@ class Aside:
         if reply.tired:
             await self._replace(worker)
         else:
-            self._idle.append(worker)
+            self.idle.append(worker)
         return reply
 
     async def _replace(self, worker: _Worker) -> None:
         self.replaced += 1
-        self._all.discard(worker)
+        self.workers.discard(worker)
         worker.kill()
         self._hire()
         await worker.end()
 
     def _hire(self) -> None:
         worker = _Worker(self.terms)
-        self._all.add(worker)
-        self._idle.append(worker)
+        self.workers.add(worker)
+        self.idle.append(worker)
 
 
 class _Worker:
@@ -172,26 +174,27 @@ class _Worker:
         with theirs:
             ours.setblocking(False)
             argv = [sys.executable, "-P", "-m", "scheduler.policy.admission.worker", str(theirs.fileno())]
-            self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),))
+            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),))
         self._socket = ours
-        self._knows: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self.knows: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        """Namespace → version and size of the policies that it has been sent."""
         self._first: Job | None = Start(terms)
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self.process.pid
 
     async def review(self, namespace: str, held: Held, question: Question, body: bytes | bytearray) -> Reply:
-        known = self._knows.pop(namespace, None)
+        known = self.knows.pop(namespace, None)
         news = known is None or known[0] != held.version
-        self._knows[namespace] = (held.version, held.units)
+        self.knows[namespace] = (held.version, held.units)
         forget = []
-        while sum(units for _, units in self._knows.values()) > KEPT_UNITS or len(self._knows) > MOST_KNOWN:
-            forget.append(self._knows.popitem(last=False)[0])
+        while sum(units for _, units in self.knows.values()) > KEPT_UNITS or len(self.knows) > MOST_KNOWN:
+            forget.append(self.knows.popitem(last=False)[0])
         given = jobs.rules(held) if news else None
         reply = await self.do(Review(namespace, held.version, question, given, tuple(forget)), body)
         if reply.failed:
-            self._knows.pop(namespace, None)
+            self.knows.pop(namespace, None)
         return reply
 
     async def do(self, job: Job, body: bytes | bytearray) -> Reply:
@@ -222,13 +225,13 @@ class _Worker:
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+            self.process.kill()
 
     async def end(self) -> None:
         """It ends by itself when the socket is closed."""
         self._socket.close()
         try:
-            await asyncio.to_thread(self._process.wait, JOB_SECONDS)
+            await asyncio.to_thread(self.process.wait, JOB_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            await asyncio.to_thread(self._process.wait)
+            self.process.kill()
+            await asyncio.to_thread(self.process.wait)

@@ -44,7 +44,7 @@ class Lanes:
     def __init__(self, slots: int, each: int, most: int, line: float = float("inf")) -> None:
         self._slots = slots
         self._each = each
-        self._most = most
+        self.most = most
         self._line = line
         self._lanes: dict[str, _Lane] = {}
         self._in_line: dict[str, _Lane] = {}
@@ -79,7 +79,7 @@ class Lanes:
         if lane is None:
             lane = self._lanes[namespace] = _Lane(self._now)
         me = _Waiting(asyncio.get_running_loop().create_future(), min(weight, self._each), cost)
-        if len(lane.waiting) >= self._most or sum(one.weight for one in lane.waiting) + me.weight > self._line:
+        if len(lane.waiting) >= self.most or sum(one.weight for one in lane.waiting) + me.weight > self._line:
             raise OverloadedError(namespace, own=True)
         lane.waiting.append(me)
         self._in_line[namespace] = lane

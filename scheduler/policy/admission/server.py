@@ -66,7 +66,7 @@ class AdmissionServer:
         self._tls = tls
         self._unready = unready
         self._listens: Port | None = None
-        self._bodies = Lanes(BODIES, BODIES_EACH, BODIES_WAITING, BYTES_WAITING)
+        self.bodies = Lanes(BODIES, BODIES_EACH, BODIES_WAITING, BYTES_WAITING)
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 lets the system choose (`port` tells). Raises ServingError."""
@@ -139,7 +139,7 @@ class AdmissionServer:
             hint = review.hint(head)
             weight = length or BODY_LIMIT
             until = asyncio.get_running_loop().time() + BODY_SECONDS
-            async with self._bodies.slot(hint.namespace, cost=weight, weight=weight, until=until):
+            async with self.bodies.slot(hint.namespace, cost=weight, weight=weight, until=until):
                 return await self._answer(await self._read(request, head, READ_SECONDS), request, pass_)
         except TooLargeError:
             return self._too_large(pass_)

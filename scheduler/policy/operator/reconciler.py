@@ -68,9 +68,10 @@ class Reconciler:
         self._leading = leading
         self._identity = identity
         self._clock = clock
-        self._turns = Turns(monotonic)
-        self._long = Turns(monotonic)
-        """Whose analysis takes longer than a turn."""
+        self.turns = Turns(monotonic)
+        """Namespaces that are to be looked at."""
+        self.long = Turns(monotonic)
+        """Namespaces whose analysis takes longer than a turn."""
         self._quick, self._slow = asyncio.Lock(), asyncio.Lock()
         self._everything = asyncio.Event()
         self._judged: dict[str, tuple[Revision, Judged]] = {}
@@ -83,7 +84,7 @@ class Reconciler:
         if namespace is None:
             self._everything.set()
         else:
-            self._turns.want(namespace, after=GATHER_SECONDS)
+            self.turns.want(namespace, after=GATHER_SECONDS)
 
     async def lead(self) -> None:
         """Reconcile until cancelled; everything is looked at first."""
@@ -116,32 +117,32 @@ class Reconciler:
             self._failed("", error)
             return False
         for namespace in sorted(found | self._judged.keys()):
-            self._turns.want(namespace)
+            self.turns.want(namespace)
         return True
 
     async def _look_forever(self) -> None:
         while True:
-            namespace = await self._turns.next()
+            namespace = await self.turns.next()
             try:
-                await self._look_at(namespace)
+                await self.look_at(namespace)
             finally:
-                self._turns.done(namespace)
+                self.turns.done(namespace)
 
-    async def _look_at(self, namespace: str) -> None:
+    async def look_at(self, namespace: str) -> None:
         """One turn of a namespace; it gets another one where something is left to do."""
         try:
             if await self.look(namespace):
                 return
         except (ApiError, Unreachable) as error:
             self._failed(namespace, error)
-            self._turns.want(namespace, after=RETRY_SECONDS)
+            self.turns.want(namespace, after=RETRY_SECONDS)
         except Exception:
             log.exception(
                 "looking at a namespace failed, this is a bug of Berth: it is left alone until it changes",
                 namespace=namespace,
             )
         else:
-            self._turns.want(namespace)
+            self.turns.want(namespace)
 
     def _failed(self, namespace: str, error: ApiError | Unreachable) -> None:
         """Say it, unless it is the CRD that is missing (`watch` says that) or somebody who was faster."""
@@ -163,7 +164,7 @@ class Reconciler:
         Raises ApiError and Unreachable; a 409 when a policy changed meanwhile: then look again.
         """
         read = await self.read(namespace)
-        self._turns.charge(namespace, size=read.size)
+        self.turns.charge(namespace, size=read.size)
         stored = judge.bounded(read.policies)
         revision = _revision(stored)
         if not stored:
@@ -174,13 +175,13 @@ class Reconciler:
         if kept is None or kept[0] != revision:
             kept = None
             if self._pending.get(namespace) != revision:
-                judged = await self._judge(self._quick, self._turns, namespace, stored, QUICK, QUICK)
+                judged = await self._judge(self._quick, self.turns, namespace, stored, QUICK, QUICK)
                 if judged.decided:
                     self._keep(namespace, revision, judged)
                     kept = revision, judged
                 else:
                     self._pending[namespace] = revision
-                    self._long.want(namespace)
+                    self.long.want(namespace)
         return await self._tell_all(namespace, stored, None if kept is None else kept[1], revision)
 
     async def _judge(
@@ -194,12 +195,12 @@ class Reconciler:
 
     async def _think_forever(self) -> None:
         while True:
-            namespace = await self._long.next()
+            namespace = await self.long.next()
             try:
-                await self._think(namespace)
+                await self.analyse(namespace)
             except (ApiError, Unreachable) as error:
                 self._failed(namespace, error)
-                self._long.want(namespace, after=RETRY_SECONDS)
+                self.long.want(namespace, after=RETRY_SECONDS)
             except Exception:
                 log.exception(
                     "looking at a namespace failed, this is a bug of Berth: it is left alone until it changes",
@@ -207,14 +208,14 @@ class Reconciler:
                 )
             finally:
                 self._pending.pop(namespace, None)
-                self._long.done(namespace)
+                self.long.done(namespace)
 
-    async def _think(self, namespace: str) -> None:
+    async def analyse(self, namespace: str) -> None:
         """The analysis of a namespace that takes longer than a turn, with all of its budget."""
         read = await self.read(namespace)
-        self._long.charge(namespace, size=read.size)
+        self.long.charge(namespace, size=read.size)
         stored = judge.bounded(read.policies)
-        judged = await self._judge(self._slow, self._long, namespace, stored, judge.TOTAL, judge.EACH)
+        judged = await self._judge(self._slow, self.long, namespace, stored, judge.TOTAL, judge.EACH)
         if not judged.decided:
             log.warning(
                 "the policies of a namespace are not analysed in full, it would take too long",
@@ -222,7 +223,7 @@ class Reconciler:
                 steps=judged.steps,
             )
         self._keep(namespace, _revision(stored), judged)
-        self._turns.want(namespace)
+        self.turns.want(namespace)
 
     def _keep(self, namespace: str, revision: Revision, judged: Judged) -> None:
         self._judged[namespace] = revision, judged
@@ -242,15 +243,15 @@ class Reconciler:
             if left:
                 break
             told = judge.WAITING if judged is None else judged.told.get(one.name, judge.NOTHING_TOLD)
-            events -= await self._tell(one, told, counted.get(one.name), max(events, 0))
+            events -= await self.report(one, told, counted.get(one.name), max(events, 0))
         if events < 0:
             log.warning(
                 "some events are not posted, there are too many for one turn", namespace=namespace, left=-events
             )
-        self._turns.charge(namespace, writes=self.writes - before)
+        self.turns.charge(namespace, writes=self.writes - before)
         return not left
 
-    async def _tell(self, one: Stored, told: Told, counts: Counts | None, events: int = TURN_EVENTS) -> int:
+    async def report(self, one: Stored, told: Told, counts: Counts | None, events: int = TURN_EVENTS) -> int:
         """Write one policy's status if it differs, and some Events of its problems; how many those are."""
         conditions = judge.conditions(one, told, self._live(), self._settings.exempt)
         now = self._clock()
@@ -292,7 +293,7 @@ class Reconciler:
         return sorted(await reading.namespaces(self._client, self._settings.watched))
 
     def _counted(self, namespace: str) -> None:
-        self._turns.want(namespace)
+        self.turns.want(namespace)
 
 
 def _revision(stored: Sequence[Stored]) -> Revision:

@@ -91,8 +91,8 @@ async def test_costly_policies_are_judged_there(workers: Aside) -> None:
     by = Reviewer(cache, Owners(Cluster()), workers)  # type: ignore[arg-type]
     first, second = [await asked(by, review(config_map(), namespace="evil")) for _ in range(2)]
     assert first == second and len(first["warnings"]) == 30
-    [one] = workers._all
-    assert one._knows == {"evil": (0, cache.of("evil").units)}
+    [one] = workers.workers
+    assert one.knows == {"evil": (0, cache.of("evil").units)}
     assert (await asked(by, review(config_map())))["allowed"]
 
 
@@ -113,10 +113,10 @@ async def test_worker_that_dies(workers: Aside) -> None:
     by = Reviewer(Fixed(DEFAULT_TEAM), Owners(Cluster()), workers)  # type: ignore[arg-type]
     body = review(vast())
     assert (await asked(by, body))["allowed"]
-    [one] = workers._all
+    [one] = workers.workers
     os.kill(one.pid, signal.SIGSTOP)
     asking = asyncio.create_task(asked(by, body))
-    await until(lambda: not workers._idle)
+    await until(lambda: not workers.idle)
     os.kill(one.pid, signal.SIGKILL)
     response = await asking
     assert (response["allowed"], response["status"]["code"]) == (False, 413)
@@ -127,7 +127,7 @@ async def test_worker_that_dies(workers: Aside) -> None:
 async def test_worker_that_hangs(workers: Aside, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that does not answer in time is replaced, and its slot is free."""
     monkeypatch.setattr(module, "JOB_SECONDS", 0.2)
-    [one] = workers._all
+    [one] = workers.workers
     os.kill(one.pid, signal.SIGSTOP)
     with pytest.raises(WorkError):
         await workers.review("team", Held(), Question("mutate"), encoded(review(vast())), FOREVER)
@@ -146,7 +146,7 @@ async def test_memory_is_bounded(workers: Aside) -> None:
     response = await asked(by, encoded(review(evil)).replace(b'"CONTAINERS"', structure))
     assert response["allowed"] in (True, False)
     assert (await asked(by, review(vast())))["allowed"]
-    await until(lambda: all(resident(one.pid) < worker.TIRED + (32 << 20) for one in workers._all))
+    await until(lambda: all(resident(one.pid) < worker.TIRED + (32 << 20) for one in workers.workers))
 
 
 def resident(pid: int) -> int:
@@ -171,7 +171,7 @@ async def test_workers_end_with_the_server() -> None:
     """Nothing is left behind."""
     made = Aside(TERMS, 2)
     await made.start()
-    processes = [one._process for one in made._all]
+    processes = [one.process for one in made.workers]
     await made.stop()
     assert [process.returncode for process in processes] == [0, 0]
 

@@ -263,7 +263,7 @@ async def test_who_hangs_up_holds_nothing(size: int) -> None:
                 task.cancel()
             await asyncio.gather(*asking, return_exceptions=True)
             await until(lambda: gate.gone == 3)
-            assert made.server._bodies.busy == 0
+            assert made.server.bodies.busy == 0
         await made.server.stop()
         assert b'outcome="gone"} 3.0' in made.metrics.text()
 
@@ -285,14 +285,14 @@ async def test_too_many_large_ones_are_refused() -> None:
     """With more large reviews of a namespace than may wait, the next one is refused before its body is read."""
     with opened(Gate()) as gate:
         made = Site(gate)
-        made.server._bodies._most = 1
+        made.server.bodies.most = 1
         gate.overloaded = reviewer(DEFAULT_TEAM).overloaded  # type: ignore[method-assign]
         await made.server.start("127.0.0.1", 0)
         async with made.session(limit=0) as session:
             evil = [asyncio.create_task(post(session, f"{made.url}/mutate", large("evil"))) for _ in range(FIT)]
             await until(lambda: len(gate.begun) == FIT)
             last = asyncio.create_task(post(session, f"{made.url}/mutate", large("evil")))
-            await until(lambda: made.server._bodies.waiting == 1)
+            await until(lambda: made.server.bodies.waiting == 1)
             async with asyncio.timeout(10):
                 status, body = await post(session, f"{made.url}/mutate", large("evil", BIG_BYTES))
             assert (status, json.loads(body)["response"]["status"]["code"]) == (200, 429)

@@ -43,11 +43,11 @@ async def test_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch, where: str) -> N
     done: list[Instruction] = []
     monkeypatch.setattr(scheduler, "_carry_out", done.extend)
     decoder = Decoder()
-    scheduler._receive(Put(decoder.node(wire.encode(node("n")))))
+    scheduler.receive(Put(decoder.node(wire.encode(node("n")))))
     for name in ("bad", "good"):
-        scheduler._receive(Put(decoder.pod(wire.encode(pod(name)))))
+        scheduler.receive(Put(decoder.pod(wire.encode(pod(name)))))
     with capture_logs() as logs:
-        while scheduler._work(cycles=True):
+        while scheduler.work(cycles=True):
             pass
     (failed,) = [one for one in done if isinstance(one, Failed)]
     assert (failed.pod.name, failed.reason) == ("bad", "SchedulerError")
@@ -73,9 +73,9 @@ async def test_news_in_a_stream_is_gathered(
     decoder = Decoder()
     first, second = (Put(decoder.node(wire.encode(node(name)))) for name in ("n1", "n2"))
     loop = asyncio.get_running_loop()
-    loop.call_soon(scheduler._receive, first)
-    follows = loop.call_later(later, scheduler._receive, second)
-    await scheduler._wait(30.0)
+    loop.call_soon(scheduler.receive, first)
+    follows = loop.call_later(later, scheduler.receive, second)
+    await scheduler.wait(30.0)
     follows.cancel()
     assert scheduler.inbox == want
 
@@ -92,7 +92,7 @@ async def test_backoffs_end_while_there_is_no_end_of_work() -> None:
     for name in ("more", "and more"):
         engine.handle(Put(decoder.pod(wire.encode(pod(name)))), 0.0)
     assert queued.place is Place.BACKOFF
-    scheduler._work(cycles=False)
+    scheduler.work(cycles=False)
     assert queued.place is Place.ACTIVE
 
 
@@ -108,8 +108,8 @@ async def test_a_replica_that_stands_by_keeps_its_queue_current() -> None:
         queued = engine.queue.pop(0.0)
         assert queued is not None
         engine.queue.park(queued, frozenset(("NodeResourcesFit",)), 0.0)
-    scheduler._receive(Put(decoder.node(wire.encode(node("n")))))
-    while scheduler._work(cycles=False):
+    scheduler.receive(Put(decoder.node(wire.encode(node("n")))))
+    while scheduler.work(cycles=False):
         pass
     assert engine.queue.counts()[Place.UNSCHEDULABLE] == 0
     assert engine.queue.counts()[Place.ACTIVE] == many

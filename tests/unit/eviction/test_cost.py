@@ -71,17 +71,17 @@ def test_a_look_asks_so_much_and_no_more(asked: list[int]) -> None:
         harness.look()
         looks += 1
         assert sum(asked) <= promises.LOOK / 10 + 200
-        assert "quiet/quiet" in harness.evictor._broken
+        assert "quiet/quiet" in harness.evictor.broken
     assert looks > 5
-    assert len(harness.evictor._broken) == 301
-    assert {broken.before["disk"] for broken in harness.evictor._broken.values() if broken.before} == {"ssd"}
+    assert len(harness.evictor.broken) == 301
+    assert {broken.before["disk"] for broken in harness.evictor.broken.values() if broken.before} == {"ssd"}
 
 
 def test_the_one_that_waits_longest_has_its_turn(asked: list[int]) -> None:
     """However many cheap promises are due at each look, a costly one is asked in its turn."""
     harness = crowded(3)
-    harness.evictor.observed._promises.look = lambda most=30: promises.Promises.look(  # type: ignore[method-assign]
-        harness.evictor.observed._promises, most
+    harness.evictor.observed.promises.look = lambda most=30: promises.Promises.look(  # type: ignore[method-assign]
+        harness.evictor.observed.promises, most
     )
     kind = "hdd"
     for _ in range(12):
@@ -102,7 +102,7 @@ def test_parts_come_to_the_whole(pods: list[tuple[int, str, int]], changes: list
     found = []
     for limit in (most, 10**9):
         harness = Harness()
-        known = harness.evictor.observed._promises
+        known = harness.evictor.observed.promises
         known.look = lambda known=known, limit=limit: promises.Promises.look(known, limit)  # type: ignore[method-assign]
         harness.put(disk("a"), disk("b"))
         for i, (kind, node, terms) in enumerate(pods):
@@ -112,7 +112,7 @@ def test_parts_come_to_the_whole(pods: list[tuple[int, str, int]], changes: list
             harness.look()
         while harness.evictor.observed.has_news:
             harness.look()
-        found.append({uid: broken.reason for uid, broken in harness.evictor._broken.items()}.keys())
+        found.append({uid: broken.reason for uid, broken in harness.evictor.broken.items()}.keys())
     assert found[0] == found[1]
 
 
@@ -184,7 +184,7 @@ def test_pods_do_not_open_the_breaker() -> None:
         harness.put(of("noisy", keeping(f"noisy-{name}", name, impossible, meta={"resourceVersion": "2"})))
         harness.put(of("noisy", keeping(f"late-{name}", name, impossible)))
     harness.look()
-    assert len(harness.evictor._broken) == 20
+    assert len(harness.evictor.broken) == 20
     assert not harness.evictor.breaker.open
     harness.put(*(disk(name, "hdd") for name in nodes[:3]))
     harness.look()

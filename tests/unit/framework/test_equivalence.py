@@ -56,12 +56,6 @@ def _wanting(document: Object, text: str) -> Object:
     return document
 
 
-def kept(made: Framework) -> tuple[int, int, int, int]:
-    """How many classes, static results, results on nodes and shapes are kept."""
-    classes = made._classes
-    return len(classes._classes), len(classes._static), len(classes._on_node), len(classes._by_shape)
-
-
 def test_classes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what may be kept, those that were not asked for longest go, and answers stay right."""
     monkeypatch.setattr(equivalence, "_KEPT_BYTES", 3 * 20 * 40)
@@ -70,8 +64,8 @@ def test_classes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for i in [*range(6), *range(6), *range(6), 0, 0, 0, 5, 5, 5]:
         asking = a_pod(pod(f"p{i}", cpu=f"{100 + i}m"))
         assert made.decide_quickly(asking, there).best().tolist() == made.decide(asking, there).best().tolist()
-    assert max(kept(made)[:3]) <= 3
-    assert kept(made)[3] <= 2
+    assert max(made.kept()[:3]) <= 3
+    assert made.kept().shapes <= 2
 
 
 def test_a_class_in_use_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +92,7 @@ def test_shapes_that_are_big_themselves_are_not_kept() -> None:
         big = a_pod(document)
         for _ in range(4):
             assert made.decide_quickly(big, there).best().tolist() == [i % 3]
-    assert kept(made) == (0, 0, 0, 0)
+    assert made.kept() == (0, 0, 0, 0)
 
 
 class Quiet:

@@ -208,8 +208,8 @@ def test_an_absurd_amount_of_a_node_is_marked_and_bounded() -> None:
 def test_thousands_of_init_containers_cost_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with a resource of its own: every one is looked at a few times, not together with all before it."""
     compared = []
-    plain = resources._raise
-    monkeypatch.setattr(resources, "_raise", lambda into, other: (compared.append(len(other)), plain(into, other)))
+    plain = resources.raise_to
+    monkeypatch.setattr(resources, "raise_to", lambda into, other: (compared.append(len(other)), plain(into, other)))
     names = [f"example.com/r{i}" for i in range(2000)]
     init = [container(name=f"c{i}", others={name: "1"}, sidecar=i % 2 == 0) for i, name in enumerate(names)]
     found = shape(pod("p", init=init))

@@ -53,10 +53,10 @@ def made(server: Server, **more: Any) -> Reconciler:
 async def turn(reconciler: Reconciler, clock: Clock) -> str | None:
     """Let time pass until it is some namespace's turn, and give it its turn."""
     for _ in range(10_000):
-        namespace = reconciler._turns.take()
+        namespace = reconciler.turns.take()
         if namespace is not None:
-            await reconciler._look_at(namespace)
-            reconciler._turns.done(namespace)
+            await reconciler.look_at(namespace)
+            reconciler.turns.done(namespace)
             return namespace
         clock.now += 0.05
     return None
@@ -132,7 +132,7 @@ async def test_gone_meanwhile() -> None:
     reconciler = made(server)
     stored = (await reconciler.read("team")).policies
     server.policies.clear()
-    await reconciler._tell(stored[0], NOTHING_TOLD, None)
+    await reconciler.report(stored[0], NOTHING_TOLD, None)
     assert server.patches == ["left"]
     assert not server.events
 
@@ -142,7 +142,7 @@ async def test_refused_status_is_not_retried(capsys: pytest.CaptureFixture[str])
     server = Server(*documents())
     stored = (await made(Server(*documents())).read("team")).policies
     server.fails = [ApiError(422, "Invalid", "status.conditions: no")]
-    await made(server)._tell(stored[0], NOTHING_TOLD, None)
+    await made(server).report(stored[0], NOTHING_TOLD, None)
     assert "the API server refused a status" in capsys.readouterr().out
 
 
@@ -156,7 +156,7 @@ async def test_tries_again(error: ApiError | Unreachable) -> None:
     server.fails = [error]
     assert await turn(reconciler, clock) == "team"
     assert not server.patches
-    assert reconciler._turns.take() is None
+    assert reconciler.turns.take() is None
     assert await turn(reconciler, clock) == "team"
     assert sorted(server.patches) == ["left", "right"]
 
@@ -174,7 +174,7 @@ async def test_a_bug_in_one_namespace_does_not_stop_the_loop(monkeypatch: pytest
     with monkeypatch.context() as patched:
         patched.setattr(module.judge, "findings", broken)
         await turn(reconciler, clock)
-    assert not len(reconciler._turns)
+    assert not len(reconciler.turns)
     reconciler.mark("team")
     await turn(reconciler, clock)
     assert server.patches
@@ -187,9 +187,9 @@ async def test_writes_of_a_turn_are_bounded() -> None:
     reconciler = made(server, monotonic=clock)
     reconciler.mark("team")
     turns: list[tuple[int, int]] = []
-    while len(reconciler._turns) or len(reconciler._long):
-        if not len(reconciler._turns):
-            await reconciler._think(reconciler._long.take() or "")
+    while len(reconciler.turns) or len(reconciler.long):
+        if not len(reconciler.turns):
+            await reconciler.analyse(reconciler.long.take() or "")
         patches, events = len(server.patches), len(server.events)
         await turn(reconciler, clock)
         turns.append((len(server.patches) - patches, len(server.events) - events))
@@ -208,10 +208,10 @@ async def test_an_expensive_namespace_waits_for_itself(monkeypatch: pytest.Monke
     await turn(reconciler, clock)
     assert condition(server, "left", "Conflict") == "Unknown"
     assert "under way" in message(server, "left", "Conflict")
-    await reconciler._look_at("team")  # nothing is analysed again, nor written, while it waits
+    await reconciler.look_at("team")  # nothing is analysed again, nor written, while it waits
     assert sorted(server.patches) == ["left", "right"]
-    assert reconciler._long.take() == "team"
-    await reconciler._think("team")
+    assert reconciler.long.take() == "team"
+    await reconciler.analyse("team")
     await turn(reconciler, clock)
     assert condition(server, "left", "Conflict") == "True"
 

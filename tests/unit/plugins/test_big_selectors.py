@@ -130,7 +130,7 @@ def test_the_next_slice_goes_on() -> None:
 def test_big_selectors_leave_nothing_behind() -> None:
     """Keys that no node has make no column, answers for their values are not kept, and few sums are."""
     cluster, plugin = _cluster([{"gen": str(i)} for i in range(5)]), NodeAffinity(NodeAffinityArgs())
-    columns, memos = len(cluster.nodes._labels), len(cluster.nodes.label("gen")._memos)
+    columns, memos = len(cluster.nodes.columns), cluster.nodes.label("gen").kept().questions
     for i in range(30):
         keys = [_in(f"k{i}-{j}", "x") for j in range(100)]
         values = [_in("gen", f"{i}-{j}") for j in range(100)]
@@ -142,9 +142,9 @@ def test_big_selectors_leave_nothing_behind() -> None:
         assert scores.tolist() == [100] * 5
         few = a_pod(_needing([_in(f"other-{i}", "x")]))
         assert plugin.filter(few, cluster)[0][1].all()
-    assert len(cluster.nodes._labels) == columns + 1
-    assert len(cluster.nodes.label("gen")._memos) == memos
-    assert len(cluster.nodes.weighings._kept) <= 8
+    assert len(cluster.nodes.columns) == columns + 1
+    assert cluster.nodes.label("gen").kept().questions == memos
+    assert len(cluster.nodes.weighings) <= 8
 
 
 def test_selectors_that_take_turns_come_to_their_end() -> None:

@@ -137,7 +137,7 @@ def test_learned_clauses_are_bounded() -> None:
     free = solver.one_of(2)
     pigeons(solver, 6)
     solver.room = solver.kept + 200
-    solver._learned_room = 200
+    solver.learned_room = 200
     gave_up = 0
     for _ in range(100):
         try:
@@ -145,7 +145,7 @@ def test_learned_clauses_are_bounded() -> None:
             break
         except TooComplexError:
             gave_up += 1
-            assert sum(map(len, solver._learned)) < 300
+            assert sum(map(len, solver.learned)) < 300
     assert gave_up
     solver.room = 10**6
     assert not solver.solve([free[1]])

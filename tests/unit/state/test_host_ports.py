@@ -72,7 +72,7 @@ def test_long_lists_are_compared_once() -> None:
     assert kept.users_on(wanted, 1)
     assert not kept.users_on(wanted, 0)
     assert kept.compared == 2
-    assert sum(len(of) for of in kept._on_row.values()) == 100
+    assert kept.kept().on_rows == 100
 
 
 def test_little_is_remembered_of_what_was_wanted() -> None:
@@ -82,6 +82,6 @@ def test_little_is_remembered_of_what_was_wanted() -> None:
         kept.charge(0, _list(2 * i + 1), 1)
         kept.users(_list(2 * i), 1, Effort())
         kept.charge(0, _list(2 * i + 1), -1)
-    assert len(kept._pairs) <= 8
-    assert not any(kept._pairs.values())
-    assert (kept._many, kept._on_row) == ({}, {})
+    found = kept.kept()
+    assert found.wanted <= 8
+    assert (found.held, found.on_rows, found.compared) == (0, 0, 0)

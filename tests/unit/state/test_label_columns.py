@@ -34,15 +34,15 @@ def test_twenty_thousand_keys_leave_no_trace() -> None:
         for term in placed.shape.anti_affinity_terms:
             cluster.incidence.selected((term,), term.topology_key)
         cluster.put_pod(placed)
-    assert len(cluster.nodes._labels) < 10
+    assert len(cluster.nodes.columns) < 10
     for i in range(1_000):
         cluster.drop_pod(f"p{i}")
     for i in range(1_000):
         cluster.nodes.label(f"example.com/another-{i}")
-    assert len(cluster.nodes._labels) < 1_000
+    assert len(cluster.nodes.columns) < 1_000
     assert len(cluster.incidence.terms.sets) <= 1024
-    assert len(cluster.incidence._sums) <= 2048
-    assert HOST in cluster.nodes._labels
+    assert len(cluster.incidence.sums) <= 2048
+    assert HOST in cluster.nodes.columns
     assert validate(cluster) == []
 
 
@@ -68,12 +68,12 @@ def test_columns_know_whether_codes_are_rows(hosts: list[str], in_order: bool) -
     for i, host in enumerate(hosts):
         cluster.put_node(decoder.node(wire.encode(node(f"n{i}", labels={HOST: host}))))
     column = cluster.nodes.label(HOST)
-    assert (column._in_order == len(hosts)) == in_order
+    assert column.in_order(len(hosts)) == in_order
     assert column.filled == len(hosts)
     again = Cluster()
     for _, one in cluster.nodes.live():
         again.put_node(one)
-    again.nodes._labels.pop(HOST)
+    again.nodes.columns.pop(HOST)  # so that it is filled at once, from all nodes
     assert again.nodes.label(HOST).codes[: len(hosts)].tolist() == column.codes[: len(hosts)].tolist()
-    assert again.nodes.label(HOST)._in_order == column._in_order
+    assert again.nodes.label(HOST).in_order(len(hosts)) == in_order
     assert again.nodes.label(HOST).filled == len(hosts)

@@ -107,14 +107,14 @@ def test_many_resources_of_one_node_copy_few_numbers(monkeypatch: pytest.MonkeyP
     for i in range(100):
         cluster.put_node(decoder.node(wire.encode(node(f"n{i}"))))
     tables = set()
-    put = cluster.nodes._offer
+    put = cluster.nodes.offer
 
     def offering(name: str) -> int:
         index = put(name)
         tables.add(len(cluster.nodes.allocatable))
         return index
 
-    monkeypatch.setattr(cluster.nodes, "_offer", offering)
+    monkeypatch.setattr(cluster.nodes, "offer", offering)
     for turn in range(3):
         others = {f"example.com/r{turn}-{i}": str(1 + i) for i in range(250)}
         made = node("n0")

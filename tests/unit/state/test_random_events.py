@@ -338,7 +338,7 @@ def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -
         (label_index, "FEW", few),
         (label_index, "_VALUES_KEPT", 1),
         (members, "_ONE_BY_ONE", 1),
-        (members, "_ANEW", 3),
+        (members, "_MATCH_ALL", 3),
         (weights, "_MANY", 2),
     ):
         monkeypatch.setattr(module, name, value)

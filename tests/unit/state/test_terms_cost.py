@@ -106,7 +106,7 @@ def test_a_pod_that_comes_changes_no_sum_that_nobody_asks_for(looks: Counter[str
     cluster, decoder = town(10)
     for i in range(200):
         look(cluster, hostile(decoder, "apart", 1 + i))
-    kept = len(cluster.incidence._sums)
+    kept = len(cluster.incidence.sums)
     looks.clear()
     for i in range(20):
         cluster.assume(decoder.pod(wire.encode(pod(f"o{i}", uid=f"o{i}", labels={"app": "o"}))), i)
@@ -166,7 +166,7 @@ def test_placed_terms_take_no_array_each() -> None:
     cluster, decoder = town(10, nodes=500)
     cluster.assume(hostile(decoder, "apart", 700), 0)
     look(cluster, decoder.pod(wire.encode(pod("o", uid="o", labels={"app": "o"}))))
-    sums = [one for kept in cluster.incidence.terms._sums.values() for one in kept.repelled.values()]
+    sums = [one for kept in cluster.incidence.terms.sums.values() for one in kept.repelled.values()]
     assert sum(one.counts.nbytes for one in sums) < 100_000
 
 
@@ -200,8 +200,8 @@ def test_slices(kind: str, count: int, slices: list[int], changes: list[tuple[st
     cluster.effort.end()
     anew = rebuilt(cluster)
     look(anew, asks)
-    for question, kept in cluster.incidence._sums.items():
-        assert by_value(kept) == by_value(anew.incidence._sums[question])
+    for question, kept in cluster.incidence.sums.items():
+        assert by_value(kept) == by_value(anew.incidence.sums[question])
     assert cluster.incidence.existing_terms(asks).repels == anew.incidence.existing_terms(asks).repels
     assert validate(cluster) == []
 

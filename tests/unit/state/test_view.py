@@ -59,13 +59,14 @@ CHANGES: dict[str, Callable[[Nodes], Any]] = {
     "rename": lambda nodes: nodes.rename(Nodes()),
     "put": lambda nodes: nodes.put(0, None),
     "put_labels": lambda nodes: nodes.put_labels(0, None),
+    "offer": lambda nodes: nodes.offer("example.com/disk"),
     "charge": lambda nodes: nodes.charge(0, a_pod("p").shape, 1),
     "suppose": lambda nodes: nodes.suppose(0, a_pod("p").shape, 1),
     "suppose_all": lambda nodes: nodes.suppose_all([(0, a_pod("p").shape)], 1),
     "add": lambda nodes: nodes.add(a_pod("p").shape, np.ones(1, dtype=np.intp)),
     "sweep": lambda nodes: nodes.sweep(),
 }
-INSIDE = {"ports", "weighings", "topology_changes"}
+INSIDE = {"ports", "weighings", "topology_changes", "columns"}
 """What only the cluster asks of the whole."""
 _decoder = Decoder()
 

@@ -22,7 +22,7 @@ from scheduler.telemetry.blocks import BEAT, SLOWEST, Blocks
 def test_beats(planned: float, wall: float, cpu: float, held: float, following: float) -> None:
     """How long the loop was held, and when the next beat is due."""
     blocks = Blocks()
-    assert blocks._beat(planned, wall, cpu) == pytest.approx(following)
+    assert blocks.beat(planned, wall, cpu) == pytest.approx(following)
     assert blocks.longest == pytest.approx(held)
     assert blocks.longest_wall == pytest.approx(wall - planned + BEAT)
     assert blocks.busy.total == (following == BEAT)
