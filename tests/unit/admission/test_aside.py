@@ -77,8 +77,8 @@ async def test_same_answers(workers: Aside) -> None:
         for pass_ in ("mutate", "validate"):
             body = encoded(document)
             request = module.jobs.read(body)
-            said = await aside.answer(body, pass_)  # type: ignore[arg-type]
-            assert len(body) > 64 << 10 and said == await here.answer(body, pass_), request  # type: ignore[arg-type]
+            said = await aside.answer(body, pass_)
+            assert len(body) > 64 << 10 and said == await here.answer(body, pass_), request
     assert {key: found.counts() for key, found in aside.tallies.of.items()} == {
         key: found.counts() for key, found in here.tallies.of.items()
     }

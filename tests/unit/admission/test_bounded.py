@@ -107,7 +107,7 @@ async def test_closed(api: Api) -> None:
         assert cache.of("team").closed and cache.closed == 1
         reviewer = Reviewer(cache, Owners(Cluster()), Aside(Terms("berth")))  # type: ignore[arg-type]
         for pass_ in ("mutate", "validate"):
-            response = await asked(reviewer, review(config_map()), pass_)  # type: ignore[arg-type]
+            response = await asked(reviewer, review(config_map()), pass_)
             assert (response["allowed"], response["status"]["code"]) == (False, 403)
             assert "cost more than 32768 units" in response["status"]["message"]
         same = config_map(labels={"a": "b"})

@@ -122,11 +122,11 @@ NO: Reviewer = reviewer(EVERYTHING)
 async def proper(by: Reviewer, body: bytes) -> None:
     """The invariant: a 400, or a well-formed review with the uid that was sent; and no yes out of ignorance."""
     for pass_ in ("mutate", "validate"):
-        answer = await by.answer(body, pass_)  # type: ignore[arg-type]
+        answer = await by.answer(body, pass_)
         assert answer.status in (200, 400)
         if answer.status == 200:
             sent = json.loads(body)["request"]
-            response = response_of(answer, pass_)  # type: ignore[arg-type]
+            response = response_of(answer, pass_)
             assert response["uid"] == sent["uid"]
             if by is NO and response["allowed"]:
                 exempt = "exempt" in response.get("auditAnnotations", {})
@@ -165,10 +165,10 @@ async def test_fuzzed_bytes(cut: int, noise: bytes, skip: int) -> None:
     body = whole[:cut] + noise + whole[cut + skip :]
     for by in (BY, NO):
         for pass_ in ("mutate", "validate"):
-            answer = await by.answer(body, pass_)  # type: ignore[arg-type]
+            answer = await by.answer(body, pass_)
             assert answer.status in (200, 400)
             if answer.status == 200:
-                response_of(answer, pass_)  # type: ignore[arg-type]
+                response_of(answer, pass_)
 
 
 @settings(max_examples=200, deadline=None)

@@ -102,7 +102,7 @@ async def test_mutation() -> None:
 async def test_denial() -> None:
     """A matching reject is a 403 with the rule's words, by either webhook, and nothing is mutated."""
     for pass_ in ("mutate", "validate"):
-        response = await asked(reviewer(NEEDS_OWNER, DEFAULT_TEAM), review(config_map()), pass_)  # type: ignore[arg-type]
+        response = await asked(reviewer(NEEDS_OWNER, DEFAULT_TEAM), review(config_map()), pass_)
         assert response["allowed"] is False
         assert response["status"]["code"] == 403
         assert response["status"]["reason"] == "Forbidden"
@@ -157,7 +157,7 @@ async def test_unchanged_update_passes() -> None:
     before = config_map(finalizers=["x"], labels={"a": "b"}, deletionTimestamp="2026-01-01T00:00:00Z")
     after = config_map(labels={"a": "b"}, deletionTimestamp="2026-01-01T00:00:00Z")
     for pass_ in ("mutate", "validate"):
-        assert (await asked(reviewer(everything), review(after, "UPDATE", old=before), pass_))["allowed"]  # type: ignore[arg-type]
+        assert (await asked(reviewer(everything), review(after, "UPDATE", old=before), pass_))["allowed"]
 
 
 async def test_object_being_deleted_is_policed() -> None:
@@ -291,7 +291,7 @@ async def test_what_is_counted() -> None:
     warns = policy("warns", rule(without("owner"), reject=True), mode="warn")
     by = reviewer(NEEDS_OWNER, warns)
     for pass_ in ("mutate", "validate"):
-        await asked(by, review(config_map()), pass_)  # type: ignore[arg-type]
+        await asked(by, review(config_map()), pass_)
     found = {name: counted.counts() for (_, name, _), counted in by.tallies.of.items()}
     assert found == {
         "owner": {"matched": 1, "rejected": 2, "mutated": 0},

@@ -161,7 +161,7 @@ class Broken(Reviewer):
     def __init__(self) -> None:
         pass
 
-    async def answer(self, body: bytes, pass_: Pass) -> ReviewReply:
+    async def answer(self, body: bytes | bytearray, pass_: Pass) -> ReviewReply:
         raise KeyError("hunter2")
 
 
@@ -221,7 +221,7 @@ class Slow(Reviewer):
     def __init__(self) -> None:
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
 
-    async def answer(self, body: bytes, pass_: Pass) -> ReviewReply:
+    async def answer(self, body: bytes | bytearray, pass_: Pass) -> ReviewReply:
         self.begun.set()
         await self.go_on.wait()
         return ReviewReply(200, b"{}", "allowed")

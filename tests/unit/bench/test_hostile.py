@@ -20,7 +20,7 @@ from bench.hostile.machine import Machine
 from bench.hostile.meters import Cpu, Steps
 from bench.hostile.recipe import LARGEST, Part, Place, Recipe, found, made
 from bench.hostile.row import Row
-from bench.hostile.scenario import ONE, Scenario, one, put
+from bench.hostile.scenario import ONE, Scenario, Write, one, put
 from bench.hostile.search import climb, recipes
 from bench.hostile.shapes import SCENARIOS
 from scheduler.kube.beside import LARGE_BYTES
@@ -31,7 +31,7 @@ TURN = 2.5 * ONE["turn_ms"] / 1000
 WRITES = 60
 """Of a crowd, so many are enough to see what each costs."""
 CLIMB = 40
-BROKEN = {}
+BROKEN: dict[str, str] = {}
 """Rows that are known to be broken, and why. One that is mended has to leave this list."""
 EVERYTHING = [
     pytest.param(
@@ -148,7 +148,7 @@ def test_a_recipe_survives_its_file(tmp_path: Path) -> None:
 def test_no_turn_is_long(small: Town, scenario: Scenario) -> None:
     """Whatever the object: nobody holds the loop for long. A crowd is cut short when that much is seen of it."""
 
-    def first(nodes: int) -> Iterator[object]:
+    def first(nodes: int) -> Iterator[Write]:
         return islice(scenario.writes(nodes), WRITES)
 
     measured = small.measure(replace(scenario, writes=first), 0.3, 0.02, Steps(TURN, 10 * TURN))

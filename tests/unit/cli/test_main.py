@@ -117,7 +117,7 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
 
 def test_a_terminal_without_unicode(berth: Berth) -> None:
     """What it can't show becomes a question mark, not a traceback."""
-    command = [Path(sysconfig.get_path("scripts")) / "berth", "explain", "web", "--cluster", "cluster.json"]
+    command = [str(Path(sysconfig.get_path("scripts")) / "berth"), "explain", "web", "--cluster", "cluster.json"]
     found = subprocess.run(command, capture_output=True, env={"PYTHONIOENCODING": "ascii"}, check=False)
     assert (found.returncode, found.stderr) == (0, b"")
     assert found.stdout.startswith(b"? shop/web goes to a-2")

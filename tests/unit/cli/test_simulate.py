@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Berth
 from tests.unit.whatif.test_replay import HEAD, NODES
 
 Object = dict[str, Any]
-DEPLOYMENT = {
+DEPLOYMENT: Object = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
     "metadata": {"name": "web"},

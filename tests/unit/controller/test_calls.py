@@ -123,7 +123,7 @@ async def test_cancelled() -> None:
 
 async def test_each_step_is_guarded() -> None:
     """While a step of the coroutine runs, the guard names its plugin; while it waits, it does not."""
-    seen = []
+    seen: list[Any] = []
 
     async def work() -> None:
         assert asked.guard.running is not None

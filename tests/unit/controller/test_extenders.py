@@ -169,6 +169,7 @@ async def test_scores_may_fail() -> None:
 async def about_victims(*extenders: Object) -> Any:
     victims = {"n1": ((SMALL,), 1), "n2": ((TINY,), 0)}
     answer = await ask(lambda found: VictimsQuestion(WEB, found, victims), *extenders)
+    assert isinstance(answer, ExtendersAnswered | ExtendersFailed)
     return answer.answer if isinstance(answer, ExtendersAnswered) else answer.message
 
 

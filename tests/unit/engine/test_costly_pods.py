@@ -239,7 +239,7 @@ def test_set_aside_and_broken() -> None:
     """A fault of ours in a later slice costs the pod its attempt."""
     harness = begun()
     think = harness.engine.attempts.think
-    harness.engine.attempts.think = lambda *given: 1 / 0  # type: ignore[assignment, return-value]
+    harness.engine.attempts.think = lambda *given: 1 / 0  # type: ignore[method-assign, assignment]
     with pytest.raises(ZeroDivisionError):
         harness.cycle()
     harness.engine.attempts.think = think  # type: ignore[method-assign]

@@ -408,7 +408,12 @@ def test_thousands_of_equal_unschedulable_pods_are_asked_as_one(harness: Harness
     framework = harness.engine.queue.frameworks["berth"]
     plugin: Any = framework.plugin("NodeResourcesFit")
     original = plugin.node_hint
-    plugin.node_hint = lambda pod, old, new: asked.append(pod.name) or original(pod, old, new)
+
+    def hint(asking: Any, old: Any, new: Any) -> Any:
+        asked.append(asking.name)
+        return original(asking, old, new)
+
+    plugin.node_hint = hint
     harness.put(node("n2", cpu="1"))
     assert len(asked) == 1
     assert not harness.engine.has_work

@@ -113,11 +113,16 @@ def test_one_that_must_not_fail(opened: Opened) -> None:
     assert asked(harness.cycle()).nodes == ("n1", "n2", "n3")
 
 
+def wanting(requests: dict[str, str]) -> dict[str, Any]:
+    """The spec of a pod with these requests."""
+    return {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]}
+
+
 def test_whom_it_concerns(opened: Opened) -> None:
     """A pod that asks for nothing that the extender manages is decided at once; its own resource is not counted."""
     managed = [{"name": "example.com/crane", "ignoredByScheduler": True}]
     harness = opened(FILTER | {"managedResources": managed})
-    wants = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"example.com/crane": "2"}}}]}
+    wants = wanting({"example.com/crane": "2"})
     harness.put(pod("plain"))
     assert set(harness.binds()) == {"plain"}
     harness.put(pod("crane", **wants))
@@ -127,7 +132,7 @@ def test_whom_it_concerns(opened: Opened) -> None:
 def test_scheduling_goes_on_meanwhile(opened: Opened) -> None:
     """The answer counts for the cluster as it is when it comes: room that is gone is not given twice."""
     harness = opened(FILTER | {"managedResources": [{"name": "memory"}]}, nodes=1)
-    wants = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "800m", "memory": "1Gi"}}}]}
+    wants = wanting({"cpu": "800m", "memory": "1Gi"})
     harness.put(pod("slow", **wants))
     question = asked(harness.cycle())
     harness.put(pod("quick", cpu="800m"))

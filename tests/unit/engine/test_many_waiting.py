@@ -48,7 +48,7 @@ class Hints:
 
 
 @pytest.fixture
-def hints() -> Iterator[Hints]:
+def hints() -> Hints:
     return Hints()
 
 

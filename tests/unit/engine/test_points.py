@@ -287,7 +287,7 @@ def test_hints(opened: Callable[..., Harness], hint: str) -> None:
         ),
         (
             "reason as text",
-            {"pre_filter": lambda *_: Reject("no")},
+            {"pre_filter": lambda *_: Reject("no")},  # type: ignore[arg-type]
             'want a Reason in the Reject, got "no"',
         ),
         (

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.budget import Budget
+from scheduler.engine.instructions import AskExtenders
 from scheduler.framework.decision import Decision
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.sampling import Rotation
@@ -97,6 +98,7 @@ def judged(world: World, random: Random) -> list[int]:
         if outcome is not None:
             slices.append(taken)
             costly.idle = True
+            assert not isinstance(outcome, AskExtenders)
             _judge(world, outcome)
             costly.idle = False
         return outcome

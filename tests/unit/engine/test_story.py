@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import AskExtenders, PreBindWrite
+from scheduler.engine.instructions import AskExtenders, PreBindWrite, Preempt
 from scheduler.engine.places import FLUSH_AFTER
 from scheduler.engine.stimuli import Broke, Cycle, PreBindWriteFailed, VictimStays
 from scheduler.engine.story_entries import LONGEST_TEXT
@@ -233,7 +233,7 @@ def test_a_nominated_node_goes(harness: Harness) -> None:
 def test_a_victim_that_stays(harness: Harness) -> None:
     """The preemptor is woken by its name."""
     harness.put(node("n1", cpu="1"), pod("low", cpu="1", nodeName="n1"), pod("web", cpu="1", priority=100))
-    (preempt,) = [one for one in harness.cycles() if type(one).__name__ == "Preempt"]
+    (preempt,) = [one for one in harness.cycles() if isinstance(one, Preempt)]
     harness.after(20.0)
     harness.handle(VictimStays(preempt.victims[0]))
     assert told(harness)[-1] == "woken: pod default/low gave room back, which may help against NodeResourcesFit"

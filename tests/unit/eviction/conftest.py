@@ -15,6 +15,8 @@ from scheduler.engine.eviction.messages import (
     NotRead,
     Read,
     RecordEvictorEvent,
+    RecordNodeEvent,
+    RecordPodEvent,
     Stimulus,
     WasRead,
 )
@@ -53,6 +55,9 @@ def keeping(name: str, on: str | None, promise: str | None = DISKS, **spec: Any)
     if promise is not None:
         made["metadata"]["annotations"] = {ANNOTATION: promise, **made["metadata"].get("annotations", {})}
     return made
+
+
+RECORDS = RecordPodEvent | RecordNodeEvent | RecordEvictorEvent
 
 
 class Harness:
@@ -127,7 +132,7 @@ class Harness:
 
     def reasons(self) -> list[str]:
         """Reasons of all that was told."""
-        return [one.reason for one in self.said if hasattr(one, "note")]
+        return [one.reason for one in self.said if isinstance(one, RECORDS)]
 
     def notes(self, reason: str) -> list[str]:
         return [one.note for one in self.said if getattr(one, "reason", "") == reason and hasattr(one, "note")]

@@ -17,7 +17,7 @@ from tests.unit.eviction.conftest import GRACE, OWNER, Harness, disk, keeping
 
 NODES = [f"n{i}" for i in range(5)]
 DISKS = [None, "hdd", "ssd", "nvme"]
-PROMISES = {
+PROMISES: dict[str, set[Any]] = {
     '{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"In","values":["ssd"]}]}]}': {"ssd"},
     '{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"NotIn","values":["hdd"]}]}]}': {
         None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_parts_come_to_the_whole(pods: list[tuple[int, str, int]], changes: list
     for limit in (most, 10**9):
         harness = Harness()
         known = harness.evictor.observed.promises
-        known.look = lambda known=known, limit=limit: promises.Promises.look(known, limit)  # type: ignore[method-assign]
+        known.look = partial(promises.Promises.look, known, limit)  # type: ignore[method-assign]
         harness.put(disk("a"), disk("b"))
         for i, (kind, node, terms) in enumerate(pods):
             harness.put(keeping(f"p{i}", node, absurd(kind, terms), cpu="1m"))

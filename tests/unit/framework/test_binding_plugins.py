@@ -24,7 +24,7 @@ class Holder(Plugin):
     """A plugin that notes what it is asked."""
 
     def __init__(self, name: str, log: list[str], reserved: Any = None, steps: tuple[Any, ...] = ()) -> None:
-        self.name = name
+        self.name = name  # type: ignore[misc] # each of them is a plugin of its own
         self._log = log
         self._reserved = reserved
         self._steps = list(steps)

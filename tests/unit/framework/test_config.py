@@ -17,7 +17,7 @@ def with_plugins(**points: Any) -> Object:
     return configuration(A | {"plugins": points})
 
 
-REFUSED = [
+REFUSED: list[tuple[Any, str]] = [
     (None, "Invalid value: want a mapping of kind KubeSchedulerConfiguration, got an empty document"),
     ([], "Invalid value: want a mapping of kind KubeSchedulerConfiguration, got a list"),
     ({}, 'apiVersion: Required value: supported values: "kubescheduler.config.k8s.io/v1"'),

@@ -18,6 +18,7 @@ from scheduler.kit import (
     Wait,
 )
 from scheduler.kit.testing import node, pod, prove
+from scheduler.model.pod import Pod
 
 NODES = [node(f"n{i}", labels={"zone": "ab"[i % 2]}) for i in range(4)]
 PODS = [pod(f"p{i}", labels={"app": "web"}) for i in range(6)]
@@ -108,7 +109,7 @@ class Gated(Plugin):
 
     name = "Gated"
 
-    def reserve(self, pod: Any, cluster: Any, row: int) -> str:
+    def reserve(self, pod: Pod, cluster: Any, row: int) -> str:
         return pod.name
 
     def permit(self, assumed: Any, cluster: Any) -> Hold | None:

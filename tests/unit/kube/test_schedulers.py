@@ -99,7 +99,7 @@ async def test_told_once_each() -> None:
     made._deliver([Added(lease())], True)
     made._deliver([Updated(lease(age=-2))], False)
     made._deliver([Deleted("berth", "berth", "u")], False)
-    assert told == [{"berth"}, frozenset()]
+    assert told == [frozenset({"berth"}), frozenset()]
 
 
 async def test_silence_ends_a_lease_only_under_an_open_watch() -> None:
@@ -111,14 +111,14 @@ async def test_silence_ends_a_lease_only_under_an_open_watch() -> None:
     ticking = asyncio.create_task(made._tick())
     while clock.now < 1100:  # noqa: ASYNC110 - lets virtual time pass
         await asyncio.sleep(0)
-    assert made.live == {"berth"}
+    assert made.live == frozenset({"berth"})
     made.reflector.phase = Phase.WATCHING  # type: ignore[misc]
     start = clock.now
     while made.live:  # noqa: ASYNC110 - lets virtual time pass
         await asyncio.sleep(0)
     assert clock.now - start >= SURE_TICKS - 1
     ticking.cancel()
-    assert told == [{"berth"}, frozenset()]
+    assert told == [frozenset({"berth"}), frozenset()]
 
 
 async def test_after_an_outage_renewals_come_one_by_one() -> None:
@@ -128,9 +128,9 @@ async def test_after_an_outage_renewals_come_one_by_one() -> None:
     made._deliver([Added(lease()), Added(lease("other", schedulers="other"))], True)
     clock.now += 60
     made._deliver([Updated(lease(age=-60))], False)
-    assert made.live == {"berth", "other"}
+    assert made.live == frozenset({"berth", "other"})
     made._deliver([Updated(lease("other", schedulers="other", age=-60, holder=""))], False)
-    assert told == [{"berth", "other"}, {"berth"}]
+    assert told == [frozenset({"berth", "other"}), frozenset({"berth"})]
 
 
 async def test_unreadable_is_unknown() -> None:
@@ -144,5 +144,5 @@ async def test_unreadable_is_unknown() -> None:
     assert made.live is None
     made.reflector.refused = None  # type: ignore[misc]
     made._refused(LEASES, None)
-    assert made.live == {"berth"}
-    assert told == [{"berth"}]
+    assert made.live == frozenset({"berth"})
+    assert told == [frozenset({"berth"})]

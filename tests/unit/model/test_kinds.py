@@ -1,13 +1,14 @@
 """A decoder that is told of other profiles reads the annotation for those from then on."""
 
 import json
+from typing import Any
 
 import msgspec
 
 from scheduler.model.kinds import Decoder
 from tests.builders import pod
 
-WISH = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
+WISH: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
 
 
 def test_annotate() -> None:

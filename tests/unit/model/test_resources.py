@@ -209,7 +209,12 @@ def test_thousands_of_init_containers_cost_what_they_are(monkeypatch: pytest.Mon
     """Each with a resource of its own: every one is looked at a few times, not together with all before it."""
     compared = []
     plain = resources.raise_to
-    monkeypatch.setattr(resources, "raise_to", lambda into, other: (compared.append(len(other)), plain(into, other)))
+
+    def counted(into: Any, other: Any) -> None:
+        compared.append(len(other))
+        plain(into, other)
+
+    monkeypatch.setattr(resources, "raise_to", counted)
     names = [f"example.com/r{i}" for i in range(2000)]
     init = [container(name=f"c{i}", others={name: "1"}, sidecar=i % 2 == 0) for i, name in enumerate(names)]
     found = shape(pod("p", init=init))

@@ -109,7 +109,7 @@ def test_topology(id: str, terms: list[str], labels: dict[str, str], found: list
 
 def test_a_volume_is_read_once_for_both() -> None:
     """An in-tree volume keeps its own affinity and the translated one; equal affinities are one object."""
-    source = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+    source: dict[str, Any] = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
     one = decoded(volume("a", driver=None, on=["zone in a"], **source))
     other = decoded(volume("b", driver=None, on=["zone in a"], **source))
     assert isinstance(one, PersistentVolume)

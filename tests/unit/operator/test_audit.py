@@ -145,7 +145,8 @@ OWNED_BY = "uid-web"
 
 def owned(name: str, uid: str = OWNED_BY, **labels: str) -> dict[str, Any]:
     """An object of a ReplicaSet."""
-    found = item(name, **labels)
+    more: dict[str, Any] = dict(labels)
+    found = item(name, **more)
     reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": True}
     found["metadata"]["ownerReferences"] = [reference]
     return found

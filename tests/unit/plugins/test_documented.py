@@ -26,7 +26,8 @@ PAGE = (Path(__file__).parents[3] / "docs" / "plugins.md").read_text(encoding="u
 
 def block(language: str, holding: str = "") -> str:
     """The first block of code in this language that holds a text."""
-    return next(found for found in re.findall(rf"```{language}\n(.*?)```", PAGE, re.S) if holding in found)
+    texts: list[str] = re.findall(rf"```{language}\n(.*?)```", PAGE, re.S)
+    return next(found for found in texts if holding in found)
 
 
 def made_by(code: str, **before: Any) -> dict[str, Any]:

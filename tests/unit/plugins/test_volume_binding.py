@@ -117,7 +117,7 @@ def test_the_first_bound_claim_that_fails_says_why() -> None:
 )
 def test_in_tree_volumes_that_csi_took_over(id: str, migrated: list[str], out: str) -> None:
     """Where the CSINode says so, the CSI driver's own zone label decides."""
-    in_tree = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+    in_tree: dict[str, Any] = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
     objects = [*NODES, csi_node("n", migrated=migrated), claim("data", to="v")]
     objects.append(volume("v", driver=None, on=["zone in a,b"], **in_tree))
     assert rejected(plugin("VolumeBinding"), using(pod("p"), "data"), *objects) == ({out: [UNREACHABLE]} if out else {})

@@ -24,6 +24,11 @@ ONE = csi_node("n", csi_test=1)
 USED = [*bound("a"), using(pod("e", on="n"), "a")]
 
 
+def limits(ebs: int) -> dict[str, Any]:
+    """What a CSINode says of the driver of EBS."""
+    return {EBS: ebs}
+
+
 @pytest.mark.parametrize(
     ("id", "wants", "objects", "full"),
     [
@@ -66,8 +71,8 @@ def test_limits(id: str, wants: list[str], objects: list[Object], full: bool) ->
 @pytest.mark.parametrize(
     ("id", "csi", "full"),
     [
-        ("counted by its CSI driver", csi_node("n", **{EBS: 0}), True),
-        ("room", csi_node("n", **{EBS: 1}), False),
+        ("counted by its CSI driver", csi_node("n", **limits(0)), True),
+        ("room", csi_node("n", **limits(1)), False),
         ("not counted without a CSINode", None, False),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

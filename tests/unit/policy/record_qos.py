@@ -73,7 +73,7 @@ def narrowed(seen: Object) -> Object:
     def container(one: Object) -> Object:
         return {key: one[key] for key in ("name", "resources", "restartPolicy") if key in one}
 
-    kept = {key: seen[key] for key in ("resources", "overhead") if key in seen}
+    kept: Object = {key: seen[key] for key in ("resources", "overhead") if key in seen}
     for key in ("containers", "initContainers"):
         if key in seen:
             kept[key] = [container(one) for one in seen[key]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -74,7 +75,7 @@ def test_eval(shell: Shell) -> None:
 
 def test_cases(shell: Shell) -> None:
     """A line out for each line in, with the id; a line that can't be read does not stop the others."""
-    cases = [
+    cases: list[dict[str, Any]] = [
         {"id": "a", "policies": [NO_DEBUG], "operation": "CREATE", "object": config_map({"debug": "1"})},
         {"id": 2, "policies": [], "operation": "DELETE", "object": None},
     ]

@@ -18,6 +18,9 @@ NOBODY = policy("none", rule(reject=True, message="no more objects"))
 GUARANTEED = {"limits": {"cpu": "1", "memory": "1Gi"}}
 
 
+VALIDATE: dict[str, Any] = {"pass": "validate"}
+
+
 def verdict(
     *documents: Object,
     obj: Object,
@@ -34,10 +37,16 @@ def verdict(
     return found
 
 
+def of(found: Verdict) -> Object:
+    """The object after the patch."""
+    assert found.object is not None
+    return found.object
+
+
 def labels(found: Verdict) -> dict[str, str]:
     """The labels after the patch."""
-    assert found.object is not None
-    return found.object["metadata"].get("labels", {})
+    held: dict[str, str] = of(found)["metadata"].get("labels", {})
+    return held
 
 
 def test_reject_wins_over_writes() -> None:
@@ -147,7 +156,7 @@ def test_stamp(resources: Object | None, stamp: str) -> None:
     spoofed = pod(annotations={QOS: "Guaranteed" if stamp != "Guaranteed" else "BestEffort"}, resources=resources)
     spoofed["status"] = {"qosClass": "Burstable"}
     found = verdict(one, obj=spoofed)
-    assert found.object["metadata"]["annotations"][QOS] == stamp
+    assert of(found)["metadata"]["annotations"][QOS] == stamp
     assert labels(found) == {"seen": "yes"}
 
 
@@ -155,22 +164,22 @@ def test_stamp_is_no_policys() -> None:
     """A rule can't write a pod's stamp; on other objects the key is one like any."""
     one = policy("p", rule(set_annotations={QOS: "Guaranteed"}))
     found = verdict(one, obj=pod())
-    assert found.object["metadata"]["annotations"][QOS] == "BestEffort"
+    assert of(found)["metadata"]["annotations"][QOS] == "BestEffort"
     assert found.warnings == [f"annotation {QOS} not written for p/rules[0]: the QoS stamp is no policy's to write"]
-    assert verdict(one, obj=config_map()).object["metadata"]["annotations"] == {QOS: "Guaranteed"}
+    assert of(verdict(one, obj=config_map()))["metadata"]["annotations"] == {QOS: "Guaranteed"}
 
 
 def test_stamp_of_a_stored_pod() -> None:
     """On an update the class that the API server stored counts: it never computes it again."""
     old = {**pod(), "status": {"qosClass": "Burstable"}}
     found = verdict(obj=pod({"new": "label"}), old=old, operation="UPDATE")
-    assert found.object["metadata"]["annotations"] == {QOS: "Burstable"}
+    assert of(found)["metadata"]["annotations"] == {QOS: "Burstable"}
 
 
 def test_unreadable_amount() -> None:
     """An amount that is no quantity is the API server's to refuse; we warn and go on."""
     found = verdict(obj=pod(resources={"limits": {"cpu": "much"}}))
-    assert found.object["metadata"]["annotations"] == {QOS: "Burstable"}
+    assert of(found)["metadata"]["annotations"] == {QOS: "Burstable"}
     assert found.warnings[0].startswith("QoS class Burstable assumed: 'much' is not a quantity")
 
 
@@ -179,31 +188,31 @@ def test_scheduler_by_policy(spec: Object) -> None:
     """The annotation that a policy writes on a pod being created becomes spec.schedulerName."""
     one = policy("route", rule(annotations={"matchLabels": {QOS: "BestEffort"}}, set_annotations={NAME: "berth"}))
     found = verdict(one, obj=pod(**spec))
-    assert found.object["spec"]["schedulerName"] == "berth"
+    assert of(found)["spec"]["schedulerName"] == "berth"
     assert found.patch[-1] == {"op": "replace" if spec else "add", "path": "/spec/schedulerName", "value": "berth"}
 
 
 def test_scheduler_by_user() -> None:
     """The annotation counts when a user wrote it too, without any policy; a policy's word is the last."""
-    assert verdict(obj=pod(annotations={NAME: "mine"})).object["spec"]["schedulerName"] == "mine"
+    assert of(verdict(obj=pod(annotations={NAME: "mine"})))["spec"]["schedulerName"] == "mine"
     one = policy("p", rule(set_annotations={NAME: "theirs"}))
-    assert verdict(one, obj=pod(annotations={NAME: "mine"})).object["spec"]["schedulerName"] == "theirs"
+    assert of(verdict(one, obj=pod(annotations={NAME: "mine"})))["spec"]["schedulerName"] == "theirs"
 
 
 def test_scheduler_on_update() -> None:
     """After creation only the annotation changes; other kinds have no scheduler."""
     one = policy("p", rule(set_annotations={NAME: "berth"}))
     found = verdict(one, obj=pod({"a": "b"}, schedulerName="old"), old=pod(), operation="UPDATE")
-    assert found.object["spec"]["schedulerName"] == "old"
-    assert found.object["metadata"]["annotations"][NAME] == "berth"
-    assert "spec" not in verdict(one, obj=config_map()).object
+    assert of(found)["spec"]["schedulerName"] == "old"
+    assert of(found)["metadata"]["annotations"][NAME] == "berth"
+    assert "spec" not in of(verdict(one, obj=config_map()))
 
 
 def test_scheduler_names() -> None:
     """What is no name is not translated (the API server would not check it); one without a live Lease is warned of."""
     for wrong in ("", "Not a name", "x" * 254):
         found = verdict(obj=pod(annotations={NAME: wrong}))
-        assert "schedulerName" not in found.object["spec"]
+        assert "schedulerName" not in of(found)["spec"]
         assert "is not a scheduler's name" in found.warnings[0]
     for name, warned in (("berth", False), ("default-scheduler", False), ("gone", True)):
         found = verdict(obj=pod(annotations={NAME: name}), liveSchedulers=["berth"])
@@ -346,9 +355,9 @@ class TestValidatingPass:
     def test_final_state_is_rejected(self) -> None:
         """What a policy or another webhook made of the object may match a reject now."""
         one = policy("p", rule(has(bad="yes"), reject=True), rule(set_labels={"a": "b"}))
-        found = verdict(one, obj=config_map({"bad": "yes"}), **{"pass": "validate"})
+        found = verdict(one, obj=config_map({"bad": "yes"}), **VALIDATE)
         assert not found.allowed
-        assert verdict(one, obj=config_map(), **{"pass": "validate"}).patch == []
+        assert verdict(one, obj=config_map(), **VALIDATE).patch == []
 
     @pytest.mark.parametrize(
         ("stamp", "status", "allowed"),
@@ -365,7 +374,7 @@ class TestValidatingPass:
         """A stamp that is not the pod's class is denied; a missing one means that the mutating webhook was away."""
         subject = pod(annotations={} if stamp is None else {QOS: stamp})
         subject["status"] = {} if status is None else {"qosClass": status}
-        found = verdict(obj=subject, **{"pass": "validate"})
+        found = verdict(obj=subject, **VALIDATE)
         assert found.allowed == allowed
         if not allowed:
             assert found.message == (
@@ -375,7 +384,7 @@ class TestValidatingPass:
     def test_missing_stamp_still_counts(self) -> None:
         """Predicates see the class even where the stamp is missing."""
         one = policy("p", rule(annotations={"matchLabels": {QOS: "BestEffort"}}, reject=True))
-        assert not verdict(one, obj=pod(), **{"pass": "validate"}).allowed
+        assert not verdict(one, obj=pod(), **VALIDATE).allowed
 
 
 def test_texts_are_bounded() -> None:

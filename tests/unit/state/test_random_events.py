@@ -151,7 +151,7 @@ class Events(RuleBasedStateMachine):
             document["spec"]["tolerations"] = [{"operator": "Exists"}]
         if terminating:
             document["metadata"] = document["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-        again = decode(document) if not fresh else Decoder().of_kind("Pod")(wire.encode(document))
+        again: Any = decode(document) if not fresh else Decoder().of_kind("Pod")(wire.encode(document))
         self.cluster.put_pod(again)
         self.at[uid] = (self.at[uid][0], False)
 

@@ -12,6 +12,7 @@ from scheduler.model import wire
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.conditions import Condition
 from scheduler.model.kinds import Decoder
+from scheduler.model.namespaced import Namespace
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.state.cluster import Cluster
@@ -27,10 +28,16 @@ KINDS = 1_000
 TERMS = 300
 
 
+def a_namespace(decoder: Decoder, text: bytes) -> Namespace:
+    found = decoder.of_kind("Namespace")(text)
+    assert isinstance(found, Namespace)
+    return found
+
+
 def town(kinds: int, nodes: int = 20) -> tuple[Cluster, Decoder]:
     """Nodes with placed pods, no two of which have equal labels."""
     cluster, decoder = Cluster(), Decoder()
-    cluster.put_namespace(decoder.of_kind("Namespace")(wire.encode(namespace("default"))))
+    cluster.put_namespace(a_namespace(decoder, wire.encode(namespace("default"))))
     for i in range(nodes):
         cluster.put_node(decoder.node(wire.encode(node(f"n{i}", labels={HOST: f"n{i}"}))))
     for i in range(kinds):
@@ -216,7 +223,7 @@ def change(cluster: Cluster, decoder: Decoder, what: str, which: int) -> None:
         case "relabel":
             cluster.put_node(decoder.node(wire.encode(node("n1", labels={HOST: f"other{which}"}))))
         case "namespace":
-            cluster.put_namespace(decoder.of_kind("Namespace")(wire.encode(namespace("default", owner=f"o{which}"))))
+            cluster.put_namespace(a_namespace(decoder, wire.encode(namespace("default", owner=f"o{which}"))))
 
 
 def by_value(kept: Selected) -> dict[str | None, int]:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
@@ -41,7 +42,7 @@ def test_a_stalled_reader_holds_nobody_up(pipe: tuple[int, io.TextIOWrapper]) ->
     assert not outlet.flush(0.0)
     found = bytearray()
     reader = threading.Thread(
-        target=lambda: [found.extend(part) for part in iter(lambda: os.read(reading, 65536), b"")]
+        target=lambda: deque(map(found.extend, iter(lambda: os.read(reading, 65536), b"")), maxlen=0)
     )
     reader.start()
     assert outlet.flush(60.0)

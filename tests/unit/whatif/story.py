@@ -42,7 +42,7 @@ DB = pod("db-1", "1", "1Gi", namespace="shop", labels={"app": "db"}, ports=["543
 WEB = pod("web", "500m", "512Mi", namespace="shop", labels={"app": "web"}, rather_near=[(80, "app=cache per zone")])
 CLUSTER = [namespace("shop"), *NODES, *PLACED]
 """Objects of a dump, without the pods that wait."""
-DUMP = {"apiVersion": "v1", "kind": "List", "items": [*CLUSTER, BIG, DB, WEB]}
+DUMP: dict[str, Any] = {"apiVersion": "v1", "kind": "List", "items": [*CLUSTER, BIG, DB, WEB]}
 
 
 def framework() -> Framework:

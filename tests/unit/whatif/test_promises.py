@@ -18,7 +18,7 @@ from scheduler.whatif.world import World
 from tests.builders import Object
 from tests.unit.eviction.conftest import CONFIG, disk, keeping
 
-MINE = {"labels": {"app": "web"}}
+MINE: dict[str, Any] = {"labels": {"app": "web"}}
 
 
 def planned(*objects: Object, **settings: Any) -> Plan:
