@@ -27,6 +27,7 @@ ABOUT = {
     State.WAITING_ON_PERMIT: "Permit plugins hold the pod until they allow it, each for a time of its own",
     State.PRE_BINDING: "PreBind plugins do what has to be done before the Binding",
     State.PRE_BIND_WRITING: "the API server writes what a PreBind plugin wants written",
+    State.PRE_BIND_LEAVING: "the pod is gone, or bound by somebody else; what is being written for it may still happen",
     State.PRE_BIND_WAITING: "a PreBind plugin waits for objects to change: for a claim to be bound, for example",
     State.PRE_BIND_CALLING: "the coroutine of a PreBind plugin runs",
     State.BINDING: "Bind plugins are asked in turn who binds the pod",

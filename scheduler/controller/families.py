@@ -161,6 +161,27 @@ IN_FLIGHT = Family(
     "Writes for pods in their binding cycle, and calls of extenders, that are not answered yet.",
 )
 INBOX = Family("berth_inbox", "gauge", "Changes of the cluster that were received and are not applied yet.")
+BIND_FAILURES = Family(
+    "berth_binding_failures_total",
+    "counter",
+    "Bindings that failed, by reason. taken: another scheduler bound the pod first. gone: the pod or its namespace was "
+    "deleted, or the pod was replaced. withdrawn: the node changed before the Binding was sent. refused: the API "
+    "server said no. not_sent: there was no connection. lost: it was sent, and was not stored.",
+    ("reason",),
+)
+UNANSWERED = Family(
+    "berth_bindings_unanswered_total",
+    "counter",
+    "Bindings without an answer that tells what became of them. Berth keeps the room and asks for the pod.",
+)
+STATUSES_WAITING = Family(
+    "berth_statuses_waiting", "gauge", "Pods for which a condition or a nominated node waits to be written."
+)
+STATUSES_DROPPED = Family(
+    "berth_statuses_dropped_total",
+    "counter",
+    "Conditions and nominated nodes that were not written, since too many wait or the pod was bound meanwhile.",
+)
 EVENTS_DROPPED = Family("berth_events_dropped_total", "counter", "Events about pods that could not be written.")
 STALENESS = Family(
     "berth_watch_staleness_seconds",

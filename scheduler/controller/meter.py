@@ -28,7 +28,17 @@ from scheduler.engine.instructions import (
     Preempt,
     Verified,
 )
-from scheduler.engine.stimuli import BindFailed, Bound, Cycle, ExtendersAnswered, ExtendersFailed, Gone, Put, Stimulus
+from scheduler.engine.stimuli import (
+    BindFailed,
+    BindWithdrawn,
+    Bound,
+    Cycle,
+    ExtendersAnswered,
+    ExtendersFailed,
+    Gone,
+    Put,
+    Stimulus,
+)
 from scheduler.framework.attempt_record import EXTENDERS, Trace
 from scheduler.framework.decision import Decision
 from scheduler.framework.guard import spelled
@@ -160,7 +170,7 @@ class Meter:
             done = self._sampled(stimulus, now) if self._tells else self._engine.handle(stimulus, now)
         else:
             began = now
-            if isinstance(stimulus, BindFailed):
+            if isinstance(stimulus, (BindFailed, BindWithdrawn)):
                 began = self._refused(stimulus.uid, now)
             done = self._engine.handle(stimulus, now)
             if isinstance(stimulus, (ExtendersAnswered, ExtendersFailed)):

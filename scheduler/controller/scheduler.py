@@ -398,7 +398,7 @@ class Scheduler:
         written = self.writer.written
         return {
             "bound": written.bound,
-            "bind_errors": written.bind_errors,
+            "bind_errors": self.writer.bindings.failures.total(),
             "events": written.events,
             "pending": len(self.engine.queue),
             **self.meter.verified(),

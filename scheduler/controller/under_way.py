@@ -15,11 +15,12 @@ class UnderWay:
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do this from now on."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def drain(self, seconds: float) -> int:
         """Wait for all of it, and for what it starts; how many tasks did not end in time and were cancelled."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from scheduler.controller import families
+from scheduler.controller.bindings import FAILURES
 from scheduler.controller.comparer import Comparer
 from scheduler.controller.reload import Reloader
 from scheduler.controller.scheduler import Scheduler
@@ -99,6 +100,10 @@ class _Vitals:
             Asked(families.COSTLY_NAMESPACES, self._costly),
             Asked(families.IN_FLIGHT, lambda: {(): float(scheduler.engine.in_flight)}),
             Asked(families.INBOX, lambda: {(): float(scheduler.inbox)}),
+            Asked(families.BIND_FAILURES, self._bind_failures),
+            Asked(families.UNANSWERED, lambda: {(): float(scheduler.writer.bindings.unanswered)}),
+            Asked(families.STATUSES_WAITING, lambda: {(): float(len(scheduler.writer.statuses))}),
+            Asked(families.STATUSES_DROPPED, lambda: {(): float(scheduler.writer.statuses.dropped)}),
             Asked(families.EVENTS_DROPPED, lambda: {(): float(written.events_dropped)}),
             Asked(families.STALENESS, self._staleness),
             Asked(families.WATCHED_OBJECTS, lambda: {(r.resource.kind,): float(len(r)) for r in scheduler.reflectors}),
@@ -133,6 +138,10 @@ class _Vitals:
             for plugin in plugins:
                 found[plugin, profile] = found.get((plugin, profile), 0.0) + count
         return found
+
+    def _bind_failures(self) -> Values:
+        failures = self._scheduler.writer.bindings.failures
+        return {(why,): float(failures[why]) for why in FAILURES}
 
     def _costly(self) -> Values:
         debts = self._scheduler.engine.queue.turns.debts(time.monotonic())

@@ -1,12 +1,13 @@
 """Carries the engine's instructions out: bindings, events, conditions. Answers of bindings go back as stimuli."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 import structlog
 
+from scheduler.controller.bindings import Bindings
+from scheduler.controller.statuses import Statuses
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import (
     Bind,
@@ -18,30 +19,22 @@ from scheduler.engine.instructions import (
     PreBindWrite,
     Preempt,
     RecordFailure,
+    Withdraw,
 )
-from scheduler.engine.stimuli import (
-    BindFailed,
-    Bound,
-    PreBindWriteFailed,
-    PreBindWritten,
-    Stimulus,
-    Unwritten,
-    VictimStays,
-)
+from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten, Stimulus, VictimStays
 from scheduler.framework.binding import ObjectKey, Patch
 from scheduler.framework.status import shown
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.flow import CONFIRM, EVICT
 from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.resources import BY_KIND
 from scheduler.kube.writes import (
     PodRef,
-    bind,
     condition_patch,
     delete_pod,
     event,
     micro_time,
-    nomination_patch,
     object_patch,
     patch_object,
     patch_status,
@@ -54,26 +47,18 @@ log = structlog.get_logger("writer")
 
 _WAITING_EVENTS = 20_000
 """Events that may wait to be written; beyond that they are dropped and counted, for pods matter more."""
-_ASK_AGAIN = 1.0
-"""Seconds between questions about a Binding whose answer was lost, doubling to `_ASK_AGAIN_MOST`."""
-_ASK_AGAIN_MOST = 30.0
+_CHANGED = frozenset((409, 422))
+"""Answers to a status patch of a victim that say nothing about whether it is there: it has changed, or another of its
+name has come, or somebody has written what the API server finds invalid now."""
 
 
-_NOBODY_LEFT = frozenset((404, 409, 422))
-"""Answers to a status patch that say the pod is gone, or another of its name has come (422: its uid differs)."""
-
-
-class _PodSpec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _PodMeta(msgspec.Struct):
+class _LiveMeta(msgspec.Struct, rename="camel"):
     uid: str = ""
+    deletion_timestamp: str | None = None
 
 
 class _LivePod(msgspec.Struct):
-    metadata: _PodMeta
-    spec: _PodSpec
+    metadata: _LiveMeta
 
 
 _live_pod = msgspec.json.Decoder(_LivePod)
@@ -84,10 +69,8 @@ class Written:
     """Totals since the start."""
 
     bound: int = 0
-    bind_errors: int = 0
     events: int = 0
     events_dropped: int = 0
-    conditions: int = 0
 
 
 class Writer:
@@ -103,8 +86,11 @@ class Writer:
         self._machine = machine
         self._under_way = UnderWay(machine.monotonic)
         self._waiting_events = 0
+        self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=machine.monotonic)
+        self.statuses = Statuses(client, answer, self._under_way, wall=machine.wall)
         self.carries: Carries = {
             Bind: self.bind,
+            Withdraw: self.bindings.withdraw,
             BoundByPlugin: self.bound_by_plugin,
             PreBindWrite: self.pre_bind_write,
             Nominate: self.nominate,
@@ -116,8 +102,8 @@ class Writer:
 
     def bind(self, instruction: Bind) -> None:
         """Post a Binding; `answer` gets Bound or BindFailed. The Scheduled event follows a success."""
-        log.debug("binding", **about(instruction.pod), node=instruction.node, attempt=instruction.attempts)
-        self._under_way.start(self._bind(instruction))
+        self.statuses.drop(instruction.pod)
+        self.bindings.post(instruction)
 
     def bound_by_plugin(self, instruction: BoundByPlugin) -> None:
         """Post the Scheduled event of a pod that a plugin has bound."""
@@ -131,7 +117,7 @@ class Writer:
 
     def nominate(self, instruction: Nominate) -> None:
         """Set nominatedNodeName."""
-        self._under_way.start(self._nominate(instruction.pod, instruction.node))
+        self.statuses.want(instruction.pod, None, instruction.node)
 
     def record_failure(self, instruction: RecordFailure) -> None:
         """Post a FailedScheduling event."""
@@ -141,7 +127,8 @@ class Writer:
 
     def patch_condition(self, instruction: PatchCondition) -> None:
         """Set PodScheduled=False."""
-        self._under_way.start(self._patch_condition(instruction))
+        condition = (instruction.reason, instruction.message)
+        self.statuses.want(instruction.pod, condition, instruction.nominated)
 
     def preempt(self, instruction: Preempt) -> None:
         """Remove each victim: DisruptionTarget condition, deletion by UID, Preempted event."""
@@ -154,7 +141,7 @@ class Writer:
 
     def clear_nomination(self, instruction: ClearNomination) -> None:
         """Clear nominatedNodeName."""
-        self._under_way.start(self._nominate(instruction.pod, ""))
+        self.statuses.want(instruction.pod, None, "")
 
     async def drain(self, seconds: float) -> int:
         """Wait for what is under way, and for what follows from it (the event of a Binding).
@@ -162,22 +149,6 @@ class Writer:
         Returns how many writes did not end in time and were cancelled.
         """
         return await self._under_way.drain(seconds)
-
-    async def _bind(self, instruction: Bind) -> None:
-        pod, node = instruction.pod, instruction.node
-        try:
-            await bind(self._client, _ref(pod), node)
-        except ApiError as error:
-            self._failed(instruction, error.status, error.message)
-            return
-        except Unreachable as error:
-            if not error.sent:
-                self._failed(instruction, 0, str(error))
-                return
-            if not await self._happened(instruction, str(error)):
-                return
-        self._answer(Bound(pod.uid))
-        await self._scheduled(instruction)
 
     async def _scheduled(self, bound: Bind | BoundByPlugin) -> None:
         """Say it in the log, and post the event in the task that bound the pod: one task a pod."""
@@ -195,59 +166,24 @@ class Writer:
         note = f"Successfully assigned {pod.key} to {bound.node}"
         await self._post(pod, kind="Normal", reason="Scheduled", action="Binding", note=note)
 
-    async def _happened(self, bind: Bind, why: str) -> bool:
-        """The answer to a Binding was lost: ask the API until it says whether the pod is bound."""
-        pod, node, pause = bind.pod, bind.node, _ASK_AGAIN
-        attempt = bind.attempts
-        log.warning("binding unanswered, asking for the pod", **about(pod), node=node, attempt=attempt, error=why)
-        while True:
-            try:
-                live = _live_pod.decode(await self._client.get(pod_path(_ref(pod))))
-            except ApiError as error:
-                if error.status == 404:
-                    self._failed(bind, 404, error.message)
-                    return False
-            except Unreachable:
-                pass  # asked again below: the assumption holds until the API has spoken
-            else:
-                if live.metadata.uid == pod.uid and live.spec.node_name == node:
-                    return True
-                taken = live.metadata.uid != pod.uid or live.spec.node_name != ""
-                self._failed(bind, 409 if taken else 0, why)
-                return False
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _ASK_AGAIN_MOST)
-
-    def _failed(self, bind: Bind, status: int, message: str) -> None:
-        self.written.bind_errors += 1
-        told = {**about(bind.pod), "node": bind.node, "attempt": bind.attempts}
-        log.warning("binding failed", **told, status=status, error=message)
-        self._answer(BindFailed(bind.pod.uid, status, message))
-
-    async def _patch_condition(self, instruction: PatchCondition) -> None:
-        pod = instruction.pod
-        was = pod.condition
-        since = was[3] if was is not None and was[0] == "False" and was[3] else self._now()
-        path, body = condition_patch(
-            _ref(pod),
-            status="False",
-            reason=instruction.reason,
-            message=instruction.message,
-            transition=since,
-            generation=pod.generation or None,
-            nominated=instruction.nominated,
-        )
-        try:
-            await patch_status(self._client, path, body)
-            self.written.conditions += 1
-        except (ApiError, Unreachable) as error:
-            if isinstance(error, ApiError) and error.status in _NOBODY_LEFT:
-                return
-            log.warning("condition not written", **about(pod), error=str(error))
-            self._answer(Unwritten(pod.uid))
-
     async def _preempt(self, instruction: Preempt, victim: Pod) -> None:
         preemptor = instruction.pod
+        told = {"victim": victim.key, "preemptor": preemptor.key, "profile": preemptor.scheduler_name}
+        try:
+            deleted = await self._remove(preemptor, victim, told)
+        except Exception as error:
+            expected = isinstance(error, (ApiError, Unreachable))
+            log.warning("victim not removed", **told, error=str(error), exc_info=not expected)
+            self._answer(VictimStays(victim))
+            return
+        if deleted:
+            self._preempted(instruction, victim)
+
+    async def _remove(self, preemptor: Pod, victim: Pod, told: dict[str, str]) -> bool:
+        """Whether we have deleted this very pod; False: it is gone, or going, without us.
+
+        Raises ApiError, Unreachable.
+        """
         path, body = condition_patch(
             _ref(victim),
             kind="DisruptionTarget",
@@ -258,21 +194,31 @@ class Writer:
             generation=victim.generation or None,
         )
         try:
-            await patch_status(self._client, path, body)
+            await patch_status(self._client, path, body, EVICT)
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            if error.status not in _CHANGED:
+                raise
+            # The condition says why the pod goes; that it goes is what counts, and its UID says which pod is meant.
+            log.warning("victim's condition not written, the victim is deleted without it", **told, error=str(error))
+        try:
             await delete_pod(self._client, _ref(victim))
-        except (ApiError, Unreachable) as error:
-            if isinstance(error, ApiError) and error.status in _NOBODY_LEFT:
-                return
-            log.warning(
-                "victim not removed",
-                victim=victim.key,
-                preemptor=preemptor.key,
-                profile=preemptor.scheduler_name,
-                error=str(error),
-            )
-            self._answer(VictimStays(victim))
-            return
-        self._preempted(instruction, victim)
+        except ApiError as error:
+            if error.status == 404 or (error.status == 409 and await self._is_leaving(victim)):
+                return False
+            raise
+        return True
+
+    async def _is_leaving(self, pod: Pod) -> bool:
+        """Whether this very pod is gone, or being deleted. Raises ApiError, Unreachable."""
+        try:
+            live = _live_pod.decode(await self._client.get(pod_path(_ref(pod)), lane=CONFIRM, tries=2)).metadata
+        except ApiError as error:
+            if error.status == 404:
+                return True
+            raise
+        return live.uid != pod.uid or live.deletion_timestamp is not None
 
     def _preempted(self, instruction: Preempt, victim: Pod) -> None:
         preemptor = instruction.pod
@@ -286,26 +232,20 @@ class Writer:
             note=note,
         )
 
-    async def _nominate(self, pod: Pod, node: str) -> None:
-        path, body = nomination_patch(_ref(pod), node)
-        try:
-            await patch_status(self._client, path, body)
-        except (ApiError, Unreachable) as error:
-            if isinstance(error, ApiError) and error.status in _NOBODY_LEFT:
-                return  # gone, or bound before it could be said where it would be
-            log.warning("nomination not written", **about(pod), node=node, error=str(error))
-
     async def _pre_bind_write(self, instruction: PreBindWrite) -> None:
         pod, written = instruction.pod, dict[ObjectKey, str]()
         for write in instruction.writes:
             try:
                 written[write.key] = await self._patch(write)
-            except (ApiError, Unreachable, TypeError) as error:
+            except Exception as error:
                 # Whether it happened after all, the watch will tell: the next attempt sees it and goes on from there.
                 status, message = (error.status, error.message) if isinstance(error, ApiError) else (0, str(error))
                 kind, _, name = write.key
                 told = {**about(pod), "plugin": instruction.plugin, "kind": kind, "object": name}
-                log.warning("not written before the binding", **told, status=status, error=message)
+                expected = isinstance(error, (ApiError, Unreachable, TypeError))
+                log.warning(
+                    "not written before the binding", **told, status=status, error=message, exc_info=not expected
+                )
                 self._answer(PreBindWriteFailed(pod.uid, status, message, written))
                 return
         self._answer(PreBindWritten(pod.uid, written))
@@ -351,7 +291,8 @@ class Writer:
             self.written.events += 1
         except (ApiError, Unreachable) as error:
             self.written.events_dropped += 1
-            log.info("event not written", **about(pod), error=str(error))
+            ending = isinstance(error, ApiError) and error.has_cause("NamespaceTerminating")
+            (log.debug if ending else log.info)("event not written", **about(pod), error=str(error))
         finally:
             self._waiting_events -= 1
 

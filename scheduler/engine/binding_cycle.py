@@ -5,6 +5,7 @@ kube-scheduler `schedule_one.go` (assumeAndReserve, bindingCycle, handleBindingC
 each binding cycle is a goroutine.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -13,11 +14,13 @@ from scheduler.engine import instructions, story_entries, story_writer, wakes
 from scheduler.engine.binding_table import ASKING, CALLING, MAY_BE_BOUND, TABLE, Action, Event, State
 from scheduler.engine.binding_waits import Deadlines, ObjectWaits
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, Misbehaved
+from scheduler.engine.last_look import objection
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import (
     BindFailed,
+    BindWithdrawn,
     CallEnded,
     CallFailed,
     OfBindingCycle,
@@ -93,6 +96,11 @@ class BindingCycles:
         """Pods for which a write is under way."""
         return len(self._cycles) - self._idle
 
+    def queued(self, uid: str) -> QueuedPod | None:
+        """A pod that is about to be bound, as the queue knew it."""
+        cycle = self._cycles.get(uid)
+        return None if cycle is None else cycle.queued
+
     def entries(self) -> int:
         """How much is kept here, for tests of what a tenant can make grow."""
         return len(self._cycles) + len(self.waiting_pods) + len(self._deadlines)
@@ -117,6 +125,9 @@ class BindingCycles:
     ) -> None:
         """Place the pod on its row at once and begin to bind it. `binders` come before the profile's own."""
         pod, node = queued.pod, self._cluster.nodes.names[row] or ""
+        leaving = self._cycles.get(pod.uid)
+        if leaving is not None:
+            self._unreserve(leaving, None, now)  # the API shows it again, after it had shown that it was gone
         plugins = framework.binding_plugins(pod, row, node, self.waiting_pods, binders)
         cycle = self._cycles[pod.uid] = BindingCycle(queued, node, decision, plugins, queued.first_active or now, now)
         nominated = self._cluster.nominations.drop(pod.uid)
@@ -140,7 +151,7 @@ class BindingCycles:
                 self._report(cycle, stimulus, now)
         elif cycle is not None:
             # 404, 409: the pod is gone, replaced or bound by others. Its watch event will show which.
-            conflict = isinstance(stimulus, BindFailed) and stimulus.status in (404, 409)
+            conflict = isinstance(stimulus, BindFailed) and (stimulus.quietly or stimulus.status in (404, 409))
             self._take(cycle, Event.BIND_CONFLICT if conflict else stimulus.event, stimulus, now)
 
     def happens(self, uid: str, event: Event, cause: Any, now: float) -> bool:
@@ -152,6 +163,27 @@ class BindingCycles:
         """An object was added, updated or deleted."""
         for uid in self._waits.concerned(key) if self._waits else ():
             self._take(self._cycles[uid], Event.OBJECT_CHANGED, None, now)
+
+    def look_again(self, node: str, now: float) -> None:
+        """A node has changed, went, or somebody else's pod has come there: who is about to be bound to it?
+
+        The pods that are withdrawn do not count against the others.
+        """
+        row = self._cluster.nodes.row_of(node) if self._cycles else None
+        if row is None:
+            return
+        going: list[Pod] = []
+        for placement in self._cluster.placements_on(row):
+            cycle = self._cycles.get(placement.pod.uid) if placement.assumed else None
+            why = "" if cycle is None else self._objection(cycle, going)
+            if cycle is None or not why:
+                continue
+            self._take(cycle, Event.UNFIT, why, now)
+            if cycle.state is State.BIND_POSTING:
+                going.append(placement.pod)
+
+    def _objection(self, cycle: BindingCycle, going: Sequence[Pod]) -> str:
+        return objection(self._cluster, self._queue.frameworks, cycle.queued.pod, cycle.node, going)
 
     def note_assumed(self, uid: str) -> bool:
         """Bring the story of a pod in its binding cycle up to date; returns whether a Binding of ours may be under way.
@@ -227,6 +259,10 @@ class BindingCycles:
                 cycle.plugins.wrote(cause.written)
                 if cycle.queued.pod.terminating:
                     self._take(cycle, Event.TERMINATING, cycle.queued.pod, now)
+                    return
+                why = self._objection(cycle, ())
+                if why:
+                    self._take(cycle, Event.UNFIT, why, now)
                     return
         answer: PointAnswer | PluginError
         try:
@@ -331,6 +367,8 @@ class BindingCycles:
             case BindFailed():
                 message = str(cycle.plugins.error(cause.message))
                 self._story(cycle).note(story_entries.BindFailed(now, cause.status, story_entries.cut(cause.message)))
+            case BindWithdrawn():
+                message = cause.message
             case str():
                 message = cause
         if self._revert(cycle, now):
@@ -340,6 +378,12 @@ class BindingCycles:
 
     def _retry_quietly(self, cycle: BindingCycle, cause: Any, now: float) -> None:
         self._retry(cycle, cause, now, quietly=True)
+
+    def _withdraw(self, cycle: BindingCycle, why: str, now: float) -> None:
+        self._outbox.add(instructions.Withdraw(cycle.queued.pod, cycle.node, why))
+
+    def _leave(self, cycle: BindingCycle, _: Any, now: float) -> None:
+        """The writes may still take place, so what the plugins hold for the pod is held until they are answered."""
 
     def _forget(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
         cycle.queued.pod = pod
@@ -358,9 +402,11 @@ class BindingCycles:
             wakes.for_room(self._queue, self._cluster, forgotten.pod, forgotten.row, now, real=False)
         return self._cluster.placement(uid) is None and not cycle.queued.pod.terminating
 
-    def _unreserve(self, cycle: BindingCycle, _: Any, now: float) -> None:
+    def _unreserve(self, cycle: BindingCycle, cause: Any, now: float) -> None:
         """Have plugins give back what they reserved for the pod; a pod that waits for a volume may get it."""
         pod = cycle.queued.pod
+        if isinstance(cause, (PreBindWritten, PreBindWriteFailed)):
+            cycle.plugins.wrote(cause.written)
         self._story(cycle)
         del self._cycles[pod.uid]
         version = self._cluster.storage.version

@@ -19,6 +19,7 @@ class State(StrEnum):
     PRE_BIND_WRITING = "PreBinding[writing]"
     PRE_BIND_WAITING = "PreBinding[waiting]"
     PRE_BIND_CALLING = "PreBinding[calling]"
+    PRE_BIND_LEAVING = "PreBinding[leaving]"
     BINDING = "Binding"
     BIND_CALLING = "Binding[calling]"
     BIND_POSTING = "Binding[posting]"
@@ -53,7 +54,9 @@ class Event(StrEnum):
     PLACED = "the API shows the pod on a node"
     BOUND = "the API accepts the Binding"
     BIND_FAILED = "the API refuses the Binding, or does not answer"
-    BIND_CONFLICT = "the API knows no such pod, or has bound it (404, 409)"
+    BIND_CONFLICT = "the API knows no such pod, or has bound it (404, 409), or its namespace is being deleted"
+    WITHDRAWN = "the Binding was not sent"
+    UNFIT = "its node has changed, and takes it no longer"
     BROKE = "the scheduling cycle raised, which is a fault of Berth"
 
 
@@ -73,6 +76,8 @@ class Action(StrEnum):
     RETRY_QUIETLY = "unreserve and forget; the pod waits out its backoff, without condition and event"
     FORGET = "unreserve and forget"
     UNRESERVE = "unreserve; the room is given back with the pod, or is where the API shows it"
+    LEAVE = "the room is given back with the pod; unreserve once it is known what was written"
+    WITHDRAW = "do not send the Binding, if there is still time"
     UPDATE = "go on with the pod as it is now"
     REPORT = "name the plugin in the log if it failed"
     IGNORE = "nothing"
@@ -103,7 +108,8 @@ def _to(action: Action, target: State, states: Iterable[State] = LIVE, but: Iter
     return {state: (action, target) for state in states if state not in but}
 
 
-_UNDER_WAY = (State.PRE_BIND_WRITING, *MAY_BE_BOUND)
+_UNDER_WAY = (State.PRE_BIND_WRITING, State.PRE_BIND_LEAVING, *MAY_BE_BOUND)
+_STAYING = tuple(state for state in LIVE if state is not State.PRE_BIND_LEAVING)
 _ROWS: dict[Event, tuple[Row, str]] = {
     Event.SUCCESS: (
         {
@@ -135,8 +141,20 @@ _ROWS: dict[Event, tuple[Row, str]] = {
     Event.ERROR: (_to(Action.RETRY, State.REVERTED, ASKING), ""),
     Event.ALLOWED: ({State.WAITING_ON_PERMIT: (Action.ASK, State.PRE_BINDING)}, "no plugin holds it"),
     Event.PARTLY_ALLOWED: ({State.WAITING_ON_PERMIT: (Action.EXTEND, State.WAITING_ON_PERMIT)}, "no plugin holds it"),
-    Event.WRITTEN: ({State.PRE_BIND_WRITING: (Action.ASK, State.PRE_BINDING)}, "nothing is being written"),
-    Event.WRITE_FAILED: ({State.PRE_BIND_WRITING: (Action.RETRY, State.REVERTED)}, "nothing is being written"),
+    Event.WRITTEN: (
+        {
+            State.PRE_BIND_WRITING: (Action.ASK, State.PRE_BINDING),
+            State.PRE_BIND_LEAVING: (Action.UNRESERVE, State.REVERTED),
+        },
+        "nothing is being written",
+    ),
+    Event.WRITE_FAILED: (
+        {
+            State.PRE_BIND_WRITING: (Action.RETRY, State.REVERTED),
+            State.PRE_BIND_LEAVING: (Action.UNRESERVE, State.REVERTED),
+        },
+        "nothing is being written",
+    ),
     Event.CALL_ENDED: (
         {
             State.PERMIT_CALLING: (Action.ASK, State.PERMITTING),
@@ -165,20 +183,32 @@ _ROWS: dict[Event, tuple[Row, str]] = {
         _to(Action.RETRY, State.REVERTED, but=_UNDER_WAY),
         "what is under way can't be taken back; the pod is deleted like one that is bound",
     ),
-    Event.UPDATED: ({state: (Action.UPDATE, state) for state in LIVE}, ""),
+    Event.UPDATED: ({state: (Action.UPDATE, state) for state in _STAYING}, "the pod is gone"),
     Event.TERMINATING: (
-        _to(Action.FORGET, State.REVERTED, but=_UNDER_WAY) | {state: (Action.UPDATE, state) for state in _UNDER_WAY},
-        "",
+        _to(Action.FORGET, State.REVERTED, but=_UNDER_WAY)
+        | {state: (Action.UPDATE, state) for state in _UNDER_WAY if state in _STAYING},
+        "the pod is gone",
     ),
-    Event.GONE: (_to(Action.UNRESERVE, State.REVERTED), ""),
+    Event.GONE: (
+        _to(Action.UNRESERVE, State.REVERTED, _STAYING, but=(State.PRE_BIND_WRITING,))
+        | {State.PRE_BIND_WRITING: (Action.LEAVE, State.PRE_BIND_LEAVING)},
+        "it is known to be gone",
+    ),
     Event.PLACED: (
-        _to(Action.UNRESERVE, State.REVERTED, but=MAY_BE_BOUND),
+        _to(Action.UNRESERVE, State.REVERTED, _STAYING, but=(State.PRE_BIND_WRITING, *MAY_BE_BOUND))
+        | {State.PRE_BIND_WRITING: (Action.LEAVE, State.PRE_BIND_LEAVING)},
         "our own Binding may be why",
+    ),
+    Event.UNFIT: (
+        _to(Action.RETRY_QUIETLY, State.REVERTED, but=_UNDER_WAY)
+        | {State.BIND_POSTING: (Action.WITHDRAW, State.BIND_POSTING)},
+        "what is under way can't be taken back; the pod is looked at again once its objects are written",
     ),
     Event.BOUND: ({State.BIND_POSTING: (Action.FINISH, State.BOUND)}, "no Binding was posted"),
     Event.BIND_FAILED: ({State.BIND_POSTING: (Action.RETRY, State.REVERTED)}, "no Binding was posted"),
     Event.BIND_CONFLICT: ({State.BIND_POSTING: (Action.RETRY_QUIETLY, State.REVERTED)}, "no Binding was posted"),
-    Event.BROKE: (_to(Action.RETRY, State.REVERTED), ""),
+    Event.WITHDRAWN: ({State.BIND_POSTING: (Action.RETRY_QUIETLY, State.REVERTED)}, "no Binding was posted"),
+    Event.BROKE: (_to(Action.RETRY, State.REVERTED, _STAYING), "the pod is gone"),
 }
 """Event → what follows from it in which states, and why nothing follows in the others."""
 

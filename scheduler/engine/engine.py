@@ -183,7 +183,7 @@ class Engine:
             case ExtendersFailed():
                 self._extenders_failed(stimulus, now)
             case Unwritten(uid):
-                queued = self.queue.get(uid)
+                queued = self.queue.get(uid) or self.binding.queued(uid)
                 if queued is not None:
                     queued.written = None
             case Broke(message):
@@ -202,7 +202,10 @@ class Engine:
             case Node():
                 old = self.cluster.put_node(thing)
                 room = room_on(self.cluster, self.cluster.nodes.row_of(thing.name))
-                wakes.for_node(self.queue, node_changes(old, thing), old, thing, now, room)
+                changes = node_changes(old, thing)
+                if changes:
+                    self.binding.look_again(thing.name, now)
+                wakes.for_node(self.queue, changes, old, thing, now, room)
             case Namespace():
                 if self.cluster.put_namespace(thing) != thing.labels:
                     wakes.everyone(self.queue, ClusterEvent.NAMESPACE, now, thing)
@@ -229,6 +232,7 @@ class Engine:
             case "Node":
                 self._nominator.end_all(self.cluster.nominations.on(gone.name), None, now)
                 if self.cluster.drop_node(gone.name) is not None:
+                    self.binding.look_again(gone.name, now)
                     wakes.everyone(self.queue, ClusterEvent.NODE_GONE, now, gone)
             case "Namespace":
                 self.cluster.drop_namespace(gone.name)
@@ -255,6 +259,8 @@ class Engine:
         self.binding.happens(pod.uid, Event.PLACED, None, now)
         before = self.cluster.put_pod(pod)
         self._nominator.end(pod, now)
+        if before is None:
+            self.binding.look_again(pod.node_name, now)
         if before is None or before.assumed:
             wakes.for_pod(self.queue, ClusterEvent.POD_PLACED, pod, now)
         row = self.cluster.nodes.row_of(pod.node_name)
@@ -387,6 +393,6 @@ class Engine:
             return
         uid = queued.pod.uid
         self.binding.broke(uid, message, now)
-        if uid not in self.queue and self.cluster.placement(uid) is None:
+        if uid not in self.queue and self.cluster.placement(uid) is None and self.binding.state(uid) is None:
             self._extender_calls.drop(uid)
             self._broken(queued, message, frozenset(), now)

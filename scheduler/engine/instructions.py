@@ -41,6 +41,16 @@ class Bind(_ToBind, frozen=True):
     """Post the Binding of an assumed pod, then its Scheduled event. Answer with Bound or BindFailed."""
 
 
+class Withdraw(Instruction, frozen=True):
+    """Do not send the Binding of this pod, if there is still time: its node takes it no longer.
+
+    Answer with BindWithdrawn, or with what becomes of the Binding.
+    """
+
+    node: str
+    message: str
+
+
 class BoundByPlugin(_ToBind, frozen=True):
     """A Bind plugin has bound the pod itself: post the Scheduled event, as for a Bind."""
 

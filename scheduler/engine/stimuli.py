@@ -43,10 +43,21 @@ class Bound(OfBindingCycle, frozen=True):
 
 
 class BindFailed(OfBindingCycle, frozen=True):
-    """The API refused our Binding, or never answered. `status`: HTTP status, 0 without an answer."""
+    """The API refused our Binding, and the pod is not bound to our node. `status`: HTTP status, 0 without an answer.
+
+    `quietly`: the pod is gone, going, or bound by somebody else, and there is nothing to tell.
+    """
 
     event = Event.BIND_FAILED
     status: int
+    message: str
+    quietly: bool = False
+
+
+class BindWithdrawn(OfBindingCycle, frozen=True):
+    """The Binding was not sent, since its node takes the pod no longer."""
+
+    event = Event.WITHDRAWN
     message: str
 
 

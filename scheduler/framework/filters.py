@@ -166,15 +166,26 @@ class FilterPlugins:
 
         Raises PluginError.
         """
+        return self._rejecting(pod, plugins, view) is not None
+
+    def objects(self, pod: Pod, view: Cluster) -> str | None:
+        """The first filter, of those that look at one node at a time, that rejects the only row of a view.
+
+        Raises PluginError.
+        """
+        return self._rejecting(pod, None, view)
+
+    def _rejecting(self, pod: Pod, plugins: Collection[str] | None, view: Cluster) -> str | None:
         for plugin, its in self._declared:
-            if plugin.name not in plugins or not its.on_node:
+            if (plugins is not None and plugin.name not in plugins) or not its.on_node:
                 continue
+            name: str = plugin.name
             if "filter_one" in its.methods:
                 if not self._ask(plugin, plugin.filter_one, pod, view.nodes, 0):
-                    return True
+                    return name
             elif any(rejected[0] for _, rejected in self._ask(plugin, plugin.filter, pod, view)):
-                return True
-        return False
+                return name
+        return None
 
     def on_node(self) -> frozenset[str]:
         """The names of the filters that look at one node at a time."""

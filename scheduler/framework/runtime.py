@@ -128,6 +128,13 @@ class Framework:
         """Whether a named filter rejects the only row of a view (`FilterPlugins.reject`). Raises PluginError."""
         return self.filters.reject(pod, plugins, view)
 
+    def objects(self, pod: Pod, view: Cluster) -> str | None:
+        """The first filter, of those that look at one node at a time, that rejects the only row of a view.
+
+        Raises PluginError.
+        """
+        return self.filters.objects(pod, view)
+
     def pre_enqueue(self, pod: Pod) -> tuple[str, Reason] | None:
         """As `held_by`, measured: the pod is about to enter the queue."""
         spans = self.guard.spans

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from scheduler.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
-from scheduler.kube.errors import ApiError
+from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import BIND, EVENT, EVICT, STATUS, Lane
 from scheduler.kube.protobuf import MEDIA_TYPE as PROTOBUF
 from scheduler.kube.protobuf import envelope, integer, kept_integer, kept_text, message, text
@@ -25,7 +25,9 @@ from scheduler.kube.resources import EVENTS, PODS, Resource
 
 NOTE_BYTES = 1024  # events.k8s.io refuses longer notes (validation: noteLengthLimit)
 NAME_BYTES = 253  # an object's name is a DNS subdomain
-BIND_SECONDS = 130.0  # an answer may take long (a slow webhook, a slow etcd); giving up early would not undo it
+BIND_SECONDS = 65.0  # a slow webhook, a slow etcd: an API server gives up after 60 s, and closing would make it do so
+BIND_PATIENCE = 5.0
+"""Seconds that we wait for the answer to a Binding. Then its place is another's, and the pod is asked for instead."""
 _NOT_SPOKEN = frozenset((406, 415))
 """Answers to a media type that the server does not know; it has done nothing then."""
 _encode = msgspec.json.Encoder().encode
@@ -202,12 +204,14 @@ def condition_patch(
     generation: int | None = None,
     kind: str = "PodScheduled",
     nominated: str | None = None,
+    at_version: bool = False,
 ) -> tuple[str, bytes]:
     """PATCH (strategic merge) of pods/status: one condition, and with `nominated` also status.nominatedNodeName.
 
     `transition` is when `status` last changed (RFC 3339; the caller keeps it when only the message changed),
     `generation` the pod's metadata.generation that was looked at; an empty `nominated` clears the field. The uid in
-    the body makes the server refuse a namesake (422: the field is immutable).
+    the body makes the server refuse a namesake (422: the field is immutable). `at_version`: only if the pod has not
+    changed since the version of `pod` (409).
     """
     condition: dict[str, Any] = {
         "type": kind,
@@ -219,16 +223,25 @@ def condition_patch(
     }
     if generation is not None:
         condition["observedGeneration"] = generation
-    body: dict[str, Any] = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+    metadata = _at_version(pod) if at_version else {"uid": pod.uid}
+    body: dict[str, Any] = {"metadata": metadata, "status": {"conditions": [condition]}}
     if nominated is not None:
         body["status"]["nominatedNodeName"] = nominated or None
     return pod_path(pod, "status"), _encode(body)
 
 
 def nomination_patch(pod: PodRef, node: str) -> tuple[str, bytes]:
-    """PATCH (strategic merge) of pods/status: nominatedNodeName alone; an empty node clears it."""
-    body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
+    """PATCH (strategic merge) of pods/status: nominatedNodeName alone; an empty node clears it.
+
+    409 if the pod has changed since its version, where that is known.
+    """
+    body = {"metadata": _at_version(pod), "status": {"nominatedNodeName": node or None}}
     return pod_path(pod, "status"), _encode(body)
+
+
+def _at_version(pod: PodRef) -> dict[str, str]:
+    """The metadata of a patch of this very pod, as it was."""
+    return {"uid": pod.uid, "resourceVersion": pod.resource_version} if pod.resource_version else {"uid": pod.uid}
 
 
 def object_patch(
@@ -263,42 +276,63 @@ def _options(pod: PodRef, grace_seconds: int | None) -> dict[str, Any]:
     return found
 
 
-async def bind(client: Client, pod: PodRef, node: str) -> None:
-    """Bind; returns when the server said yes. `Unreachable` with `sent` True leaves open whether it happened."""
+async def bind(client: Client, pod: PodRef, node: str, on_send: Callable[[], None] | None = None) -> None:
+    """Bind; returns when the server said yes. `Unreachable` with `sent` True leaves open whether it happened.
+
+    `on_send` is called when it leaves, each time that it does.
+    """
     path = pod_path(pod, "binding")
-    if client.protobuf and await _in_protobuf(client, path, protobuf_binding(pod, node), BIND, BIND_SECONDS):
-        return
-    await client.create(*binding(pod, node), lane=BIND, timeout=BIND_SECONDS)
+    answer = None
+    if client.protobuf:
+        body = protobuf_binding(pod, node)
+        answer = await _in_protobuf(client, path, body, BIND, BIND_SECONDS, BIND_PATIENCE, on_send)
+    if answer is None:
+        answer = await client.create(
+            *binding(pod, node), lane=BIND, timeout=BIND_SECONDS, patience=BIND_PATIENCE, on_send=on_send
+        )
+    if not answer.lstrip().startswith(b"{"):
+        raise Unreachable("the answer is none of an API server's")  # a proxy's page, with a code that says yes
 
 
 async def record(client: Client, event: Event) -> None:
     """Create an event."""
     path = EVENTS.path(event.about.namespace)
-    if client.protobuf and await _in_protobuf(client, path, event.protobuf(), EVENT):
+    if client.protobuf and await _in_protobuf(client, path, event.protobuf(), EVENT) is not None:
         return
     await client.create(path, event.json(), lane=EVENT)
 
 
-async def _in_protobuf(client: Client, path: str, body: bytes, lane: Lane, seconds: float | None = None) -> bool:
-    """Create in protobuf; False, and never again, when the server does not speak it."""
+async def _in_protobuf(
+    client: Client,
+    path: str,
+    body: bytes,
+    lane: Lane,
+    seconds: float | None = None,
+    patience: float | None = None,
+    on_send: Callable[[], None] | None = None,
+) -> bytes | None:
+    """Create in protobuf; None, and never again, when the server does not speak it."""
     try:
-        await client.create(path, body, PROTOBUF, lane=lane, timeout=seconds)
+        return await client.create(path, body, PROTOBUF, lane=lane, timeout=seconds, patience=patience, on_send=on_send)
     except ApiError as error:
         if error.status not in _NOT_SPOKEN:
             raise
         client.protobuf = False
-    return client.protobuf
+        return None
 
 
-async def patch_status(client: Client, path: str, body: bytes) -> bytes:
+async def patch_status(client: Client, path: str, body: bytes, lane: Lane = STATUS) -> bytes:
     """Send a status patch made by `condition_patch` or `nomination_patch`; returns the pod as it is now."""
-    return await client.patch(path, body, STRATEGIC_MERGE_PATCH, lane=STATUS)
+    return await client.patch(path, body, STRATEGIC_MERGE_PATCH, lane=lane)
 
 
 async def patch_object(client: Client, path: str, body: bytes) -> str:
     """Send a patch made by `object_patch`; returns the object's new resourceVersion."""
     answer = await client.patch(path, body, MERGE_PATCH, lane=BIND)
-    return _versioned.decode(answer).metadata.resource_version
+    try:
+        return _versioned.decode(answer).metadata.resource_version
+    except msgspec.MsgspecError as error:
+        raise Unreachable("the answer is none of an API server's") from error
 
 
 async def evict(client: Client, pod: PodRef, grace_seconds: int | None = None) -> None:

@@ -76,6 +76,12 @@ SWITCHES: list[tuple[str, Object, set[str], set[str]]] = [
     ("cert-manager", {"admission": {"tls": {"mode": "certManager"}}}, {"Certificate berth-admission", "Issuer"}, set()),
     ("budget", {"scheduler": {"podDisruptionBudget": False}}, set(), {"PodDisruptionBudget berth-scheduler"}),
     ("audit", {"operator": {"audit": []}}, set(), {"ClusterRole berth-operator-audit"}),
+    (
+        "flow",
+        {"flowSchemas": {"enabled": False}},
+        set(),
+        {"FlowSchema berth-scheduler", "FlowSchema berth-scheduler-lease", "FlowSchema berth-operator-lease"},
+    ),
     ("evictor", {"evictor": {"enabled": True}}, {"Deployment berth-evictor", "ClusterRole berth-evictor"}, set()),
 ]
 
@@ -128,6 +134,24 @@ def test_rights_go(
     """What is switched off leaves no right behind."""
     assert gone <= _rules(default, account)
     assert not gone & _rules(chart.objects(values), account)
+
+
+def test_leases_wait_with_leases_only(chart: Chart) -> None:
+    """Each component that leads has its Lease apart from all other requests, and the scheduler waits as kube-scheduler.
+
+    The Lease's FlowSchema comes first; both come before `service-accounts` (9000), which takes the rest.
+    """
+    objects = chart.objects(EVERYTHING)
+    flows = by_kind(objects, "FlowSchema")
+    levels = {name: one["spec"]["priorityLevelConfiguration"]["name"] for name, one in flows.items()}
+    leases = {f"berth-{component}-lease" for component in COMPONENTS}
+    assert levels == {**dict.fromkeys(leases, "leader-election"), "berth-scheduler": "workload-high"}
+    order = {name: one["spec"]["matchingPrecedence"] for name, one in flows.items()}
+    assert max(order[name] for name in leases) < order["berth-scheduler"] < 9000
+    for name, one in flows.items():
+        (rule,) = one["spec"]["rules"]
+        (subject,) = rule["subjects"]
+        assert subject["serviceAccount"]["name"] == name.removesuffix("-lease")
 
 
 def test_no_wildcards(chart: Chart) -> None:

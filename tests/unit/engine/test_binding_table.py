@@ -22,6 +22,7 @@ from scheduler.engine.instructions import (
 from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import (
     BindFailed,
+    BindWithdrawn,
     Bound,
     Broke,
     CallEnded,
@@ -50,6 +51,7 @@ REACHED_BY: dict[State, tuple[str, Any]] = {
     State.PERMIT_CALLING: ("permit", "call"),
     State.WAITING_ON_PERMIT: ("permit", Hold(30.0)),
     State.PRE_BIND_WRITING: ("pre_bind", WRITE),
+    State.PRE_BIND_LEAVING: ("pre_bind", WRITE),
     State.PRE_BIND_WAITING: ("pre_bind", WAIT),
     State.PRE_BIND_CALLING: ("pre_bind", "call"),
     State.BIND_CALLING: ("bind", "call"),
@@ -173,6 +175,8 @@ def reach(state: State) -> World:
         world.bound("p")
     elif state is State.REVERTED:
         world.bind_failed("p")
+    elif state is State.PRE_BIND_LEAVING:
+        world.gone("Pod", "p")
     assert world.state == (None if state in ENDS else state)
     return world
 
@@ -199,6 +203,12 @@ def preempted(world: World) -> None:
     world.cycle()
 
 
+def cordoned(world: World) -> None:
+    document = node("n1", cpu="1")
+    document["spec"]["unschedulable"] = True
+    world.put(document)
+
+
 HAPPENS: dict[Event, Callable[[World], Any]] = {
     Event.REJECTED: spoken("reject"),
     Event.ALLOWED: spoken("allow", "allow"),
@@ -219,6 +229,8 @@ HAPPENS: dict[Event, Callable[[World], Any]] = {
     Event.BOUND: lambda world: world.handle(Bound("p")),
     Event.BIND_FAILED: lambda world: world.handle(BindFailed("p", 500, "boom")),
     Event.BIND_CONFLICT: lambda world: world.handle(BindFailed("p", 409, "taken")),
+    Event.WITHDRAWN: lambda world: world.handle(BindWithdrawn("p", "node n1 is gone")),
+    Event.UNFIT: cordoned,
     Event.BROKE: lambda world: world.handle(Broke("IndexError: row 7 of 3")),
 }
 
@@ -240,10 +252,15 @@ def check(world: World, state: State, event: Event) -> None:
     assert validate(engine.cluster) == []
     queued, placed = engine.queue.get("p"), engine.cluster.placement("p")
     leaves = event in (Event.GONE, Event.TERMINATING) and (world.state is None)
-    if state in LIVE:
+    gone = State.PRE_BIND_LEAVING in (state, world.state)
+    if gone:
+        assert (placed is not None) == (event is Event.PLACED), "it keeps no room, but where the API shows it"
+        assert (queued is not None) == (event is Event.UPDATED), "it is there, by the newest word of the API"
+    elif state in LIVE:
         bound = end is State.BOUND or (event is Event.PLACED and world.state is None)
         assert [queued is not None, world.state is not None, bound].count(True) == (0 if leaves and not bound else 1)
         assert (placed is not None) == (world.state is not None or bound), "the room is kept and given back with it"
+    if state in LIVE:
         holds = world.kept["reserved"].count("p") - world.kept["unreserved"].count("p")
         assert holds == (1 if "p" in world.kept["reserved"] and (world.state or end is State.BOUND) else 0)
     assert world.kept["unreserved"].count("p") <= 1
@@ -263,11 +280,12 @@ def check(world: World, state: State, event: Event) -> None:
         assert because
     if state is State.WAITING_ON_PERMIT:
         assert len(world.of(PermitWaited)) == (0 if world.state is State.WAITING_ON_PERMIT else 1)
-    assert (engine.next_tick() is not None) or queued is None
+    assert (engine.next_tick() is not None) or queued is None or engine.has_work
     if world.state in (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING):
         assert engine.next_tick() is not None, "nobody waits for ever"
     if event is not Event.PREEMPTED:
-        assert engine.in_flight == (world.state in (*ASKING, State.PRE_BIND_WRITING, State.BIND_POSTING))
+        unanswered = (State.PRE_BIND_WRITING, State.PRE_BIND_LEAVING, State.BIND_POSTING)
+        assert engine.in_flight == (world.state in (*ASKING, *unanswered))
     if world.state is not State.PRE_BIND_WAITING:
         said = len(world.of(Instruction))
         world.put(node("watched", cpu="200m"))
@@ -305,7 +323,7 @@ def test_everything_happens(state: State, event: Event) -> None:
     action = TABLE[state][event].action
     if action is Action.IGNORE and event is not Event.PREEMPTED and state not in ENDS:
         assert (len(world.of(Instruction)), world.kept["unreserved"].count("p")) == before
-    if event is Event.PREEMPTED and state is not State.REVERTED:
+    if event is Event.PREEMPTED and state not in (State.REVERTED, State.PRE_BIND_LEAVING):
         (preempt,) = [one for one in world.said if isinstance(one, Preempt)]
         names = [one.name for one in preempt.victims], [one.name for one in preempt.reverted]
         assert names == (([], ["p"]) if action is Action.RETRY else (["p"], []))
@@ -320,6 +338,17 @@ def test_what_is_under_way_is_awaited(state: State, event: Event) -> None:
     world = reach(state)
     HAPPENS[event](world)
     assert (world.state, world.kept["unreserved"]) == (state, [])
+
+
+@pytest.mark.parametrize("end", [Event.WRITTEN, Event.WRITE_FAILED])
+@pytest.mark.parametrize("event", [Event.GONE, Event.PLACED])
+def test_what_is_written_for_a_pod_that_goes_is_held_until_it_is_known(event: Event, end: Event) -> None:
+    """A device that is being given to a pod is not free because the pod went: the write may still take place."""
+    world = reach(State.PRE_BIND_WRITING)
+    HAPPENS[event](world)
+    assert (world.state, world.kept["unreserved"]) == (State.PRE_BIND_LEAVING, [])
+    HAPPENS[end](world)
+    assert (world.state, world.kept["unreserved"]) == (None, ["p"])
 
 
 def test_every_pair_is_in_the_table() -> None:

@@ -214,9 +214,8 @@ def test_the_provisioner_gives_up(harness: Harness, dynamic: Api, id: str, chang
 @pytest.mark.parametrize(
     ("id", "gone", "text"),
     [
-        ("the claim", DATA, 'failed to check binding: persistentvolumeclaims "default/data" not found'),
-        ("the volume", DISK, 'failed to check binding: persistentvolumes "v" not found'),
-        ("the node", ("Node", "", "n"), 'failed to get node "n": node "n" not found'),
+        ("the claim", DATA, 'persistentvolumeclaims "default/data" not found'),
+        ("the volume", DISK, 'persistentvolumes "v" not found'),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -226,7 +225,18 @@ def test_something_goes_away(harness: Harness, static: Api, id: str, gone: Objec
     harness.handle(static.write(only(harness.cycles(), PreBindWrite)))
     static.show(DISK)
     said = harness.lose(*gone)
-    assert only(said, Failed).message == f'running PreBind plugin "VolumeBinding": binding volumes: {text}'
+    problem = f"failed to check binding: {text}"
+    assert only(said, Failed).message == f'running PreBind plugin "VolumeBinding": binding volumes: {problem}'
+    assert harness.engine.cluster.assumed() == 0
+
+
+def test_the_node_goes_away(harness: Harness, static: Api) -> None:
+    """Its pods are looked at before plugins are asked about it: they are reverted at once, and nothing is written."""
+    static.put(asking())
+    harness.handle(static.write(only(harness.cycles(), PreBindWrite)))
+    said = harness.lose("Node", "", "n")
+    assert kinds(said) == ["Failed"]
+    assert only(said, Failed).message == "node n is gone"
     assert harness.engine.cluster.assumed() == 0
 
 
@@ -250,7 +260,7 @@ def test_the_node_loses_the_label_that_the_volume_needs(harness: Harness, static
 
 
 def test_the_pod_is_deleted_meanwhile(harness: Harness, static: Api) -> None:
-    """Its room and its volume are free again at once, and a pod that waited for the volume gets it."""
+    """Its volume is free once it is known whether it was written for it, and a pod that waited for it gets it."""
     static.put(claim("more"))
     static.put(asking())
     static.put(asking("q", "more"))
@@ -258,6 +268,8 @@ def test_the_pod_is_deleted_meanwhile(harness: Harness, static: Api) -> None:
     assert place_of(harness, "default/q") is Place.UNSCHEDULABLE
     harness.after(10.0)
     assert harness.lose("Pod", "default", "p", "default/p") == []
+    assert harness.cycles() == [], "the write for it may still take place"
+    assert harness.handle(PreBindWritten(prepare.pod.uid, {})) == []
     assert only(harness.cycles(), PreBindWrite).pod.name == "q"
     assert harness.handle(PreBindWritten(prepare.pod.uid, {})) == [], "an answer for a pod that is gone"
 
@@ -274,15 +286,16 @@ def test_a_pod_kept_by_finalizers_is_reverted(harness: Harness, static: Api) -> 
 
 
 def test_somebody_else_binds_the_pod(harness: Harness, static: Api) -> None:
-    """The promise ends; the pod is where the API says."""
+    """The promise ends once the write is answered; the pod is where the API says."""
     static.put(node("m"))
     static.put(asking())
     prepare = only(harness.cycles(), PreBindWrite)
     placed = asking()
     placed["spec"]["nodeName"] = "m"
     static.put(placed)
-    assert not harness.engine.cluster.storage.volumes.assumed
     assert harness.handle(static.write(prepare)) == []
+    static.show(DISK)
+    assert not harness.engine.cluster.storage.volumes.assumed
     assert harness.engine.in_flight == 0
 
 

@@ -209,7 +209,7 @@ async def test_json_after_a_refusal(server: ScriptedServer, code: int) -> None:
     """A server that does not speak protobuf is asked once: the same write goes in JSON, and all after it."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=code if request.content_type == MEDIA_TYPE else 201)
+        return web.Response(status=code if request.content_type == MEDIA_TYPE else 201, body=b"{}")
 
     server.answer = answer
     async with server.client(protobuf=True) as client:

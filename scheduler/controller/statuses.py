@@ -1,0 +1,249 @@
+"""Writes conditions and nominations of waiting pods: the newest of each pod only, and only as long as it waits.
+
+A storm of unschedulable pods has tens of thousands of conditions to write, and a rate that takes minutes for them. So
+there is one place for each pod, in which the newest word replaces the one before; namespaces take turns; nominations,
+which free or keep nodes, go first; and a pod that is about to be bound loses its place. Each write names the version of
+the pod that it was decided on: after a Binding it would be refused (kubernetes/kubernetes#139602).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from scheduler.controller.under_way import UnderWay
+from scheduler.engine.stimuli import Stimulus, Unwritten
+from scheduler.kube.client import Client
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.flow import STATUS
+from scheduler.kube.writes import PodRef, condition_patch, micro_time, nomination_patch, patch_status, pod_path
+from scheduler.model.pod import Pod
+
+log = structlog.get_logger("writer")
+
+AT_ONCE = STATUS.width
+MOST = 20_000
+"""Pods for which something may wait to be written. Beyond that, a pod whose namespace has `FEW` of them has to say it
+again at its next attempt."""
+FEW = 200
+TRIES = 3
+"""How often a write is tried that meets a newer version of its pod."""
+_CHANGED = frozenset((409, 422))
+"""Answers that say that the pod has changed, or another of its name has come (422: its UID differs)."""
+
+
+class _LiveMeta(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+
+
+class _LiveSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _LivePod(msgspec.Struct):
+    metadata: _LiveMeta
+    spec: _LiveSpec
+
+
+_live_pod = msgspec.json.Decoder(_LivePod)
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What is to be written of a pod. `nominated`: the node to name, empty to clear it, None to leave it."""
+
+    pod: Pod
+    condition: tuple[str, str] | None
+    """(reason, message) of PodScheduled=False."""
+    nominated: str | None
+
+
+class _Waiting:
+    """What waits to be written, by namespace, which take turns."""
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, dict[str, _Wanted]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def of(self, namespace: str) -> int:
+        """How many of a namespace."""
+        return len(self._by_namespace.get(namespace, ()))
+
+    def put(self, wanted: _Wanted) -> None:
+        """It takes the place of what waited before, if anything."""
+        pods = self._by_namespace.setdefault(wanted.pod.namespace, {})
+        self._count += wanted.pod.uid not in pods
+        pods[wanted.pod.uid] = wanted
+
+    def get(self, pod: Pod) -> _Wanted | None:
+        """What waits to be written of a pod."""
+        return self._by_namespace.get(pod.namespace, {}).get(pod.uid)
+
+    def take(self, pod: Pod) -> _Wanted | None:
+        """Have it wait no longer."""
+        pods = self._by_namespace.get(pod.namespace, {})
+        found = pods.pop(pod.uid, None)
+        if found is not None:
+            self._count -= 1
+            if not pods:
+                del self._by_namespace[pod.namespace]
+        return found
+
+    def next(self, busy: set[str]) -> _Wanted | None:
+        """The first of the namespace whose turn it is. `busy`: pods for which something is just being written."""
+        for namespace, pods in self._by_namespace.items():
+            for uid, wanted in pods.items():
+                if uid not in busy:
+                    found = self.take(wanted.pod)
+                    if namespace in self._by_namespace:
+                        self._by_namespace[namespace] = self._by_namespace.pop(namespace)
+                    return found
+        return None
+
+
+class Statuses:
+    """Writes a few at a time. `answer` gets Unwritten for what could not be written."""
+
+    def __init__(
+        self,
+        client: Client,
+        answer: Callable[[Stimulus], None],
+        under_way: UnderWay,
+        *,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.written = 0
+        """Conditions that were written."""
+        self.dropped = 0
+        """Writes for which there was no room, or whose pod was bound meanwhile."""
+        self._client = client
+        self._answer = answer
+        self._under_way = under_way
+        self._wall = wall
+        self._urgent = _Waiting()
+        self._ordinary = _Waiting()
+        self._busy: set[str] = set()
+        self._workers = 0
+
+    def __len__(self) -> int:
+        return len(self._urgent) + len(self._ordinary)
+
+    def want(self, pod: Pod, condition: tuple[str, str] | None, nominated: str | None) -> None:
+        """Write this, in place of what waits to be written of the pod."""
+        before = self._urgent.get(pod) or self._ordinary.get(pod)
+        wanted = _Wanted(pod, condition, nominated)
+        if before is not None:
+            wanted.condition = condition or before.condition
+            wanted.nominated = before.nominated if nominated is None else nominated
+        there = self._ordinary if wanted.nominated is None else self._urgent
+        if before is None and len(self) >= MOST and there.of(pod.namespace) >= FEW:
+            self.dropped += 1
+            self._answer(Unwritten(pod.uid))
+            return
+        if there is self._urgent:
+            self._ordinary.take(pod)
+        there.put(wanted)
+        if self._workers < AT_ONCE:
+            self._workers += 1
+            self._under_way.start(self._work())
+
+    def drop(self, pod: Pod) -> None:
+        """The pod is about to be bound: nobody needs to know any more why it was not."""
+        for waiting in (self._urgent, self._ordinary):
+            if waiting.take(pod) is not None:
+                self.dropped += 1
+                self._answer(Unwritten(pod.uid))
+
+    async def _work(self) -> None:
+        try:
+            while (wanted := self._urgent.next(self._busy) or self._ordinary.next(self._busy)) is not None:
+                uid = wanted.pod.uid
+                self._busy.add(uid)
+                try:
+                    done = await self._write(wanted)
+                except Exception:
+                    log.exception("a pod's status was not written", **_about(wanted.pod))
+                    done = False
+                finally:
+                    self._busy.discard(uid)
+                if not done:
+                    self._answer(Unwritten(uid))
+        finally:
+            self._workers -= 1
+
+    async def _write(self, wanted: _Wanted) -> bool:
+        """Whether it is written, or need not be any more."""
+        pod, version = wanted.pod, wanted.pod.resource_version
+        for _ in range(TRIES):
+            path, body = _patch(wanted, version, self._wall())
+            try:
+                await patch_status(self._client, path, body)
+            except ApiError as error:
+                if error.status == 404:
+                    return True
+                problem = error
+                if error.status not in _CHANGED:
+                    break
+                newer = await self._version_now(pod)
+                if newer is None:
+                    return True
+                if not newer:
+                    break
+                version = newer
+            except Unreachable as error:
+                log.warning("status not written", **_about(pod), error=str(error))
+                return False
+            else:
+                self.written += wanted.condition is not None
+                return True
+        log.warning("status not written", **_about(pod), error=str(problem))
+        return False
+
+    async def _version_now(self, pod: Pod) -> str | None:
+        """The version of the pod as it is now; None: it does not wait any more. Empty: nobody can tell."""
+        try:
+            live = _live_pod.decode(await self._client.get(pod_path(_ref(pod)), lane=STATUS, tries=2))
+        except ApiError as error:
+            return None if error.status == 404 else ""
+        except (Unreachable, msgspec.MsgspecError):
+            return ""
+        meta = live.metadata
+        waits = meta.uid == pod.uid and not live.spec.node_name and meta.deletion_timestamp is None
+        return meta.resource_version if waits else None
+
+
+def _patch(wanted: _Wanted, version: str, now: float) -> tuple[str, bytes]:
+    pod = wanted.pod
+    ref = PodRef(pod.namespace, pod.name, pod.uid, version)
+    if wanted.condition is None:
+        return nomination_patch(ref, wanted.nominated or "")
+    reason, message = wanted.condition
+    was = pod.condition
+    since = was[3] if was is not None and was[0] == "False" and was[3] else f"{micro_time(now)[:19]}Z"
+    return condition_patch(
+        ref,
+        status="False",
+        reason=reason,
+        message=message,
+        transition=since,
+        generation=pod.generation or None,
+        nominated=wanted.nominated,
+        at_version=True,
+    )
+
+
+def _ref(pod: Pod) -> PodRef:
+    return PodRef(pod.namespace, pod.name, pod.uid)
+
+
+def _about(pod: Pod) -> dict[str, str]:
+    return {"pod": pod.key, "profile": pod.scheduler_name}
