@@ -186,15 +186,30 @@ EVENTS_DROPPED = Family("berth_events_dropped_total", "counter", "Events about p
 STALENESS = Family(
     "berth_watch_staleness_seconds",
     "gauge",
-    "Seconds since the API server last sent anything about a kind. About 60 is normal for a kind that does not change.",
+    "Seconds since the API server last said anything about the objects of a kind: an event, a bookmark, a list, or a "
+    "comparison that found no difference. About 60 is normal.",
     ("kind",),
 )
 WATCHED_OBJECTS = Family("berth_watch_objects", "gauge", "How many objects of a kind are known.", ("kind",))
 WATCH_TROUBLE = Family(
     "berth_watch_trouble_total",
     "counter",
-    "Problems with lists and watches, by kind of problem: errors, expired, stalls, garbled, malformed, missed_deletes.",
+    "Problems with lists and watches, by kind of problem: errors, expired, stalls, garbled, malformed, missed_deletes "
+    "(deletions that only a list showed), lost (objects whose last event never came, found by comparison with a list), "
+    "went_back (etcd was restored from a backup).",
     ("kind", "trouble"),
+)
+WATCH_CHECKS = Family(
+    "berth_watch_checks_total",
+    "counter",
+    "Comparisons of what is known of a kind with a list of its objects' metadata.",
+    ("kind",),
+)
+BLIND = Family(
+    "berth_scheduling_blind",
+    "gauge",
+    "1 while no pod is scheduled because nodes or pods can't be followed: nothing is heard of them for too long, they "
+    "may not be read, or etcd was restored from a backup and is not listed yet. /readyz says which.",
 )
 RETRIES = Family(
     "berth_api_retries_total",
@@ -214,4 +229,4 @@ DIFFERENCES = Family(
     "How many differences the last comparison of the cache with a fresh list found (SIGUSR2 starts one).",
 )
 
-TROUBLES = ("errors", "expired", "stalls", "garbled", "malformed", "missed_deletes")
+TROUBLES = ("errors", "expired", "stalls", "garbled", "malformed", "missed_deletes", "lost", "went_back")

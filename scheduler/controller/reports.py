@@ -1,21 +1,23 @@
 """Logs instructions that need no request: failed attempts, failing plugins, decisions that differ (`--verify`)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 
 from scheduler.controller.ration import Ration
 from scheduler.controller.writer import about
-from scheduler.engine.instructions import Carries, Failed, Misbehaved, PermitWaited, Verified
+from scheduler.engine.instructions import UNSCHEDULABLE, Carries, Failed, Misbehaved, PermitWaited, Verified
 from scheduler.framework.verify import Summary
 
 log = structlog.get_logger("scheduler")
 
 
 class Reports:
-    """Carries these instructions out."""
+    """Carries these instructions out. `unschedulable` hears when a pod finds no node."""
 
-    def __init__(self) -> None:
+    def __init__(self, unschedulable: Callable[[], None]) -> None:
+        self._unschedulable = unschedulable
         self._misbehaved = Ration()
         self.carries: Carries = {
             Failed: self.failed,
@@ -26,6 +28,8 @@ class Reports:
 
     def failed(self, failed: Failed) -> None:
         """Log a failed attempt; at debug level if the line before about this pod said the same."""
+        if failed.reason == UNSCHEDULABLE:
+            self._unschedulable()
         (log.debug if failed.repeated else log.info)(
             "not scheduled",
             **about(failed.pod),

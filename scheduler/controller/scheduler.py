@@ -16,6 +16,7 @@ from scheduler.controller.extenders import ExtenderBinder, Extenders
 from scheduler.controller.meter import Meter
 from scheduler.controller.originals import Originals
 from scheduler.controller.reports import Reports
+from scheduler.controller.sight import NEEDED, Sight, check_seconds
 from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer
 from scheduler.engine.engine import Engine
@@ -30,7 +31,7 @@ from scheduler.kube.errors import ApiError
 from scheduler.kube.lease import Elector
 from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
-from scheduler.kube.resources import NODES, PODS, SCHEDULING, Resource
+from scheduler.kube.resources import PODS, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder, Modelled
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -40,8 +41,6 @@ from scheduler.telemetry.quantiles import Quantiles
 
 log = structlog.get_logger("scheduler")
 
-NEEDED = (NODES, PODS)
-"""Kinds that every decision needs. RBAC may refuse the others; decisions are then made without them."""
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods use nothing of a node, and there may be many, so they are not watched."""
 
@@ -121,11 +120,12 @@ class Scheduler:
             **self.writer.carries,
             **self.calls.carries,
             **self.extenders.carries,
-            **Reports().carries,
+            **Reports(lambda: self.sight.check_soon()).carries,
         }
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         _hear_signals(frameworks)
         self.reflectors = [self._reflector(client, resource) for resource in SCHEDULING]
+        self.sight = Sight(self.reflectors, NEEDED, self._awake.set)
         self._synced = asyncio.Event()
         self.blocks = Blocks(clock=machine.monotonic)
         self.decisions = Quantiles()
@@ -244,6 +244,10 @@ class Scheduler:
             field_selector=LIVE_PODS if resource is PODS else "",
             on_malformed=self._malformed,
             on_refused=self._refused,
+            check_seconds=check_seconds(resource),
+            on_lost=lambda *lost: self.sight.lost(*lost),
+            on_back=lambda of: self.sight.back(of),
+            on_trust=lambda: self.sight.trust(),
             rng=self._chance,
             clock=self._clock,
         )
@@ -292,6 +296,7 @@ class Scheduler:
         told = [0] * len(self.reflectors)
         while True:
             await asyncio.sleep(_TROUBLE_SECONDS)
+            self.sight.tell()
             failing = [r for r, errors in zip(self.reflectors, told, strict=True) if r.counts.errors > errors]
             told = [r.counts.errors for r in self.reflectors]
             failing = [r for r in failing if r.refused is None and r.last_error is not None]
@@ -324,7 +329,7 @@ class Scheduler:
 
     async def _loop(self) -> None:
         while not self._stopping:
-            if self.work(cycles=self._led):
+            if self.work(cycles=self._led and self.sight.clear):
                 await asyncio.sleep(0)
                 continue
             due = self.engine.next_tick()

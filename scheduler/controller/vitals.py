@@ -59,7 +59,7 @@ class _Vitals:
 
     def ready(self) -> Checks:
         leader: Checks = {} if self._elector is None else {"leaderElection": self._no_lease}
-        return {**leader, "informer-sync": self._awaited, "shutdown": self._stopping}
+        return {**leader, "informer-sync": self._awaited, "watches": self._gap, "shutdown": self._stopping}
 
     def _lost(self) -> str | None:
         """Upstream's leader watchdog: the term is over, and the process still here."""
@@ -78,6 +78,9 @@ class _Vitals:
     def _awaited(self) -> str | None:
         kinds = self._scheduler.awaited()
         return f"not listed yet: {', '.join(kinds)}" if kinds else None
+
+    def _gap(self) -> str | None:
+        return self._scheduler.sight.gap() or None
 
     def _stopping(self) -> str | None:
         return "shutting down" if self._scheduler.stopping else None
@@ -108,6 +111,11 @@ class _Vitals:
             Asked(families.STALENESS, self._staleness),
             Asked(families.WATCHED_OBJECTS, lambda: {(r.resource.kind,): float(len(r)) for r in scheduler.reflectors}),
             Asked(families.WATCH_TROUBLE, self._trouble),
+            Asked(
+                families.WATCH_CHECKS,
+                lambda: {(r.resource.kind,): float(r.counts.checks) for r in scheduler.reflectors},
+            ),
+            Asked(families.BLIND, lambda: {(): float(bool(scheduler.sight.gap()))}),
             Asked(families.RETRIES, lambda: {(str(code),): float(n) for code, n in self._client.retries.items()}),
         ]
         found += self._reloader.instruments()

@@ -72,3 +72,6 @@ class Counts:
     duplicates: int = 0  # events that repeat what is known
     older: int = 0  # events that are older than what is known
     missed_deletes: int = 0  # deletions that only a relist showed
+    checks: int = 0  # cross-checks that were made to the end
+    lost: int = 0  # objects that a cross-check found to differ, and no event came
+    went_back: int = 0  # times that the server was at an earlier version than before: its data is a backup's

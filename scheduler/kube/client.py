@@ -263,12 +263,17 @@ class Client:
         seconds = self._timeout if timeout is None else timeout
         try:
             if self._proxied is not None:
-                headers = self._fixed if body is None else [*self._fixed, ("Content-Type", content_type)]
+                headers = [(name, value) for name, value in self._fixed if name != "Accept" or not lane.accept]
+                headers += [("Accept", lane.accept)] if lane.accept else []
+                headers = headers if body is None else [*headers, ("Content-Type", content_type)]
                 answer = await self._proxied.send(
                     verb, target, headers, body, seconds, left, patience=patience, on_send=on_send
                 )
             else:
-                message = self._exchange.message(verb, target, self._headers, body, content_type)
+                lines = self._headers
+                if lane.accept:
+                    lines = lines.replace(f"Accept: {JSON}\r\n", f"Accept: {lane.accept}\r\n", 1)
+                message = self._exchange.message(verb, target, lines, body, content_type)
                 context = None if connection.tls is None else connection.tls.context()
                 answer = await self._exchange.send(
                     verb, message, context, seconds, left, patience=patience, on_send=on_send

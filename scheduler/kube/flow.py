@@ -132,7 +132,7 @@ class Lane:
     `own_bucket`: the rate is its own, all of it. kube-scheduler gives events a client of their own for the same reason:
     they may be many, and must not use up the rate of binds. Writes of a `fenced` lane are the leader's alone.
     `obeys`: whether a Retry-After pauses the lane. The Lease is not paused: who renews it has a period of its own, and
-    would lose it.
+    would lose it. `accept`: another form in which answers are asked for than JSON objects.
     """
 
     name: str
@@ -141,6 +141,7 @@ class Lane:
     own_bucket: bool = False
     fenced: bool = True
     obeys: bool = True
+    accept: str = ""
 
 
 BIND = Lane("bind", 48, 16)
@@ -153,7 +154,15 @@ EVENT = Lane("event", 32, 1, own_bucket=True)
 EVICT = Lane("evict", 4, 16)
 LEASE = Lane("lease", 2, 1, own_bucket=True, fenced=False, obeys=False)
 REVIEW = Lane("review", 4, 1, own_bucket=True, fenced=False)
-LANES = (BIND, API, CONFIRM, WATCH, STATUS, EVENT, EVICT, LEASE, REVIEW)
+CHECK = Lane(
+    "check",
+    1,
+    1,
+    own_bucket=True,
+    accept="application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+)
+"""Lists that are compared with what is known. They cost binds nothing, and are taken one page at a time."""
+LANES = (BIND, API, CONFIRM, WATCH, STATUS, EVENT, EVICT, LEASE, REVIEW, CHECK)
 
 
 class Gate:

@@ -15,7 +15,7 @@ import msgspec
 from scheduler.kube.changes import Added, Change, Counts, Deleted, Key, T, Updated
 from scheduler.kube.wire import MALFORMED, Meta, Version, older, partial, read_version
 
-TOMBSTONES = 1024  # deleted keys remembered, to tell a late event from a new object
+TOMBSTONES = 8192  # deleted keys remembered, to tell a late event from a new object
 
 
 class KnownObjects(Generic[T]):
@@ -29,6 +29,9 @@ class KnownObjects(Generic[T]):
     ) -> None:
         self.known: dict[Key, tuple[str, Version]] = {}
         self.position: Version = ""
+        self.unreadable: dict[Key, tuple[str, Version]] = {}
+        """Objects that are there in a version that the decoder refused."""
+        self._anew = False
         self._decode = decode
         self._counts = counts
         self._on_malformed = on_malformed
@@ -47,12 +50,24 @@ class KnownObjects(Generic[T]):
         self.known = {key: (uid, "") for key, (uid, _) in self.known.items()}
         self._fresh = {key: (uid, "") for key, (uid, _) in self._fresh.items()}
 
+    def renew(self) -> None:
+        """Have the next list replace everything: what is known is of a history that did not happen.
+
+        Each object is then delivered as Deleted and Added, so that nothing that was concluded from it is left.
+        """
+        self._anew = True
+
+    def is_gone(self, key: Key, version: Version) -> bool:
+        """Whether a deletion of the key, later than this version, was delivered lately."""
+        return key in self._buried and not older(self._buried[key], version)
+
     # -- a list --------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:
         """A list begins; drop what came of an unfinished one."""
         self._fresh = {}
         self._changes = []
+        self.unreadable = {}
 
     def listed(self, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], T] | None = None) -> None:
         """One item of the list; `decode` instead of our own, for one that was decoded elsewhere."""
@@ -68,6 +83,8 @@ class KnownObjects(Generic[T]):
         before = self.known.get(key)
         if before is None:
             self._changes.append(Added(found))
+        elif self._anew:
+            self._changes += (Deleted(*key, before[0]), Added(found))
         elif before[0] != uid:
             self._replace(key, before[0], found)
         elif before[1] != version:
@@ -87,11 +104,12 @@ class KnownObjects(Generic[T]):
         fresh = self._fresh
         known = self.known
         gone: list[Change[T]] = [Deleted(*key, known[key][0]) for key in sorted(known.keys() - fresh.keys())]
-        self._counts.missed_deletes += len(gone)
+        self._counts.missed_deletes += 0 if self._anew else len(gone)
         self._changes = gone + self._changes  # first what frees room
         self.known = fresh
         self._fresh = {}
         self._buried = {}
+        self._anew = False
         self.position = read_version(version)
 
     def forget(self) -> None:
@@ -134,6 +152,7 @@ class KnownObjects(Generic[T]):
         else:
             self._replace(key, before[0], found)
         self.known[key] = (uid, version)
+        self.unreadable.pop(key, None)
         if not older(version, self.position):
             self.position = version
 
@@ -154,6 +173,7 @@ class KnownObjects(Generic[T]):
         key = (meta.namespace, meta.name)
         version = read_version(meta.resource_version)
         before = self.known.get(key)
+        self.unreadable.pop(key, None)
         if before is None:
             self._counts.duplicates += 1
         elif older(version, before[1]):
@@ -190,6 +210,8 @@ class KnownObjects(Generic[T]):
             meta = partial.decode(raw).metadata
         except MALFORMED:
             meta = None
+        else:
+            self.unreadable[meta.namespace, meta.name] = (meta.uid, read_version(meta.resource_version))
         if self._on_malformed is not None:
             self._on_malformed((meta.namespace, meta.name) if meta is not None else None, error)
         return meta

@@ -25,13 +25,16 @@ from scheduler.kube.changes import Change, Counts, Key, T
 from scheduler.kube.errors import ApiError, Unreachable, read_status
 from scheduler.kube.known_objects import KnownObjects
 from scheduler.kube.lines import LineSplitter
-from scheduler.kube.wire import MALFORMED, ListMeta, list_page, watch_event
+from scheduler.kube.wire import MALFORMED, ListMeta, list_page, older, read_version, watch_event
 
 WATCH_SECONDS = 300.0  # and up to twice that, as client-go's minWatchTimeout
 SHORT_WATCH = 1.0  # s; a stream that ends sooner without an event counts as a failure (client-go: "very short watch")
 HEALTHY_WATCH = 10.0  # s; a stream that lived so long lets the backoff start afresh
 REFUSED_PAUSE = 10.0  # s, and up to twice that; 403 and 404 end when a person changes something
+LIST_SECONDS = 30.0  # for a page
+LONGEST_LIST_SECONDS = 300.0  # after time-outs, each of which doubles it; and at once for a list without pages
 PAGE_BYTES = 16 << 20  # of a page, if its objects are like those of the last one: its outer shell is read in one go
+GROWTH, MOST_GROWTH = 4, 16  # of a page after each 410 between two pages, and how often 500 it may be
 ERRORS_BEFORE_RELIST = 3  # ERROR events in a row without one good event between
 
 
@@ -46,7 +49,15 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FetchPage:
-    """GET the collection with this query."""
+    """GET the collection with this query, within so many seconds."""
+
+    query: str
+    seconds: float = LIST_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class AskVersion:
+    """GET one object of the collection with this query: only the list's resourceVersion is of interest."""
 
     query: str
 
@@ -65,7 +76,7 @@ class Pause:
     seconds: float
 
 
-Action: TypeAlias = FetchPage | OpenWatch | Pause
+Action: TypeAlias = FetchPage | AskVersion | OpenWatch | Pause
 
 
 def object_of(line: bytes) -> msgspec.Raw | None:
@@ -82,7 +93,9 @@ class ListWatch(Generic[T]):
 
     `decode` makes an object of the bytes (of a list item or an event's object; it must copy what it keeps of a
     `msgspec.Raw`), `on_malformed(key or None, error)` hears of the objects it refused. `now` is seconds of one
-    monotonic clock. `heard_at` is when the server last said anything at all, None before.
+    monotonic clock. `heard_at` is when the server last said anything about the objects, None before: that it opened a
+    stream says nothing about them. `doubtful`: since a stream ended it is not known whether the server's history goes
+    on from our position. `astray`: it does not (etcd was restored from a backup), and the list anew is not complete.
     """
 
     def __init__(
@@ -99,6 +112,8 @@ class ListWatch(Generic[T]):
         self.synced = False
         self.refused: ApiError | None = None
         self.heard_at: float | None = None
+        self.doubtful = False
+        self.astray = False
         self.counts = Counts()
         self.objects: KnownObjects[T] = KnownObjects(decode, self.counts, on_malformed)
         self._rng = rng
@@ -116,6 +131,8 @@ class ListWatch(Generic[T]):
         self._errors_in_row = 0
         self._lists_in_row = 0  # since the last good event
         self._resync = False
+        self._seconds = LIST_SECONDS
+        self._scale = 1
 
     def action(self, now: float) -> Action:
         """What to do next; not asked for while a stream is open."""
@@ -123,6 +140,8 @@ class ListWatch(Generic[T]):
             return Pause(self._not_before - now)
         if self._resync and self.phase is Phase.LISTED:
             self.phase = Phase.EMPTY
+        if self.phase is Phase.LISTED and self.doubtful:
+            return AskVersion(urlencode({"limit": "1", **self._selectors}))
         if self.phase is Phase.LISTED:
             query = {"watch": "true", "resourceVersion": str(self.objects.position), "allowWatchBookmarks": "true"}
             query["timeoutSeconds"] = str(int(WATCH_SECONDS * (1 + self._rng())))
@@ -132,10 +151,16 @@ class ListWatch(Generic[T]):
         page = {} if self._whole else {"limit": str(self._limit)}
         if self._next:
             page["continue"] = self._next
-        return FetchPage(urlencode({**page, **self._selectors}))
+        seconds = LONGEST_LIST_SECONDS if self._whole else self._seconds
+        return FetchPage(urlencode({**page, **self._selectors}), seconds)
 
     def resync(self) -> None:
         """List again at the next occasion (the caller ends an open stream), to repair what a watch may have lost."""
+        self._resync = True
+
+    def stray(self) -> None:
+        """The server's data is that of a backup: list again, and believe nothing that is known."""
+        self.astray = True
         self._resync = True
 
     def take(self) -> list[Change[T]]:
@@ -147,6 +172,8 @@ class ListWatch(Generic[T]):
     def _start_list(self, *, whole: bool = False) -> None:
         self.phase = Phase.LISTING
         self.objects.restart()
+        if self.astray:
+            self.objects.renew()
         self._next = ""
         self._whole = whole
         self._resync = False
@@ -164,10 +191,40 @@ class ListWatch(Generic[T]):
             self._page = None
             self._pause(now)
             return []
+        if self._judge(page.metadata) and self._next:
+            self.phase = Phase.EMPTY  # the pages before are of what no longer is
+            return []
         self._page = page.metadata
         items = page.items or []
-        self._limit = max(1, min(self._page_size, PAGE_BYTES * len(items) // len(body))) if items else self._page_size
+        most = self._page_size * self._scale
+        self._limit = max(1, min(most, PAGE_BYTES * len(items) // len(body))) if items else most
         return items
+
+    def version_came(self, body: bytes, now: float) -> None:
+        """The answer to AskVersion."""
+        self.heard_at = now
+        try:
+            self._judge(list_page.decode(body).metadata)
+        except MALFORMED:
+            self.counts.garbled += 1
+            self._pause(now)
+        if self.astray:
+            self.phase = Phase.EMPTY
+
+    def _judge(self, list_: ListMeta) -> bool:
+        """Whether it turns out that the server's data is that of a backup.
+
+        A list says which version the server is at, and it never was at a later one, unless its data was replaced. (That
+        is so since no LIST names a resourceVersion.) A watch from a version that the server does not have yet would
+        stay silent until it has.
+        """
+        self.doubtful = False
+        if not older(read_version(list_.resource_version), self.objects.position) or not self.synced or self.astray:
+            return False
+        self.astray = True
+        self.counts.went_back += 1
+        self.objects.renew()
+        return True
 
     def page_done(self) -> bool:
         """The items were given; True when that was the last page: `take` then holds the difference to before."""
@@ -185,7 +242,14 @@ class ListWatch(Generic[T]):
         self._lists_in_row += 1
         self.synced = True
         self.phase = Phase.LISTED
+        self.doubtful = False
+        self._seconds = LIST_SECONDS
+        self._scale = 1
         return True
+
+    def delivered(self) -> None:
+        """The changes of a whole list were delivered: what is known is what the server has."""
+        self.astray = self.astray and self._resync
 
     # -- failures ------------------------------------------------------------------------------------------------
 
@@ -193,6 +257,8 @@ class ListWatch(Generic[T]):
         """A LIST or the opening of a WATCH failed. True when the kind is gone: `take` then deletes everything."""
         self.counts.errors += 1
         if isinstance(error, Unreachable):
+            if error.timed_out and self.phase is Phase.LISTING:
+                self._timed_out()
             self._pause(now)
         elif error.status == 410:
             self._expired(now)
@@ -220,11 +286,23 @@ class ListWatch(Generic[T]):
         self.objects.forget()
         return True
 
+    def _timed_out(self) -> None:
+        """A list took too long: the next one has more time. One without pages is not tried again as it was."""
+        self._seconds = min(2 * self._seconds, LONGEST_LIST_SECONDS)
+        if self._whole:
+            self.phase = Phase.EMPTY
+            self._scale = MOST_GROWTH
+            self._limit = self._page_size * self._scale
+
     def _expired(self, now: float) -> None:
         self.counts.expired += 1
         listing = self.phase is Phase.LISTING
         if listing and self._next:
-            self._start_list(whole=True)  # client-go's pager: FullListIfExpired
+            # The pages took longer than the server keeps a version: fewer and larger ones are quicker. When that does
+            # not help, none at all, as client-go's pager does at once (FullListIfExpired).
+            self._scale *= GROWTH
+            self._limit = min(self._limit * GROWTH, self._page_size * self._scale)
+            self._start_list(whole=self._scale > MOST_GROWTH)
             return
         self.phase = Phase.EMPTY
         if listing or self._lists_in_row > 1:  # at once only the first time since a good event
@@ -241,7 +319,7 @@ class ListWatch(Generic[T]):
         self.refused = None
         self.counts.watches += 1
         self._good_events = 0
-        self._opened_at = self.heard_at = now
+        self._opened_at = now
         self._lines.clear()
 
     def received(self, chunk: bytes, now: float) -> list[bytes]:
@@ -308,6 +386,7 @@ class ListWatch(Generic[T]):
 
     def _end(self, now: float) -> None:
         self.phase = Phase.LISTED
+        self.doubtful = True
         self.counts.reconnects += 1
         if now - self._opened_at >= HEALTHY_WATCH:
             self._backoff.reset()

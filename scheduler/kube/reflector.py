@@ -26,9 +26,10 @@ import msgspec
 from scheduler.kube.beside import LARGE_BYTES, beside
 from scheduler.kube.changes import Change, Counts, Key, T
 from scheduler.kube.client import Client
+from scheduler.kube.cross_check import Back, CrossCheck, Lost
 from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.flow import WATCH
-from scheduler.kube.listwatch import FetchPage, ListWatch, OpenWatch, Pause, Phase, object_of
+from scheduler.kube.flow import CHECK, WATCH
+from scheduler.kube.listwatch import AskVersion, FetchPage, ListWatch, OpenWatch, Pause, Phase, object_of
 from scheduler.kube.resources import Resource
 from scheduler.kube.streaming import Stream
 from scheduler.kube.wire import MALFORMED
@@ -51,6 +52,10 @@ class Reflector(Generic[T]):
     the difference to what was delivered before, first everything that is gone. `on_malformed(resource, key, error)`
     is called for objects that can't be decoded, `on_refused(resource, error)` for a 403 or 404 on the kind
     (None: allowed again). `sleep` takes seconds.
+
+    `check_seconds`: how often what is known is compared with a list of metadata (`cross_check`); None: never.
+    `on_lost(resource, objects)` is called when so many differed and the kind is listed again, `on_back(resource)` when
+    the server's data turns out to be that of a backup, `on_trust()` when `trusted` holds again.
     """
 
     def __init__(
@@ -68,6 +73,10 @@ class Reflector(Generic[T]):
         idle: float = IDLE_SECONDS,
         on_malformed: Callable[[Resource, Key | None, Exception], None] | None = None,
         on_refused: Callable[[Resource, ApiError | None], None] | None = None,
+        check_seconds: float | None = None,
+        on_lost: Callable[[Resource, int], None] | None = None,
+        on_back: Callable[[Resource], None] | None = None,
+        on_trust: Callable[[], None] | None = None,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -94,6 +103,20 @@ class Reflector(Generic[T]):
             label_selector=label_selector,
             on_malformed=None if on_malformed is None else lambda key, error: on_malformed(resource, key, error),
         )
+        self._on_lost = on_lost
+        self._on_back = on_back
+        self._on_trust = on_trust
+        self._told_back = 0
+        self._nudged = asyncio.Event()
+        self._check: CrossCheck | None = None
+        if check_seconds is not None:
+            self._check = CrossCheck(
+                self._machine,
+                rng=rng,
+                every=check_seconds,
+                field_selector=field_selector,
+                label_selector=label_selector,
+            )
 
     # -- what it knows of itself ---------------------------------------------------------------------------------
 
@@ -117,6 +140,19 @@ class Reflector(Generic[T]):
         return self._machine.refused
 
     @property
+    def trusted(self) -> bool:
+        """Whether the server's history goes on from what is known, as far as it said.
+
+        Not while a stream is over and the server was not heard since, nor until a restored cluster is listed again.
+        """
+        return not (self._machine.doubtful or self._machine.astray)
+
+    @property
+    def astray(self) -> bool:
+        """Whether the server's data is that of a backup, and is not listed yet."""
+        return self._machine.astray
+
+    @property
     def counts(self) -> Counts:
         """Totals since the start."""
         return self._machine.counts
@@ -131,9 +167,10 @@ class Reflector(Generic[T]):
         return len(self._machine.objects.known)
 
     def staleness(self) -> float | None:
-        """Seconds since the server last said anything (an event, a bookmark, a page); None if it never did.
+        """Seconds since the server last said anything about the objects; None if it never did.
 
-        About a minute between bookmarks is normal.
+        That is an event, a bookmark, a page of a list, or a cross-check that found what was known. That a stream was
+        opened says nothing. About a minute between bookmarks is normal.
         """
         heard = self._machine.heard_at
         return None if heard is None else self._clock() - heard
@@ -141,6 +178,17 @@ class Reflector(Generic[T]):
     def resync(self) -> None:
         """List again now and deliver the differences, to repair what a watch may have missed."""
         self._machine.resync()
+        if self._stream is not None:
+            self._stream.abort()
+
+    def check_soon(self) -> None:
+        """Compare what is known with a list now, if that was not asked for too often lately."""
+        if self._check is not None and self._check.soon(self._clock()):
+            self._nudged.set()
+
+    def stray(self) -> None:
+        """Another kind has shown that the server's data is that of a backup: list again, believe nothing known."""
+        self._machine.stray()
         if self._stream is not None:
             self._stream.abort()
 
@@ -154,25 +202,77 @@ class Reflector(Generic[T]):
 
     async def run(self) -> None:
         """Follow the kind until cancelled. What `deliver` raises comes out here: it is the caller's bug."""
+        if self._check is None:
+            await self._follow()
+            return
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow())
+            tasks.create_task(self._cross_check(self._check))
+
+    async def _follow(self) -> None:
         machine = self._machine
         while True:
             action = machine.action(self._clock())
             match action:
                 case Pause(seconds):
                     await self._sleep(seconds)
-                case FetchPage(query):
-                    await self._list(query)
+                case FetchPage(query, seconds):
+                    await self._list(query, seconds)
+                case AskVersion(query):
+                    await self._ask_version(query)
                 case OpenWatch(query):
                     await self._watch(query)
 
-    async def _list(self, query: str) -> None:
-        machine = self._machine
+    async def _cross_check(self, check: CrossCheck) -> None:
+        while True:
+            match check.turn(self._clock()):
+                case Pause(seconds):
+                    await self._nap(seconds)
+                case FetchPage(query, seconds):
+                    try:
+                        body = await self._client.get(self._path, query=query, tries=1, lane=CHECK, timeout=seconds)
+                    except (ApiError, Unreachable) as error:
+                        check.failed(error, self._clock())
+                        continue
+                    check.page(body, self._clock())
+                case Lost(objects):
+                    if self._on_lost is not None:
+                        self._on_lost(self.resource, objects)
+                    self.resync()
+                case Back():
+                    self._machine.counts.went_back += 1
+                    self.stray()
+                    self._tell_back()
+
+    async def _nap(self, seconds: float) -> None:
+        """Until the time is over, or somebody asks for a check."""
+        self._nudged.clear()
+        alarm = asyncio.get_running_loop().call_later(seconds, self._nudged.set)
         try:
-            body = await self._client.get(self._path, query=query, tries=1)
+            await self._nudged.wait()
+        finally:
+            alarm.cancel()
+
+    async def _ask_version(self, query: str) -> None:
+        try:
+            body = await self._client.get(self._path, query=query, tries=1, lane=WATCH)
         except (ApiError, Unreachable) as error:
             self._failed(error)
             return
-        await self._in_slices(machine.page(body, self._clock()), _itself, machine.objects.listed)
+        self._machine.version_came(body, self._clock())
+        self._tell_back()
+        self._tell_trust()
+
+    async def _list(self, query: str, seconds: float) -> None:
+        machine = self._machine
+        try:
+            body = await self._client.get(self._path, query=query, tries=1, timeout=seconds)
+        except (ApiError, Unreachable) as error:
+            self._failed(error)
+            return
+        items = machine.page(body, self._clock())
+        self._tell_back()
+        await self._in_slices(items, _itself, machine.objects.listed)
         if machine.page_done():
             changes = machine.take()
             self._deliver(changes[:BATCH_OBJECTS], True)
@@ -180,6 +280,8 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(0)
                 self._deliver(changes[start : start + BATCH_OBJECTS], True)
             self._synced.set()
+            machine.delivered()
+            self._tell_trust()
 
     async def _watch(self, query: str) -> None:
         machine = self._machine
@@ -265,6 +367,16 @@ class Reflector(Generic[T]):
         if self._machine.failed(error, self._clock()):
             self._deliver(self._machine.take(), True)
         self._tell_refused()
+
+    def _tell_back(self) -> None:
+        if self._told_back != self.counts.went_back:
+            self._told_back = self.counts.went_back
+            if self._on_back is not None:
+                self._on_back(self.resource)
+
+    def _tell_trust(self) -> None:
+        if self.trusted and self._on_trust is not None:
+            self._on_trust()
 
     def _tell_refused(self) -> None:
         refused = self._machine.refused

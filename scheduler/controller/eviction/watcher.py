@@ -13,7 +13,8 @@ import structlog
 from scheduler.controller.eviction.counts import Counts
 from scheduler.controller.eviction.history import restored
 from scheduler.controller.eviction.writer import Writer
-from scheduler.controller.scheduler import LIVE_PODS, NEEDED
+from scheduler.controller.scheduler import LIVE_PODS
+from scheduler.controller.sight import NEEDED, Sight, check_seconds
 from scheduler.engine.eviction.evictor import Evictor
 from scheduler.engine.eviction.messages import Evict, Instruction, Look, Read, Restored, Stimulus
 from scheduler.engine.eviction.settings import Settings
@@ -24,15 +25,13 @@ from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.evictions import Regarding
-from scheduler.kube.reflector import IDLE_SECONDS, Reflector
+from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import SCHEDULING, Resource
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.annotation_affinity import annotated
 
 log = structlog.get_logger("evictor")
 
-STALE_SECONDS = IDLE_SECONDS + 10.0
-"""A watch that said nothing for so long is not followed: silence alone ends it before."""
 SLICE_SECONDS = 0.008
 _IDLE_SECONDS = 10.0
 _NO_HURRY = 0.05
@@ -59,8 +58,7 @@ class Watcher:
         self._decoder_beside = self._decoder.beside()
         self._writer = Writer(client, self._receive, self._decoder, leads, about, instance, observe=settings.observe)
         self._reflectors = [self._reflector(client, resource) for resource in SCHEDULING]
-        self._needed = [reflector for reflector in self._reflectors if reflector.resource in NEEDED]
-        self._was_fresh = True
+        self._sight = Sight(self._reflectors, NEEDED, self._awake.set)
 
     def counts(self) -> Counts:
         """The figures of this term."""
@@ -131,13 +129,8 @@ class Watcher:
 
     def _fresh(self) -> bool:
         """Whether what we know of nodes and pods is what there is, as far as anybody can tell."""
-        stale = [r.resource.kind for r in self._needed if (r.staleness() or 0.0) > STALE_SECONDS or r.refused]
-        if bool(stale) == self._was_fresh:
-            self._was_fresh = not stale
-            (log.warning if stale else log.info)(
-                "watches are silent, nothing is decided" if stale else "watches are heard again", kinds=stale
-            )
-        return not stale
+        self._sight.tell()
+        return not self._sight.gap()
 
     async def _apply(self) -> None:
         """Apply the inbox in slices; answers are carried out at once."""
@@ -180,6 +173,9 @@ class Watcher:
             field_selector=LIVE_PODS if resource.kind == "Pod" else "",
             on_malformed=_malformed,
             on_refused=_refused,
+            check_seconds=check_seconds(resource),
+            on_lost=lambda *lost: self._sight.lost(*lost),
+            on_back=lambda of: self._sight.back(of),
         )
 
     def _deliver(self, kind: str, changes: list[Change[Any]]) -> None:

@@ -357,9 +357,9 @@ async def test_status_patches_never_hold_up_binds(server: ScriptedServer, until:
 
 
 async def test_the_rate_is_shared_but_for_a_few_lanes(server: ScriptedServer) -> None:
-    """With a burst of one, the second API request has to wait; events, leases and reviews have their own token."""
+    """With a burst of one, the second API request has to wait; events, leases, reviews, checks have their own token."""
     own = {lane.name for lane in LANES if lane.own_bucket}
-    assert own == {"event", "lease", "review"}
+    assert own == {"event", "lease", "review", "check"}
     server.answer = script(web.Response(body=b"{}"))
     async with server.client(qps=0.001, burst=1) as client:
         for lane in LANES:

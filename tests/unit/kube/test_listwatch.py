@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.kube.changes import Added, Change, Deleted, Key, Updated
 from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.listwatch import PAGE_BYTES, FetchPage, ListWatch, OpenWatch, Pause, Phase
+from scheduler.kube.listwatch import PAGE_BYTES, Action, AskVersion, FetchPage, ListWatch, OpenWatch, Pause, Phase
 from tests.unit.kube.wirekit import Thing, bookmark, decode, event, listing, status, thing
 
 
@@ -82,9 +82,18 @@ def words(changes: list[Change[Thing]]) -> list[str]:
     return found
 
 
+def following(m: ListWatch[Thing], now: float) -> Action:
+    """The action after the server has said that it is at a later version than we."""
+    action = m.action(now)
+    if isinstance(action, AskVersion):
+        m.version_came(listing(1_000_000), now)
+        action = m.action(now)
+    return action
+
+
 def asked(action: object) -> dict[str, str]:
     """The query of an action as a dict."""
-    assert isinstance(action, FetchPage | OpenWatch)
+    assert isinstance(action, FetchPage | AskVersion | OpenWatch)
     return {key: value[0] for key, value in parse_qs(action.query).items()}
 
 
@@ -195,7 +204,7 @@ def test_bookmarks_move_the_position_forward_only() -> None:
     m = watching()
     feed(m, bookmark(40), bookmark(30))
     m.ended(100.0)
-    assert asked(m.action(100.0))["resourceVersion"] == "40"
+    assert asked(following(m, 100.0))["resourceVersion"] == "40"
     assert m.counts.bookmarks == 2
 
 
@@ -205,8 +214,8 @@ def test_a_cut_line_is_never_applied() -> None:
     assert feed(m, event("MODIFIED", thing("a", 11)), event("DELETED", thing("a", 12))[:-9]) == ["~a@11"]
     m.ended(5.0, Unreachable("reset"))
     assert m.counts.cut == 1
-    assert isinstance(m.action(5.0), Pause)
-    assert asked(m.action(6.0))["resourceVersion"] == "11"
+    assert isinstance(following(m, 5.0), Pause)
+    assert asked(following(m, 6.0))["resourceVersion"] == "11"
     m.opened(6.0)
     assert feed(m, event("DELETED", thing("a", 12))) == ["-a/uid-a"]
 
@@ -217,8 +226,8 @@ def test_a_line_that_is_no_event_ends_the_stream() -> None:
     lines = event("MODIFIED", thing("a", 11)) + b'{"type":"MODI\n' + event("MODIFIED", thing("a", 13))
     assert feed(m, lines) == ["~a@11"]
     assert m.counts.garbled == 1
-    assert m.action(0) == Pause(0.8)
-    assert asked(m.action(1.0))["resourceVersion"] == "11"
+    assert following(m, 0) == Pause(0.8)
+    assert asked(following(m, 1.0))["resourceVersion"] == "11"
 
 
 def gone_event(now: float, m: ListWatch[Thing]) -> None:
@@ -253,18 +262,36 @@ def test_410_again_and_again_is_no_busy_loop() -> None:
     assert isinstance(m.action(1.0), Pause)
 
 
-def test_410_in_the_middle_of_paging_lists_without_pages() -> None:
-    """As client-go's pager does; what came of the first pages is dropped, and a 410 even then waits."""
+def test_410_in_the_middle_of_paging_takes_larger_pages() -> None:
+    """Pages that take longer than the server keeps a version become four times as large, and what came is dropped."""
     m = machine(page_size=1)
-    fetch(m, listing(7, thing("a", 1), go_on="t"))
-    m.action(0)
-    m.failed(ApiError(410, "Expired"), 0.0)
-    assert asked(m.action(0)) == {}
-    m.failed(ApiError(410, "Expired"), 0.0)
-    assert isinstance(m.action(0), Pause)
-    assert asked(m.action(1.0)) == {"limit": "1"}
-    assert fetch(m, listing(9, thing("b", 2)), now=1.0)
+    limits = []
+    for now in (0.0, 10.0):
+        fetch(m, listing(7, thing("a", 1), go_on="t"), now)
+        m.action(now)
+        m.failed(ApiError(410, "Expired"), now)
+        limits.append(asked(m.action(now))["limit"])
+    assert limits == ["4", "16"]
+    assert fetch(m, listing(9, thing("b", 2)), now=11.0)
     assert words(m.take()) == ["+b@2"]
+
+
+def test_a_list_without_pages_is_not_asked_for_in_vain_for_ever() -> None:
+    """It comes last, as in client-go's pager, has five minutes, and when they do not suffice, pages have a turn."""
+    m = machine(page_size=1)
+    for now in (0.0, 10.0, 20.0):
+        fetch(m, listing(7, thing("a", 1), go_on="t"), now)
+        m.action(now)
+        m.failed(ApiError(410, "Expired"), now)
+    assert m.action(20.0) == FetchPage("", 300.0)
+    m.failed(Unreachable("no answer in time", timed_out=True), 320.0)
+    action = m.action(400.0)
+    assert isinstance(action, FetchPage)
+    assert (asked(action)["limit"], action.seconds) == ("16", 60.0)
+    m.failed(Unreachable("no answer in time", timed_out=True), 460.0)
+    again = m.action(500.0)
+    assert isinstance(again, FetchPage)
+    assert again.seconds == 120.0
 
 
 def test_a_page_that_fails_is_fetched_again() -> None:
@@ -293,10 +320,10 @@ def test_error_events(code: int, details: dict[str, Any], pause: tuple[float, fl
     """A server in trouble is asked again later from where we were; one that finds fault with us, from the start."""
     m = watching()
     feed(m, event("ERROR", status(code, "Whatever", **details)))
-    wait = m.action(0)
+    wait = following(m, 0)
     assert isinstance(wait, Pause)
     assert pause[0] <= wait.seconds <= pause[1]
-    assert isinstance(m.action(20.0), OpenWatch if then == "watch" else FetchPage)
+    assert isinstance(following(m, 20.0), OpenWatch if then == "watch" else FetchPage)
 
 
 def test_error_events_without_end_lead_to_a_relist() -> None:
@@ -306,24 +333,24 @@ def test_error_events_without_end_lead_to_a_relist() -> None:
     for _ in range(2):
         feed(m, event("ERROR", status(504, "Timeout")), now=now)
         now += 50.0
-        assert isinstance(m.action(now), OpenWatch)
+        assert isinstance(following(m, now), OpenWatch)
         m.opened(now)
     feed(m, event("ERROR", status(504, "Timeout")), now=now)
-    assert isinstance(m.action(now + 50.0), FetchPage)
+    assert isinstance(following(m, now + 50.0), FetchPage)
 
 
 def test_a_timeout_reconnects_at_once_and_a_short_watch_pauses() -> None:
     """The server's own timeout is no failure; a stream that closes at once without an event is."""
     m = watching(now=0.0)
     m.ended(400.0)
-    assert isinstance(m.action(400.0), OpenWatch)
+    assert isinstance(following(m, 400.0), OpenWatch)
     m.opened(400.0)
     m.ended(400.2)
-    assert isinstance(m.action(400.2), Pause)
+    assert isinstance(following(m, 400.2), Pause)
     m.opened(402.0)
     feed(m, bookmark(11), now=402.0)
     m.ended(402.1)
-    assert isinstance(m.action(402.1), OpenWatch)
+    assert isinstance(following(m, 402.1), OpenWatch)
 
 
 def test_a_silent_stream_is_reconnected_without_pause() -> None:
@@ -331,7 +358,7 @@ def test_a_silent_stream_is_reconnected_without_pause() -> None:
     m = watching(now=0.0)
     m.ended(67.0, Unreachable("silent", timed_out=True))
     assert m.counts.stalls == 1
-    assert asked(m.action(67.0))["resourceVersion"] == "10"
+    assert asked(following(m, 67.0))["resourceVersion"] == "10"
 
 
 def test_forbidden_waits_slowly_and_deletes_nothing() -> None:
@@ -406,3 +433,87 @@ def test_the_json_of_events_may_come_in_any_field_order() -> None:
     m = watching()
     line = json.dumps({"object": {**thing("b", 11), "extra": [1, {"x": None}]}, "more": 1, "type": "ADDED"}).encode()
     assert feed(m, line + b"\n") == ["+b@11"]
+
+
+def test_a_restored_cluster_is_noticed_before_the_next_watch() -> None:
+    """After each stream the server says at which version it is: lower than ours, its data is a backup's.
+
+    A watch from a version that the server does not have would be silent. What is known is replaced as a whole, even
+    what looks the same: it may have been bound since, and is not any more.
+    """
+    m = watching(thing("a", 5), thing("b", 6), version=40)
+    m.ended(60.0, Unreachable("reset"))
+    assert m.doubtful
+    assert asked(m.action(62.0)) == {"limit": "1"}
+    m.version_came(listing(12, thing("a", 5), go_on="t"), 62.0)
+    assert (m.astray, m.counts.went_back) == (True, 1)
+    assert asked(m.action(62.0)) == {"limit": "500"}
+    assert fetch(m, listing(12, thing("a", 5), thing("c", 7)), now=62.0)
+    assert words(m.take()) == ["-b/uid-b", "-a/uid-a", "+a@5", "+c@7"]
+    m.delivered()
+    assert not (m.astray or m.doubtful)
+    assert asked(m.action(62.0))["resourceVersion"] == "12"
+    assert m.counts.missed_deletes == 0
+
+
+def test_a_cluster_that_was_not_restored_is_followed_from_where_we_were() -> None:
+    """The same version, or a later one."""
+    m = watching(thing("a", 5), version=40)
+    m.ended(60.0)
+    assert isinstance(m.action(60.0), AskVersion)
+    m.version_came(listing(40), 60.0)
+    assert asked(m.action(60.0))["resourceVersion"] == "40"
+    assert not (m.doubtful or m.astray)
+
+
+def test_nobody_knows_the_version_while_the_server_does_not_answer() -> None:
+    """It stays in doubt: a page of a proxy's, an error and silence are no answer."""
+    m = watching(thing("a", 5), version=40)
+    m.ended(60.0)
+    m.version_came(b"<html>", 60.0)
+    assert isinstance(m.action(60.0), Pause)
+    m.failed(ApiError(503, "ServiceUnavailable"), 61.0)
+    m.failed(Unreachable("no answer in time", timed_out=True), 62.0)
+    assert m.doubtful
+    assert isinstance(m.action(100.0), AskVersion)
+
+
+def test_a_list_may_be_the_first_to_tell_of_the_backup() -> None:
+    """After a 410 the kind is listed anyway; and when the pages themselves go back, the list begins again."""
+    m = watching(thing("a", 5), version=40, page_size=1)
+    gone_event(60.0, m)
+    assert fetch(m, listing(12, thing("a", 5)), now=60.0)
+    assert words(m.take()) == ["-a/uid-a", "+a@5"]
+    m.delivered()
+    m.opened(60.0)
+    gone_event(80.0, m)
+    assert isinstance(m.action(90.0), FetchPage)
+    assert not fetch(m, listing(12, thing("a", 5), go_on="t"), now=90.0)
+    assert not fetch(m, listing(11, thing("b", 6)), now=90.0)
+    assert asked(m.action(90.0)) == {"limit": "1"}
+    assert fetch(m, listing(11, thing("b", 6)), now=90.0)
+    assert words(m.take()) == ["-a/uid-a", "+b@6"]
+
+
+def test_another_kind_may_tell_of_the_backup_while_this_one_lists() -> None:
+    """The list under way may be of before, so that another follows it; until then nothing is believed."""
+    m = watching(thing("a", 5), page_size=1)
+    gone_event(60.0, m)
+    fetch(m, listing(12, thing("a", 5), go_on="t"), now=60.0)
+    m.stray()
+    assert fetch(m, listing(12, thing("b", 6)), now=60.0)
+    m.take()
+    m.delivered()
+    assert m.astray
+    assert fetch(m, listing(12, thing("a", 5), thing("b", 6)), now=60.0)
+    assert words(m.take()) == ["-a/uid-a", "+a@5", "-b/uid-b", "+b@6"]
+    m.delivered()
+    assert not m.astray
+
+
+def test_opening_a_stream_says_nothing_about_objects() -> None:
+    """`heard_at` is what the staleness that an administrator is alerted by goes by."""
+    m = watching(now=0.0)
+    m.ended(67.0, Unreachable("silent", timed_out=True))
+    m.opened(68.0)
+    assert m.heard_at == 0.0

@@ -30,10 +30,13 @@ class Cluster:
         self.pages: list[bytes | int] = []
         self.streams: list[list[bytes | str]] = []
         self.hold = asyncio.Event()  # "hold" in a stream waits for it
+        self.version: int | None = 1_000_000
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """LIST or WATCH by the query."""
+        """LIST or WATCH by the query; one object alone is only asked for by who wants to know the version."""
         if "watch" not in request.query:
+            if request.query.get("limit") == "1" and "continue" not in request.query and self.version is not None:
+                return web.Response(body=listing(self.version), content_type="application/json")
             page = self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]
             if isinstance(page, int):
                 return web.json_response(status(page, "Forbidden"), status=page)
@@ -122,6 +125,7 @@ async def reflecting(
 async def test_pages_then_watch(server: ScriptedServer, until: Until) -> None:
     """Two pages arrive as one batch marked as a replacement, then events as they come; has_synced in between."""
     cluster = Cluster()
+    cluster.version = None
     cluster.pages = [listing(9, thing("a", 1), go_on="next"), listing(9, thing("b", 2))]
     cluster.streams = [[event("ADDED", thing("c", 10)) + event("DELETED", thing("a", 11)), "hold"]]
     async with reflecting(server, cluster, page_size=1) as (reflector, told):
@@ -188,7 +192,7 @@ async def test_a_cut_stream_is_resumed_from_the_last_whole_event(server: Scripte
         assert set(told.things) == {"a", "b"}
         assert reflector.counts.cut == 1
         assert told.pauses == pytest.approx([0.4])
-    assert "resourceVersion=10" in server.seen[2][1]
+    assert "resourceVersion=10" in server.seen[3][1]
 
 
 async def test_a_silent_stream_is_given_up(server: ScriptedServer, until: Until) -> None:

@@ -1,0 +1,94 @@
+"""Whether what is known of nodes and pods is what there is. If not, nothing is scheduled, and everybody is told.
+
+A decision on an old view of the cluster binds pods to nodes that are gone, and double-books room that others have
+taken. The API server checks neither.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from scheduler.kube.reflector import IDLE_SECONDS, Reflector
+from scheduler.kube.resources import NODES, PODS, Resource
+
+NEEDED = (NODES, PODS)
+"""Kinds that every decision needs. RBAC may refuse the others; decisions are then made without them."""
+STALE_SECONDS = IDLE_SECONDS + 10.0
+"""A kind of which nothing was heard for so long is not followed: silence alone ends a watch before."""
+CHECK_NEEDED_SECONDS, CHECK_OTHERS_SECONDS = 20.0, 60.0
+
+log = structlog.get_logger("sight")
+
+
+def check_seconds(resource: Resource) -> float:
+    """How often a kind is compared with a list, less or more a quarter."""
+    return CHECK_NEEDED_SECONDS if resource in NEEDED else CHECK_OTHERS_SECONDS
+
+
+class Sight:
+    """What the reflectors say of themselves. `needed`: kinds without which nothing is decided; `wake` is called when
+    scheduling may go on."""
+
+    def __init__(
+        self, reflectors: Sequence[Reflector[Any]], needed: Sequence[Resource], wake: Callable[[], None]
+    ) -> None:
+        self._reflectors = reflectors
+        self._needed = [reflector for reflector in reflectors if reflector.resource in needed]
+        self._wake = wake
+        self._told = ""
+
+    @property
+    def clear(self) -> bool:
+        """Whether anything may be decided now."""
+        return all(reflector.trusted for reflector in self._needed) and not self.gap()
+
+    def gap(self) -> str:
+        """What can't be seen, and why; empty when all is well, and before the first list."""
+        for reflector in self._needed:
+            kind = reflector.resource.kind
+            if not reflector.has_synced:
+                continue
+            if reflector.refused is not None:
+                return f"not allowed to follow {kind}s: {reflector.refused}"
+            if reflector.astray:
+                return f"the API server's data is that of a backup, and its {kind}s are not listed yet"
+            silent = reflector.staleness() or 0.0
+            if silent > STALE_SECONDS:
+                return f"nothing heard of {kind}s for {silent:.0f}s: {reflector.last_error or 'the watch is silent'}"
+        return ""
+
+    def tell(self) -> None:
+        """Log when scheduling pauses and when it goes on; call it now and then."""
+        gap = self.gap()
+        if bool(gap) != bool(self._told):
+            if gap:
+                log.error("the cluster can't be seen, so nothing is decided", reason=gap)
+            else:
+                log.info("the cluster can be seen again", reason=self._told)
+                self._wake()
+        self._told = gap
+
+    def check_soon(self) -> None:
+        """A pod finds no room: see whether the room that others have is theirs still."""
+        for reflector in self._needed:
+            reflector.check_soon()
+
+    def lost(self, resource: Resource, objects: int) -> None:
+        """A reflector found that its watch had lost events."""
+        log.warning("events were lost, listing again", kind=resource.kind, objects=objects)
+
+    def back(self, resource: Resource) -> None:
+        """A reflector found that the API server's data is that of a backup: no other kind is what it was either."""
+        log.error(
+            "resourceVersions went back: etcd was restored from a backup; listing everything again",
+            seen_at=resource.kind,
+        )
+        for reflector in self._reflectors:
+            if reflector.resource != resource:
+                reflector.stray()
+
+    def trust(self) -> None:
+        """A reflector has heard from the server again."""
+        if all(reflector.trusted for reflector in self._needed):
+            self._wake()

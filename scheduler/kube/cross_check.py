@@ -1,0 +1,252 @@
+"""Compares what a reflector knows with a list of metadata, now and then, to find what its watch lost.
+
+A watch may stay open and lose events: a proxy drops them, or the server's cache does. Nobody else would ever notice.
+The comparison is cheap: pages of metadata only, spread over time, with a bucket of requests of their own. A difference
+alone means nothing, as a list may be ahead of the watch. It counts as lost once the watch has come as far as the list,
+or has had its time, and the difference is still there. Then the kind is listed again, which repairs it.
+
+In the spirit of client-go's consistency detector (util/consistencydetector), which only tests use. Pure: `turn` says
+what to do next, `reflector` does it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
+
+import msgspec
+
+from scheduler.kube.changes import Key
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.flow import Bucket
+from scheduler.kube.listwatch import FetchPage, ListWatch, Pause, Phase
+from scheduler.kube.wire import MALFORMED, ListMeta, Partial, Version, older, read_version
+
+EVERY_SECONDS = 20.0
+"""Between two checks of a kind, less or more a quarter."""
+SECONDS = 10.0
+"""For a page."""
+PAGE_SIZE = 500
+SILENT_SECONDS = 5.0
+"""How long a watch from which nothing comes may be behind a list; kube-apiserver's are behind by milliseconds."""
+BEHIND_SECONDS = 30.0
+"""The same for a watch that is heard: it may be slow."""
+LOOK_SECONDS = 0.5
+SPREAD = 0.25
+"""The part of the time between two checks over which the pages of one are spread."""
+ASKED_RATE, ASKED_BURST = 1 / 120, 3
+"""Checks that may be asked for: three at once, then one in two minutes."""
+ASKED_GAP_SECONDS = 5.0
+RETRY_SECONDS = 5.0
+AT_ONCE = 5000
+"""Known objects that are gone through in one turn of the event loop."""
+
+
+class _Page(msgspec.Struct):
+    metadata: ListMeta
+    items: list[Partial] | None = None
+
+
+_page = msgspec.json.Decoder(_Page)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """So many objects differ from what the server has, and the watch does not say so."""
+
+    objects: int
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The server is at an earlier version than it was: its data is that of a backup."""
+
+
+Turn: TypeAlias = FetchPage | Pause | Lost | Back
+
+
+class _Stage(enum.Enum):
+    WAITING = enum.auto()
+    LISTING = enum.auto()
+    COMPARING = enum.auto()
+    SETTLING = enum.auto()
+
+
+class CrossCheck:
+    """One kind's checks. `now`: seconds of the clock that the `ListWatch` goes by."""
+
+    def __init__(
+        self,
+        machine: ListWatch[Any],
+        *,
+        rng: Callable[[], float],
+        every: float = EVERY_SECONDS,
+        field_selector: str = "",
+        label_selector: str = "",
+    ) -> None:
+        self._machine = machine
+        self._rng = rng
+        self._every = every
+        selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
+        self._selectors = {word: text for word, text in selectors.items() if text}
+        self._asked = Bucket(ASKED_RATE, ASKED_BURST)
+        self._stage = _Stage.WAITING
+        self._due: float | None = None
+        self._ended = 0.0
+        self._began = 0.0
+        self._lists = 0
+        self._lost_in_row = 0
+        self._before: Version = ""
+        self._version: Version = ""
+        self._next = ""
+        self._next_at = 0.0
+        self._listed_at = 0.0
+        self._back = False
+        self._seen: set[str] = set()
+        self._differ: dict[Key, tuple[str, Version]] = {}
+        """Listed, and known not at all or in an older version."""
+        self._absent: dict[Key, str] = {}
+        """Known, and not listed."""
+        self._rest: Iterator[tuple[Key, tuple[str, Version]]] = iter(())
+
+    def soon(self, now: float) -> bool:
+        """Check now, if that was not asked for too often lately; whether it will."""
+        if self._stage is _Stage.WAITING and self._due is not None:
+            at = max(now + self._rng() * LOOK_SECONDS, self._ended + ASKED_GAP_SECONDS)
+            if at < self._due and not self._asked.take(now):
+                self._due = at
+                return True
+        return False
+
+    def turn(self, now: float) -> Turn:
+        """What to do next. After Lost and Back the kind has to be listed again."""
+        match self._stage:
+            case _Stage.WAITING:
+                return self._wait(now)
+            case _Stage.LISTING if self._back:
+                self._end(now)
+                return Back()
+            case _Stage.LISTING:
+                if now < self._next_at:
+                    return Pause(self._next_at - now)
+                query = {"limit": str(PAGE_SIZE), **({"continue": self._next} if self._next else {})}
+                return FetchPage(urlencode({**query, **self._selectors}), SECONDS)
+            case _Stage.COMPARING:
+                self._compare(now)
+                return Pause(0.0)
+            case _Stage.SETTLING:
+                return self._settle(now)
+
+    def _wait(self, now: float) -> Turn:
+        if self._due is None:
+            self._due = now + self._every * (0.25 + 0.75 * self._rng())  # kinds and replicas begin apart
+        machine = self._machine
+        ready = machine.synced and machine.phase in (Phase.LISTED, Phase.WATCHING)
+        if now < self._due or not ready:
+            return Pause(max(self._due - now, LOOK_SECONDS))
+        self._stage = _Stage.LISTING
+        self._began = self._next_at = now
+        self._lists = machine.counts.lists
+        self._before = machine.objects.position
+        self._next, self._back = "", False
+        self._seen, self._differ, self._absent = set(), {}, {}
+        return self.turn(now)
+
+    # -- the list ------------------------------------------------------------------------------------------------
+
+    def page(self, body: bytes, now: float) -> None:
+        """A page came."""
+        try:
+            page = _page.decode(body)
+        except MALFORMED:
+            self._end(now, RETRY_SECONDS)
+            return
+        if not self._next:
+            self._version = read_version(page.metadata.resource_version)
+            if older(self._version, self._before):
+                self._back = True
+                return
+        known = self._machine.objects.known
+        for item in page.items or ():
+            meta = item.metadata
+            key = (meta.namespace, meta.name)
+            version = read_version(meta.resource_version)
+            self._seen.add(meta.uid)
+            before = known.get(key)
+            if before is None or before[0] != meta.uid or older(before[1], version):
+                self._differ[key] = (meta.uid, version)
+        self._next = page.metadata.next
+        pages = len(known) // PAGE_SIZE + 1
+        self._next_at = now + SPREAD * self._every / pages * (0.5 + self._rng())
+        if not self._next:
+            self._stage = _Stage.COMPARING
+            self._rest = iter(list(known.items()))
+
+    def failed(self, error: ApiError | Unreachable, now: float) -> None:
+        """A page did not come. The next check is made soon: what fails may be why events are lost."""
+        if isinstance(error, ApiError) and error.retry_after is None and error.status != 410:
+            self._end(now)
+        else:
+            at_least = error.retry_after if isinstance(error, ApiError) else None
+            self._end(now, max(RETRY_SECONDS * (0.2 + 0.8 * self._rng()), at_least or 0.0))
+
+    def _compare(self, now: float) -> None:
+        seen, version = self._seen, self._version
+        for count, (key, (uid, known)) in enumerate(self._rest, 1):
+            if uid not in seen and not older(version, known):
+                self._absent[key] = uid
+            if count == AT_ONCE:
+                return
+        self._stage = _Stage.SETTLING
+        self._listed_at = now
+        self._seen = set()
+
+    # -- what came of it -----------------------------------------------------------------------------------------
+
+    def _settle(self, now: float) -> Turn:
+        machine = self._machine
+        if machine.counts.lists != self._lists or machine.phase not in (Phase.LISTED, Phase.WATCHING):
+            self._end(now)  # it is listed anew meanwhile
+            return self._wait(now)
+        objects = machine.objects
+        self._differ = {key: it for key, it in self._differ.items() if self._differs(key, *it)}
+        self._absent = {
+            key: uid
+            for key, uid in self._absent.items()
+            if (known := objects.known.get(key)) is not None and known[0] == uid and not older(self._version, known[1])
+        }
+        lost = len(self._differ) + len(self._absent)
+        if not lost:
+            machine.counts.checks += 1
+            machine.heard_at = max(machine.heard_at or 0.0, self._began)
+            self._lost_in_row = 0
+            self._end(now)
+            return self._wait(now)
+        heard = (machine.heard_at or 0.0) > self._began
+        left = self._listed_at + (BEHIND_SECONDS if heard else SILENT_SECONDS) - now
+        if left > 0 and older(objects.position, self._version):
+            return Pause(min(left, LOOK_SECONDS))
+        machine.counts.checks += 1
+        machine.counts.lost += lost
+        self._lost_in_row += 1
+        self._end(now, self._every * min(2 ** (self._lost_in_row - 1), 4) * (0.75 + 0.5 * self._rng()))
+        return Lost(lost)
+
+    def _differs(self, key: Key, uid: str, version: Version) -> bool:
+        objects = self._machine.objects
+        known = objects.known.get(key)
+        if known is not None and not older(known[1], version):
+            return False
+        refused = objects.unreadable.get(key)
+        if refused is not None and not older(refused[1], version):
+            return False
+        return not objects.is_gone(key, version)
+
+    def _end(self, now: float, seconds: float | None = None) -> None:
+        self._stage = _Stage.WAITING
+        self._ended = now
+        self._due = now + (self._every * (0.75 + 0.5 * self._rng()) if seconds is None else seconds)
+        self._seen, self._differ, self._absent, self._rest = set(), {}, {}, iter(())
