@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit controlplane browser vectors reference manifests chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale hostile
+.PHONY: help setup demo test check unit controlplane browser vectors reference manifests schemas chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale hostile
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to 
 
 manifests: $(STAMP) ## Write manifests/ from the chart
 	@helm=$$($(BIN)/python -m tests.chart.build helm) && $(BIN)/python manifests/make.py "$$helm"
+
+schemas: $(STAMP) ## Write scheduler/whatif/judging/schemas.json from the OpenAPI documents of the supported versions
+	@$(BIN)/python -m tests.controlplane.schemas
 
 chart-versions: $(STAMP) ## Check the chart's objects by kubeconform for Kubernetes 1.32 to 1.37
 	@$(BIN)/python -m tests.chart.versions

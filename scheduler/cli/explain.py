@@ -49,6 +49,9 @@ def explain(
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
     output: Annotated[PageOutput, typer.Option("-o", "--output", help="The form of the answer.")] = PageOutput.TABLE,
     everything: Annotated[bool, typer.Option("--all", help="Show every node and every score.")] = False,
+    validate: Annotated[
+        bool, typer.Option("--validate/--no-validate", help="Refuse in -f what the API server would refuse.")
+    ] = True,
     cases: Annotated[str | None, typer.Option(help="Answer each case of a file: one line of JSON in, one out.")] = None,
 ) -> int:
     """Show why a pod goes to a node, or to none: every node with its numbers, and changes that would help.
@@ -80,7 +83,7 @@ def explain(
         there, where, usual = listed(path, context, decoder, classes=file is not None)
     complain(there.problems[:_PROBLEMS])
     if file is not None:
-        asked, node = from_file(file, pod, namespace, there, notes, usual)
+        asked, node = from_file(file, pod, namespace, there, notes, usual, validate=validate)
     else:
         asked, node = from_cluster(pod or "", namespace, there, where, usual)
     framework = _framework(frameworks, scheduler, asked, notes)

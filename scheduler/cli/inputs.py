@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.cli.errors import InputError, about
 from scheduler.framework.config import SchedulerConfiguration, decode, default_configuration
-from scheduler.whatif.documents import Document, parse, read
+from scheduler.whatif.documents import Document, ObjectError, parse, read
 
 if TYPE_CHECKING:
     from scheduler.model.kinds import Decoder
@@ -49,6 +49,15 @@ def documents(path: str) -> list[Document]:
     """
     with about(named(path)):
         return read(content(path))
+
+
+def refuse_what_the_api_would(held: list[Document]) -> None:
+    """Raise ObjectError with a line for everything in these objects that the API server would refuse."""
+    from scheduler.whatif.judging import judge  # dumps are not judged
+
+    wrong = [line for document in held for line in judge(document)]
+    if wrong:
+        raise ObjectError("\n".join(wrong))
 
 
 def world(paths: list[str], decoder: "Decoder | None" = None) -> "World":

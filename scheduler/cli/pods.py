@@ -1,14 +1,14 @@
 """Which pod a command is about: one of a cluster, by name, or one that is written in a file."""
 
 from difflib import get_close_matches
-from typing import Any
 
 from msgspec.structs import replace
 
 from scheduler.cli.errors import InputError, about
-from scheduler.cli.inputs import documents, named
+from scheduler.cli.inputs import documents, named, refuse_what_the_api_would
 from scheduler.model.pod import Pod
 from scheduler.whatif import manifest
+from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.world import World
 
@@ -51,27 +51,39 @@ def from_cluster(name: str, namespace: str | None, world: World, where: str, usu
     raise InputError(f"{key}: no such pod in {where}{f' (did you mean {_list(near)}?)' if near else ''}")
 
 
-def from_file(file: str, name: str | None, namespace: str | None, world: World, notes: list[str], usual: str) -> Asked:
-    """The pod (or pod template) of a manifest, completed as the API server would on creation.
+def from_file(
+    file: str, name: str | None, namespace: str | None, world: World, notes: list[str], usual: str, *, validate: bool
+) -> Asked:
+    """The pod (or the first of a workload) of a manifest, completed as the API server would on creation.
+
+    The claims that a StatefulSet makes for the pod are added to the world.
 
     Raises InputError.
     """
     held = documents(file)
     with about(named(file)):
-        pods = manifest.pods(held)
-        if not pods:
-            raise ObjectError(f"holds no pod: expected one of {', '.join(manifest.KINDS)}")
-        chosen = [pod for pod in pods if name is None or _name(pod) == name.rpartition("/")[2]]
+        if validate:
+            refuse_what_the_api_would(held)
+        found = manifest.workloads(held)
+        if not found:
+            strange = manifest.without_pods(held)
+            raise ObjectError("\n".join(strange) or f"holds no pod: expected one of {', '.join(manifest.KINDS)}")
+        chosen = [each for each in found if name is None or each.name == name.rpartition("/")[2]]
         if len(chosen) != 1:
-            known = _list([_name(pod) for pod in pods])
+            known = _list([each.name for each in found])
             raise ObjectError(f"expected one pod named {name}, got {known}" if name else f"holds {known}: name one")
-        pod = world.decode(manifest.completed(chosen[0], namespace, usual, world.priority_classes, notes))
-        assert isinstance(pod, Pod)
+        workload = chosen[0] if chosen[0].claims else chosen[0]._replace(kind="PodTemplate")
+        batch = Batch(workload, world, namespace, usual)
+        for thing in batch.objects(0):
+            world.add(thing)
+        pod = batch.pod(0)
+        notes += batch.notes
         unreadable = [warning for warning in pod.shape.warnings if "not a quantity" in warning]
-        if unreadable or pod.shape.problem:
-            raise ObjectError("\n".join(unreadable or [str(pod.shape.problem)]))
-        if pod.node_name:
-            notes.append(f"spec.nodeName {pod.node_name} was left out: a pod that has one is not scheduled")
+        if unreadable:
+            raise ObjectError("\n".join(unreadable))
+        if chosen[0].pod["spec"].get("nodeName"):
+            node = chosen[0].pod["spec"]["nodeName"]
+            notes.append(f"spec.nodeName {node} was left out: a pod that has one is not scheduled")
     placed = world.placed.get(pod.key)
     if placed is not None:
         world.take(placed)
@@ -80,11 +92,6 @@ def from_file(file: str, name: str | None, namespace: str | None, world: World, 
 
 def _keys(world: World) -> list[str]:
     return sorted((*world.waiting, *world.placed, *world.finished))
-
-
-def _name(pod: dict[str, Any]) -> str:
-    metadata = pod.get("metadata")
-    return str(metadata.get("name", "?")) if isinstance(metadata, dict) else "?"
 
 
 def _list(names: list[str]) -> str:

@@ -1,29 +1,29 @@
 """`berth simulate`: what would happen, on a cluster or a trace."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 from msgspec.structs import replace
 
+from scheduler.cli.arriving import Asked
 from scheduler.cli.errors import FOUND, InputError, about, complain
-from scheduler.cli.inputs import configuration, content, documents, named, world
+from scheduler.cli.inputs import configuration, content, named, world
 from scheduler.cli.output import PageOutput, as_json, as_table
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
 from scheduler.model.mistakes import misfit
-from scheduler.model.pod import Pod
 from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import registry
-from scheduler.whatif import manifest
 from scheduler.whatif.documents import ObjectError
-from scheduler.whatif.plan import Outcome, plan
+from scheduler.whatif.outcome import Outcome
+from scheduler.whatif.plan import plan
 from scheduler.whatif.profiles import TRACE_PROFILES
 from scheduler.whatif.study import Recorded, Study, study
 from scheduler.whatif.study import beside as recorded
@@ -81,11 +81,28 @@ def simulate(
         ),
     ] = None,
     output: Annotated[PageOutput, typer.Option("-o", "--output", help="The form of the answer.")] = PageOutput.TABLE,
+    only_mine: Annotated[
+        bool,
+        typer.Option(
+            "--only-mine/--all-pods", help="Leave out, or list, the pods that waited before. JSON always has both."
+        ),
+    ] = True,
+    disable_eviction: Annotated[
+        bool,
+        typer.Option(
+            "--disable-eviction",
+            help="With --drain: delete pods although PodDisruptionBudgets forbid it.",
+        ),
+    ] = False,
+    validate: Annotated[
+        bool, typer.Option("--validate/--no-validate", help="Refuse in -f what the API server would refuse.")
+    ] = True,
 ) -> int:
     """Show what would happen if pods were created, or nodes added or drained. Nothing is written.
 
     With --trace, a production trace is played with each profile of --config; without --config, with the default profile
-    and one that packs nodes. The exit code is 0 when all pods get a node, 1 when some wait, 2 when the input is wrong.
+    and one that packs nodes. The exit code is 0 when all pods of -f and of drained nodes get a node, 1 when some do not
+    or something could not be simulated, 2 when the input is wrong. Pods that waited before do not count.
     """
     if trace is not None:
         if files or drain or cluster:
@@ -107,13 +124,25 @@ def simulate(
     complain(there.problems[:_PROBLEMS])
     for name in drain or ():
         if there.cluster.nodes.live_row(name) is None:
-            raise InputError(f"--drain: {name}: no such node in {where}")
-    notes: list[str] = []
-    complete = partial(_completed, world=there, namespace=namespace, usual=usual, profile=framework, notes=notes)
-    pods = [pod for file in files or () for pod in _arriving(file, there, complete)]
-    answer = plan(there, framework, pods, drain or (), notes)
-    _print(answer, output)
-    return FOUND if answer.waiting else 0
+            raise InputError(f"--drain: {name}: no such node in {where}{_meant(name, there)}")
+    asked = Asked(there, framework, namespace, usual)
+    for file in files or ():
+        asked.read(file, validate=validate)
+    if files and not drain and asked.empty:
+        strange = asked.not_simulated or ["they make no pods and are no nodes"]
+        raise InputError("\n".join(f"{', '.join(map(named, files))}: nothing to simulate: {line}" for line in strange))
+    answer = plan(
+        there,
+        framework,
+        asked.batches,
+        added=asked.added,
+        drain=list(dict.fromkeys(drain or ())),
+        force=disable_eviction,
+        not_simulated=asked.not_simulated,
+        notes=asked.notes,
+    )
+    _print(answer, output, only_mine=only_mine)
+    return 0 if answer.good else FOUND
 
 
 def _framework(frameworks: dict[str, Framework], wanted: str | None) -> Framework:
@@ -122,42 +151,11 @@ def _framework(frameworks: dict[str, Framework], wanted: str | None) -> Framewor
     return frameworks[wanted] if wanted is not None else next(iter(frameworks.values()))
 
 
-def _arriving(file: str, there: World, complete: Callable[[dict[str, Any]], Pod]) -> Iterable[Pod]:
-    """The pods of a file, as many as its workloads want; whatever else it holds is added to the cluster.
-
-    Raises InputError.
-    """
-    held = documents(file)
-    found: dict[str, Pod] = {}
-    with about(named(file)):
-        there.add_documents([document for document in held if document.kind != "Pod"], named(file))
-        for document in held:
-            for pod in manifest.pods([document]):
-                for copy in _copies(pod, manifest.replicas(document)):
-                    done = complete(copy)
-                    if done.key in found or done.key in there.placed or done.key in there.waiting:
-                        raise ObjectError(f"Pod {done.key}: there is one of this name already")
-                    found[done.key] = done
-    return found.values()
-
-
-def _completed(
-    pod: dict[str, Any], world: World, namespace: str | None, usual: str, profile: Framework, notes: list[str]
-) -> Pod:
-    """The pod as the API server would have it, for this profile. Raises ObjectError."""
-    asked = {**pod, "spec": {**pod["spec"], "schedulerName": profile.profile.name}}
-    done = world.decode(manifest.completed(asked, namespace, usual, world.priority_classes, notes))
-    assert isinstance(done, Pod)
-    if done.shape.problem:
-        raise ObjectError(f"Pod {done.key}: {done.shape.problem}")
-    return replace(done, uid=done.uid or f"new/{done.key}", node_name="")
-
-
-def _copies(pod: dict[str, Any], count: int | None) -> Iterable[dict[str, Any]]:
-    if count is None:
-        return [pod]
-    metadata = pod["metadata"]
-    return [{**pod, "metadata": {**metadata, "name": f"{metadata['name']}-{i}"}} for i in range(count)]
+def _meant(name: str, there: World) -> str:
+    """`(did you mean …?)` with the names of nodes that are close."""
+    known = [node.name for _, node in there.cluster.nodes.live()]
+    near = get_close_matches(name, known, n=3)
+    return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
 def _trace(
@@ -201,15 +199,16 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
-def _print(answer: Outcome | Study, output: PageOutput) -> None:
+def _print(answer: Outcome | Study, output: PageOutput, *, only_mine: bool = True) -> None:
     match output:
         case PageOutput.JSON:
             as_json(answer)
         case PageOutput.HTML:
             from scheduler.report.simulation_page import outcome_page, study_page
 
-            sys.stdout.write(study_page(answer) if isinstance(answer, Study) else outcome_page(answer))
+            page = study_page(answer) if isinstance(answer, Study) else outcome_page(answer, only_mine=only_mine)
+            sys.stdout.write(page)
         case PageOutput.TABLE:
             from scheduler.report.simulation_tables import OutcomeTable, StudyTable
 
-            as_table(StudyTable(answer) if isinstance(answer, Study) else OutcomeTable(answer))
+            as_table(StudyTable(answer) if isinstance(answer, Study) else OutcomeTable(answer, only_mine))

@@ -323,7 +323,7 @@ class Engine:
         binders = self._binders
         if binders:
             binders = tuple(binder for binder in binders if interested(binder.extender, queued.pod))
-        self.binding.assume(queued, framework, decision, self._choose(decision), now, binders)
+        self.binding.assume(queued, framework, decision, self.choose(decision), now, binders)
 
     def _extenders_answered(self, answer: ExtendersAnswered, now: float) -> None:
         """Go on with a pod that waited for extenders."""
@@ -342,7 +342,7 @@ class Engine:
         result = PostFilterResult(f"preemption: {failure.message}", in_the_way=frozenset((EXTENDER,)))
         self._no_fit(call.queued, call.decision, result, now)
 
-    def _choose(self, decision: Decision) -> int:
+    def choose(self, decision: Decision) -> int:
         """One of the best rows; which one depends on the seed and the pod only, so a run can be repeated."""
         best = decision.best()
         if len(best) == 1:

@@ -17,7 +17,6 @@ _COLOURS = 8
 def page(answer: Explanation) -> str:
     """The page; all text is escaped on its way into it."""
     environment = templates()
-    environment.filters["thousands"] = "{:,}".format
     differ, same = wording.telling(answer)
     return environment.get_template("explain.html").render(
         answer=answer,

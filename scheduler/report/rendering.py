@@ -5,6 +5,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 def templates() -> Environment:
     """Those of this room."""
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("scheduler.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    environment.filters["thousands"] = "{:,}".format
+    return environment

@@ -5,25 +5,31 @@ from typing import Any
 from scheduler.report import simulation_tables as words
 from scheduler.report.chart import Chart, Line, line_chart
 from scheduler.report.rendering import templates
-from scheduler.whatif.plan import Outcome
+from scheduler.whatif.outcome import Outcome
 from scheduler.whatif.replay import Run
 from scheduler.whatif.study import Study
 
 _MANY = 500
 
 
-def outcome_page(outcome: Outcome) -> str:
+def outcome_page(outcome: Outcome, *, only_mine: bool = True) -> str:
     """What would happen on a cluster."""
+    moved = [each for each in outcome.placed if each.was is not None]
+    stuck = [each for each in outcome.waiting if each.was is not None]
     return _render(
         "simulation.html",
         title=words.summary(outcome),
-        bad=bool(outcome.waiting),
-        notes=outcome.notes,
-        lost=outcome.lost,
-        placed=outcome.placed[:_MANY],
+        good=outcome.good,
+        notes=[*outcome.notes, *words.problems(outcome), *words.about_others(outcome)],
+        workloads=outcome.workloads[:_MANY],
+        moved=moved[:_MANY],
+        stuck=stuck[:_MANY],
+        blocked=outcome.blocked[:_MANY],
+        placed=[each for each in outcome.placed if each.was is None][:_MANY],
         waiting=outcome.waiting[:_MANY],
         preempted=outcome.preempted[:_MANY],
-        unshown=max(len(outcome.placed) - _MANY, 0),
+        others=None if only_mine else outcome.others,
+        unshown=max(outcome.placed_in_all - len(moved) - _MANY, 0),
         changes=[
             (title, before, after, _width(before), _width(after))
             for title, before, after in words.changes(outcome.before, outcome.after)

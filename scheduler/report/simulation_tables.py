@@ -1,6 +1,5 @@
 """A simulation on a terminal: what would happen on a cluster, or what a trace showed."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,12 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from scheduler.report.wording import count, printable, some
-from scheduler.whatif.plan import Outcome
+from scheduler.whatif.outcome import Outcome
 from scheduler.whatif.quality import Quality
 from scheduler.whatif.replay import Compaction
 from scheduler.whatif.study import ProfileStudy, Study
 
 _MANY = 20
+_FEW = 4
+_NUMBERS = ("Pods", "Placed", "Without", "before", "after")
 
 
 @dataclass
@@ -23,39 +24,68 @@ class OutcomeTable:
     """Where the pods go, which pods wait and why, and how the cluster changes."""
 
     outcome: Outcome
+    only_mine: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         found = self.outcome
-        yield Text(printable(summary(found)), style="bold red" if found.waiting else "bold green")
-        for note in found.notes:
+        yield Text(printable(summary(found)), style="bold green" if found.good else "bold red")
+        for note in (*found.notes, *problems(found), *about_others(found)):
             yield Text(f"  {printable(note)}", style="yellow")
-        if found.lost:
-            yield Text(f"  no controller creates these pods again: {printable(some(found.lost, 4))}", style="yellow")
-        if found.placed:
-            table = _table("Node", "Pods", "Which")
-            by_node = Counter(placed.node for placed in found.placed)
-            for node, number in by_node.most_common(_MANY):
-                names = [placed.pod for placed in found.placed if placed.node == node]
-                table.add_row(printable(node), f"{number:,}", printable(some(names, 3)))
-            yield table
-            if len(by_node) > _MANY:
-                yield Text(f"  … {len(by_node) - _MANY:,} more nodes (-o json has them all)", style="dim")
+        if found.drained:
+            yield from self._moves()
+        if found.workloads:
+            yield from self._workloads()
         if found.waiting:
             table = _table("Waiting", "Pods", "Why")
-            reasons = Counter(waiting.message for waiting in found.waiting)
-            for message, number in reasons.most_common(_MANY):
-                names = [waiting.pod for waiting in found.waiting if waiting.message == message]
-                table.add_row(printable(some(names, 2)), f"{number:,}", printable(message))
+            for each in found.waiting[:_MANY]:
+                table.add_row(printable(each.pod), f"{each.pods:,}", printable(each.message))
             yield table
+            yield from _more(len(found.waiting) - _MANY)
         if found.preempted:
             table = _table("Preempted", "On", "For")
             for victim in found.preempted[:_MANY]:
                 table.add_row(printable(victim.pod), printable(victim.node), printable(victim.by))
             yield table
+            yield from _more(len(found.preempted) - _MANY)
+        if not self.only_mine:
+            yield from self._others()
         table = _table("The cluster", "before", "after")
         for title, before, after in changes(found.before, found.after):
             table.add_row(title, before, after)
         yield table
+
+    def _moves(self) -> Iterator[RenderableType]:
+        """Who leaves the drained nodes, and for where."""
+        moved = [(each.pod, each.was, each.node) for each in self.outcome.placed if each.was is not None]
+        moved += [(each.pod, each.was, "no node") for each in self.outcome.waiting if each.was is not None]
+        moved += [(each.pod, each.node, f"stays: {' and '.join(each.budgets)}") for each in self.outcome.blocked]
+        table = _table("Drained pod", "From", "To")
+        for pod, was, node in moved[:_MANY]:
+            table.add_row(printable(pod), printable(was or ""), printable(node))
+        yield table
+        yield from _more(len(moved) - _MANY)
+
+    def _workloads(self) -> Iterator[RenderableType]:
+        table = _table("Workload", "Pods", "Placed", "Without", "Nodes")
+        for each in self.outcome.workloads[:_MANY]:
+            where = sorted(each.nodes.items(), key=lambda item: (-item[1], item[0]))
+            nodes = some([f"{node} ({number:,})" if number > 1 else node for node, number in where], _FEW)
+            counts = (f"{each.wanted:,}", f"{each.placed:,}", f"{each.waiting:,}")
+            table.add_row(printable(each.workload), *counts, printable(nodes))
+        yield table
+        yield from _more(len(self.outcome.workloads) - _MANY)
+
+    def _others(self) -> Iterator[RenderableType]:
+        others = self.outcome.others
+        table = _table("Waited before", "Now")
+        rows = [(each.pod, f"on {each.node}, by these changes") for each in others.freed]
+        rows += [(each.pod, f"on {each.node}, as it would be anyway") for each in others.ready]
+        rows += [(each.pod, f"waits: {each.message}") for each in others.waiting]
+        for pod, said in rows[:_MANY]:
+            table.add_row(printable(pod), printable(said))
+        if rows:
+            yield table
+            yield from _more(len(rows) - _MANY)
 
 
 @dataclass
@@ -76,14 +106,43 @@ class StudyTable:
 
 def summary(found: Outcome) -> str:
     """One line."""
+    wanted = sum(each.wanted for each in found.workloads)
     moved = sum(placed.was is not None for placed in found.placed)
-    parts = [f"{count(len(found.placed), 'pod')} placed" + (f", {moved:,} of them moved" if moved else "")]
+    stuck = sum(each.was is not None for each in found.waiting)
+    created = found.placed_in_all - moved
+    parts = []
+    if wanted or not found.drained:
+        parts.append(f"{created:,} of {count(wanted, 'pod')} placed" if wanted else "no pods to place")
+    if found.drained:
+        parts.append(f"{moved:,} of {count(moved + stuck + len(found.blocked), 'drained pod')} moved")
     if found.waiting:
-        parts.append(f"{len(found.waiting):,} without a node")
+        parts.append(f"{found.waiting_in_all:,} without a node")
+    if found.blocked:
+        parts.append(f"{len(found.blocked):,} kept by disruption budgets")
     if found.preempted:
         parts.append(f"{len(found.preempted):,} preempted")
     drained = f" after draining {some(found.drained, 3)}" if found.drained else ""
     return f"{'; '.join(parts)}{drained} (profile {found.profile})"
+
+
+def problems(found: Outcome) -> Iterator[str]:
+    """What could not be done."""
+    yield from (f"not simulated: {each}" for each in found.not_simulated)
+    if found.lost:
+        yield f"no controller creates these pods again: {some(found.lost, 4)}"
+    for budget, pods in found.overdrawn.items():
+        yield f"the disruption budget {budget} forbids it, and is broken for {some(pods, 4)}"
+
+
+def about_others(found: Outcome) -> Iterator[str]:
+    """How the pods fare that waited before."""
+    others = found.others
+    if others.freed:
+        yield f"{count(len(others.freed), 'pod')} that waited before would get a node by these changes"
+    if others.ready:
+        yield f"{count(len(others.ready), 'pod')} that waited before would get a node anyway, and did so first"
+    if others.waiting:
+        yield f"{count(len(others.waiting), 'pod')} that waited before would still wait (--all-pods lists them)"
 
 
 def changes(before: Quality, after: Quality) -> Iterator[tuple[str, str, str]]:
@@ -158,5 +217,12 @@ def _regret(each: ProfileStudy) -> str:
 def _table(*titles: str) -> Table:
     table = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
     for i, title in enumerate(titles):
-        table.add_column(title, overflow="fold", justify="left" if i == 0 or len(titles) == 3 else "right")
+        table.add_column(
+            title, overflow="fold", justify="right" if title in _NUMBERS or (titles[0] == "" and i) else "left"
+        )
     return table
+
+
+def _more(rest: int) -> Iterator[RenderableType]:
+    if rest > 0:
+        yield Text(f"  … {rest:,} more (-o json has them all)", style="dim")

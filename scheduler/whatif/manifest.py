@@ -5,25 +5,18 @@ and the admission plugins Priority and DefaultTolerationSeconds. LimitRange and 
 A workload's manifest stands for the pod that it would create.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from scheduler.whatif.documents import Document, ObjectError
+from scheduler.whatif.templates import makes_no_pods, number_of_pods, path_of, templates
+from scheduler.whatif.templates import workloads as kinds
 from scheduler.whatif.world import PriorityClass
 
-_TEMPLATES = {
-    "Deployment": ("spec", "template"),
-    "ReplicaSet": ("spec", "template"),
-    "StatefulSet": ("spec", "template"),
-    "DaemonSet": ("spec", "template"),
-    "Job": ("spec", "template"),
-    "ReplicationController": ("spec", "template"),
-    "CronJob": ("spec", "jobTemplate", "spec", "template"),
-    "PodTemplate": ("template",),
-}
-KINDS = ("Pod", *_TEMPLATES)
+KINDS = kinds()
+
 _SYSTEM_PRIORITIES = {
     "system-cluster-critical": PriorityClass(value=2_000_000_000),
     "system-node-critical": PriorityClass(value=2_000_001_000),
@@ -32,50 +25,92 @@ _UNREACHABLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 _SECONDS = 300
 
 
+class Workload(NamedTuple):
+    """What makes pods: a pod itself, or an object with a template of them.
+
+    `wanted`: how many; None for a DaemonSet, which wants one on each node. `claims`: those that a StatefulSet makes for
+    each pod; its pods are numbered from `start`.
+    """
+
+    kind: str
+    name: str
+    place: str
+    pod: dict[str, Any]
+    wanted: int | None = 1
+    claims: Sequence[Mapping[str, Any]] = ()
+    start: int = 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is one pod, which has the name that it was given."""
+        return self.kind in ("Pod", "PodTemplate")
+
+    def named(self, number: int) -> str:
+        """The name of one of its pods."""
+        return self.name if self.alone else f"{self.name}-{self.start + number}"
+
+
+def workloads(documents: Iterable[Document]) -> list[Workload]:
+    """What makes pods in a file, in its order.
+
+    Raises ObjectError.
+    """
+    found: list[Workload] = []
+    for kind, raw, place in documents:
+        if not makes_no_pods(kind):
+            found += _workloads(kind, msgspec.json.decode(raw), place)
+    return found
+
+
 def pods(documents: Iterable[Document]) -> list[dict[str, Any]]:
     """The pods in a file, those of templates named after their workload.
 
     Raises ObjectError.
     """
-    found = []
+    return [workload.pod for workload in workloads(documents)]
+
+
+def without_pods(documents: Iterable[Document]) -> list[str]:
+    """Objects of kinds that may make pods in a way that is not known here."""
+    strange = []
     for kind, raw, place in documents:
-        if kind not in KINDS:
-            continue
-        whole = msgspec.json.decode(raw)
-        where = f"{place}: " if place else ""
-        metadata = _mapping(whole.get("metadata"), f"{where}metadata")
-        pod: Any = whole
-        for i, step in enumerate(_TEMPLATES.get(kind, ())):
-            pod = _mapping(pod.get(step), f"{where}{'.'.join(_TEMPLATES[kind][: i + 1])}")
+        if kind not in KINDS and not makes_no_pods(kind):
+            whole = msgspec.json.decode(raw)
+            if not templates(kind, whole):
+                metadata = whole.get("metadata")
+                name = metadata.get("name", "?") if isinstance(metadata, dict) else "?"
+                strange.append(
+                    f"{f'{place}: ' if place else ''}{kind} {name}: it has no pod template that is known here"
+                )
+    return strange
+
+
+def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
+    where = f"{place}: " if place else ""
+    metadata = _mapping(whole.get("metadata"), f"{where}metadata")
+    name = str(metadata.get("name") or metadata.get("generateName") or "pod").removesuffix("-")
+    found = templates(kind, whole)
+    if not found and kind in KINDS:
+        raise ObjectError(f"{where}{kind} {metadata.get('name', '?')}: {path_of(kind)}: expected a mapping")
+    for number, template in enumerate(found):
+        pod = template.pod
+        called = f"{name}-{number}" if len(found) > 1 else name
         if kind != "Pod":
-            own = _mapping(pod.get("metadata"), f"{where}template.metadata")
+            own = _mapping(pod.get("metadata"), f"{where}{template.path}.metadata")
             kept = {key: own[key] for key in ("labels", "annotations") if key in own}
-            pod = {**pod, "metadata": {"name": metadata.get("name"), "namespace": metadata.get("namespace"), **kept}}
+            pod = {**pod, "metadata": {"name": called, "namespace": metadata.get("namespace"), **kept}}
         spec = pod.get("spec")
         if not isinstance(spec, dict) or not spec.get("containers"):
             field = "spec.containers" if isinstance(spec, dict) else "spec"
             raise ObjectError(f"{where}{kind} {metadata.get('name', '?')}: {field}: Required value")
-        found.append({"apiVersion": "v1", **pod, "kind": "Pod"})
-    return found
-
-
-def replicas(document: Document) -> int | None:
-    """How many pods a workload wants, None for a pod itself.
-
-    Raises ObjectError.
-    """
-    kind, raw, place = document
-    if kind in ("Pod", "PodTemplate"):
-        return None
-    where = f"{place}: " if place else ""
-    if kind == "DaemonSet":
-        raise ObjectError(f"{where}DaemonSet: wants a pod on each node, which is not simulated: expected the pods")
-    field = "parallelism" if kind == "Job" else "replicas"
-    spec = _mapping(msgspec.json.decode(raw).get("spec"), f"{where}spec")
-    found = spec.get(field, 1)
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise ObjectError(f"{where}{kind}: spec.{field}: {found!r}: expected a whole number, 0 or more")
-    return found
+        count = None if kind == "DaemonSet" else number_of_pods(kind, template)
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
+            field = "parallelism" if kind in ("Job", "CronJob") else "replicas"
+            raise ObjectError(f"{where}{kind}: spec.{field}: {count!r}: expected a whole number, 0 or more")
+        claims = template.beside.get("volumeClaimTemplates") or () if kind == "StatefulSet" else ()
+        ordinals = template.beside.get("ordinals") if kind == "StatefulSet" else None
+        start = ordinals.get("start", 0) if isinstance(ordinals, dict) else 0
+        yield Workload(kind, called, place, {"apiVersion": "v1", **pod, "kind": "Pod"}, count, claims, start)
 
 
 def completed(

@@ -1,124 +1,205 @@
 """Simulates pods that are created, and nodes that are added or drained, on a cluster as it is. Nothing is written.
 
-`scheduler.cli.simulate` calls this. Controllers are taken to create drained pods again; disruption budgets, which would
-only delay that, are left out.
+`scheduler.cli.simulate` calls this. What waits in the cluster comes first, as it would; what happens after that is
+because of the files and the drains.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-
-import msgspec
-from msgspec.structs import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
 
 from scheduler.engine.queued import Place
 from scheduler.framework.runtime import Framework
+from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
-from scheduler.whatif.quality import Mix, Quality, quality
+from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.drain import Drain
+from scheduler.whatif.outcome import LISTED, Others, Outcome, Placed, Preempted, Waiting, WorkloadOutcome
+from scheduler.whatif.quality import Mix, quality
 from scheduler.whatif.simulation import Simulation
 from scheduler.whatif.world import World
 
-_STAY = ("DaemonSet", "Node")
-"""Controllers whose pods a drain leaves: the node's own, and those that tolerate it."""
-
 _GATED = "waits for its scheduling gates"
-
-
-class Placed(msgspec.Struct, rename="camel", frozen=True):
-    """A pod that got a node; `was`: the one that it was drained from."""
-
-    pod: str
-    node: str
-    was: str | None = None
-    waits_for_volumes: bool = False
-
-
-class Waiting(msgspec.Struct, rename="camel", frozen=True):
-    """A pod that got no node, and kube-scheduler's message."""
-
-    pod: str
-    message: str
-
-
-class Preempted(msgspec.Struct, rename="camel", frozen=True):
-    """A pod that was removed for another."""
-
-    pod: str
-    node: str
-    by: str
-
-
-class Outcome(msgspec.Struct, rename="camel", frozen=True):
-    """What would happen."""
-
-    profile: str
-    placed: list[Placed]
-    waiting: list[Waiting]
-    preempted: list[Preempted]
-    lost: list[str]
-    """Pods of drained nodes that no controller creates again."""
-    drained: list[str]
-    before: Quality
-    after: Quality
-    notes: list[str]
+_NOT_TRIED = "was not tried"
+_MIX = 1000
+_PREEMPTIONS = 1000
+"""So many pods are preempted for one workload at most: each takes a search of its own."""
 
 
 def plan(
-    world: World, framework: Framework, pods: Iterable[Pod], drain: Sequence[str] = (), notes: Sequence[str] = ()
+    world: World,
+    framework: Framework,
+    batches: Sequence[Batch],
+    *,
+    added: Iterable[Modelled] = (),
+    drain: Sequence[str] = (),
+    force: bool = False,
+    not_simulated: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> Outcome:
-    """Create these pods, drain these nodes (all have to be there), and let the profile schedule until nothing moves.
+    """Add objects, drain nodes (all have to be there), create pods, and schedule until nothing moves.
 
-    Pods of the world that wait already and name the profile take part.
+    Pods of the world that wait already and name the profile take part. `force`: drain in spite of disruption budgets.
     """
     name = framework.profile.name
-    arriving = [replace(pod, scheduler_name=name) for pod in pods]
-    mix = Mix([*arriving, *world.placed.values()], _resources(arriving))
+    arriving = [(batch.pod(0), min(batch.count, _MIX)) for batch in batches if batch.count]
+    several = chain.from_iterable(repeat(pod, times) for pod, times in arriving)
+    mix = Mix(chain(several, world.placed.values()), _resources(pod for pod, _ in arriving))
     before = quality(world.cluster, mix)
     simulation = Simulation({name: framework}, world.cluster)
-    was, lost = _drain(simulation, drain, name)
-    for pod in (*world.waiting.values(), *arriving):
-        if pod.scheduler_name == name:
-            simulation.put(pod)
+    others = [pod for pod in world.waiting.values() if pod.scheduler_name == name]
+    simulation.put_all(others)
     simulation.settle()
-    placed = [Placed(pod.key, node, was.get(pod.uid)) for pod, node in simulation.bound.values()] + [
-        Placed(pod.key, node, was.get(uid), True) for uid, (pod, node) in simulation.preparing.items()
-    ]
-    gated = [Waiting(queued.pod.key, _GATED) for queued in simulation.engine.queue if queued.place is Place.GATED]
+    ready = _placed(simulation, others)
+    simulation.put_all(added)
+    for batch in batches:
+        batch.find_nodes()
+    drained = Drain(simulation, drain, name, force=force)
+    _create(simulation, framework, batches)
+    simulation.settle()
+    while any(_go_on(simulation, framework, batch) for batch in batches):
+        simulation.settle()
+    then = {each.pod for each in ready}
+    placed = _placed(simulation, drained.moved, drained.was)
+    listed: list[Placed] = [*placed, *_listed(simulation, batches, LISTED - len(placed))]
+    told = [_told(simulation, batch) for batch in batches]
     return Outcome(
         profile=name,
-        placed=placed,
-        waiting=[*(Waiting(pod.key, message) for pod, message in simulation.failed.values()), *gated],
+        placed=listed,
+        waiting=[*_waiting(simulation, drained.moved, drained.was), *_rest(simulation, batches)],
+        workloads=told,
         preempted=[Preempted(v.key, node, by.key) for v, by, node in simulation.preempted.values()],
-        lost=lost,
+        others=Others(
+            ready=ready,
+            freed=[each for each in _placed(simulation, others) if each.pod not in then],
+            waiting=list(_waiting(simulation, others)),
+        ),
+        lost=drained.lost,
         drained=list(drain),
+        blocked=drained.blocked,
+        overdrawn=drained.overdrawn,
+        not_simulated=list(not_simulated),
         before=before,
         after=quality(world.cluster, mix),
-        notes=list(notes),
+        notes=list(dict.fromkeys([*notes, *(note for batch in batches for note in batch.notes)])),
+        unlisted=len(placed) + sum(each.placed for each in told) - len(listed),
     )
 
 
-def _drain(simulation: Simulation, names: Sequence[str], scheduler_name: str) -> tuple[Mapping[str, str], list[str]]:
-    """Cordon the nodes and take their pods off; (uid → node that it was on, keys of pods that do not come back)."""
-    was: dict[str, str] = {}
-    lost = []
-    nodes = simulation.cluster.nodes
-    rows = {name: nodes.live_row(name) for name in names}
-    for row in rows.values():
-        assert row is not None
-        node = nodes.objects[row]
-        assert node is not None
-        simulation.put(replace(node, unschedulable=True))
-    for name, row in rows.items():
-        assert row is not None
-        for pod in simulation.cluster.pods_on(row):
-            if pod.owner is not None and pod.owner[0] in _STAY:
-                continue
-            simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
-            if pod.owner is None:
-                lost.append(pod.key)
-                continue
-            again = replace(pod, node_name="", nominated_node_name="", scheduler_name=scheduler_name, terminating=False)
-            was[pod.uid] = name
-            simulation.put(again)
-    return was, lost
+def _create(simulation: Simulation, framework: Framework, batches: Sequence[Batch]) -> None:
+    """Create the pods of all workloads, in the order of the queue."""
+
+    def place_in_queue(numbered: tuple[int, Batch]) -> tuple[object, ...]:
+        number, batch = numbered
+        return framework.sort_key(batch.pod(0), float(number)) if batch.count else ()
+
+    for _, batch in sorted(((i, b) for i, b in enumerate(batches) if b.count), key=place_in_queue):
+        _create_batch(simulation, framework, batch)
+
+
+def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) -> None:
+    """Create pods until one waits that stands for all that follow: they are its equals, and nothing changed."""
+    batch.waits_as = None
+    while batch.made < batch.count:
+        number = batch.made
+        alike = batch.alike(number)
+        simulation.put_all(batch.objects(number))
+        pod = batch.pod(number)
+        batch.made += 1
+        victims = len(simulation.preempted)
+        simulation.put(pod)
+        simulation.work()
+        if pod.uid in simulation.bound:
+            if batch.equal and simulation.plain(pod, framework):
+                rest = (batch.pod(i) for i in range(batch.made, batch.count))
+                batch.made += simulation.repeat(rest, framework)
+            continue
+        if pod.uid in simulation.preparing:
+            continue
+        batch.preempted += len(simulation.preempted) - victims
+        if batch.preempted >= _PREEMPTIONS:
+            batch.notes.append(f"{batch.owner}: stopped after preempting {batch.preempted:,} pods; more would follow")
+            return
+        if alike and victims == len(simulation.preempted):
+            batch.waits_as = pod.uid
+            return
+
+
+def _go_on(simulation: Simulation, framework: Framework, batch: Batch) -> bool:
+    """Create the rest of a workload when the pod that stood for it got a node after all; whether it did."""
+    if batch.waits_as is None or batch.waits_as in simulation.failed or batch.made == batch.count:
+        return False
+    if batch.waits_as not in simulation.bound and batch.waits_as not in simulation.preparing:
+        return False
+    _create_batch(simulation, framework, batch)
+    return True
+
+
+def _placed(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | None = None) -> list[Placed]:
+    """Those of the pods that have a node."""
+    return [each for pod in pods if (each := _place(simulation, pod, was or {})) is not None]
+
+
+def _place(simulation: Simulation, pod: Pod, was: dict[str, str]) -> Placed | None:
+    if pod.uid in simulation.bound:
+        return Placed(pod.key, simulation.bound[pod.uid][1], was.get(pod.uid))
+    if pod.uid in simulation.preparing:
+        return Placed(pod.key, simulation.preparing[pod.uid][1], was.get(pod.uid), True)
+    return None
+
+
+def _waiting(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | None = None) -> Iterator[Waiting]:
+    """Those that have none, and why."""
+    was = was or {}
+    for pod in pods:
+        if pod.uid in simulation.failed:
+            yield Waiting(pod.key, simulation.failed[pod.uid][1], was=was.get(pod.uid))
+        elif (queued := simulation.engine.queue.get(pod.uid)) is not None:
+            why = _GATED if queued.place is Place.GATED else _NOT_TRIED
+            yield Waiting(pod.key, why, was=was.get(pod.uid))
+
+
+def _listed(simulation: Simulation, batches: Iterable[Batch], most: int) -> Iterator[Placed]:
+    for batch in batches:
+        for number in range(batch.made):
+            if most <= 0:
+                return
+            placed = _place(simulation, batch.pod(number), {})
+            if placed is not None:
+                most -= 1
+                yield placed
+
+
+def _rest(simulation: Simulation, batches: Iterable[Batch]) -> Iterator[Waiting]:
+    """Who waits of each workload; those that were not made are like the last one that was."""
+    for batch in batches:
+        found = list(_waiting(simulation, _without_node(simulation, batch)))
+        left = batch.count - batch.made
+        by_message: dict[str, Waiting] = {}
+        for i, each in enumerate(found):
+            more = left if i == len(found) - 1 else 0
+            known = by_message.get(each.message)
+            number = each.pods + more + (known.pods if known else 0)
+            by_message[each.message] = Waiting(known.pod if known else each.pod, each.message, number)
+        yield from by_message.values()
+
+
+def _without_node(simulation: Simulation, batch: Batch) -> Iterator[Pod]:
+    for number in range(batch.made):
+        uid = f"new/{batch.key(number)}"
+        if uid not in simulation.bound and uid not in simulation.preparing:
+            yield batch.pod(number)
+
+
+def _told(simulation: Simulation, batch: Batch) -> WorkloadOutcome:
+    nodes: Counter[str] = Counter()
+    for number in range(batch.made):
+        uid = f"new/{batch.key(number)}"
+        where = simulation.bound.get(uid) or simulation.preparing.get(uid)
+        if where is not None:
+            nodes[where[1]] += 1
+    placed = nodes.total()
+    return WorkloadOutcome(batch.owner, batch.count, placed, batch.count - placed, dict(nodes))
 
 
 def _resources(pods: Iterable[Pod]) -> tuple[str, ...]:

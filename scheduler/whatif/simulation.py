@@ -3,7 +3,7 @@
 `scheduler.whatif.plan` asks it what would happen, `scheduler.whatif.replay` plays a trace through it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -60,6 +60,40 @@ class Simulation:
         """The uids bound since this was asked last."""
         found, self._newly = self._newly, []
         return found
+
+    def put_all(self, things: Iterable[Modelled]) -> None:
+        """Several objects, one after the other."""
+        for thing in things:
+            self.put(thing)
+
+    def plain(self, pod: Pod, framework: Framework) -> bool:
+        """Whether binding pods of this shape is all the profile's own doing: nothing to reserve, wait for or write."""
+        plugins = framework.profile.plugins
+        if any(plugins(point) for point in ("permit", "post_bind")) or len(plugins("bind")) > 1:
+            return False
+        return all(point in plugin.skips(pod.shape) for point in ("reserve", "pre_bind") for plugin in plugins(point))
+
+    def repeat(self, batch: Iterable[Pod], framework: Framework) -> int:
+        """Bind equals of a pod that was bound without further ado, until one fits nowhere; how many.
+
+        As `put` and `work` would, without the queue: nobody comes between pods that arrive together. Whoever waits for
+        a pod to be placed is told of each.
+        """
+        cluster, engine = self.cluster, self.engine
+        done = 0
+        for pod in batch:
+            decision = framework.decide_quickly(pod, cluster)
+            if not len(decision.feasible):
+                break
+            node = cluster.nodes.names[engine.choose(decision)] or ""
+            placed = replace(pod, node_name=node)
+            if len(engine.queue):
+                self._tell(Put(placed))
+            else:
+                cluster.put_pod(placed)
+            self.bound[pod.uid] = (placed, node)
+            done += 1
+        return done
 
     def work(self) -> None:
         """Schedule until no pod in the queue is active."""

@@ -18,6 +18,7 @@ from scheduler.whatif.places import complaint
 __all__ = ["ObjectError", "PriorityClass", "World"]
 
 _NAMESPACED = frozenset(("Pod", *SELECTING, "PersistentVolumeClaim", "CSIStorageCapacity"))
+_BETA = ("", "beta.")
 _MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
 
 
@@ -42,6 +43,8 @@ class World:
         self.placed: dict[str, Pod] = {}
         self.finished: dict[str, Pod] = {}
         self.priority_classes: dict[str, PriorityClass] = {}
+        self.default_class = ""
+        """The StorageClass of claims that name none."""
         self.events: list[bytes | msgspec.Raw] = []
         """Events of a dump, as they are: what evictors did is read from them."""
         self.problems: list[str] = []
@@ -66,6 +69,26 @@ class World:
         for document in documents:
             self.add_document(document, source)
 
+    def added(self, documents: Iterable[Document]) -> list[Modelled]:
+        """The objects of a file that come to the cluster later, but for pods; PriorityClasses count at once.
+
+        Raises ObjectError.
+        """
+        found: list[Modelled] = []
+        for document in documents:
+            kind, raw, place = document
+            if kind in KINDS and kind != "Pod":
+                thing = self.decode_raw(kind, raw, place)
+                if not thing.namespace and kind in _NAMESPACED:
+                    thing = self.decode_raw(kind, _in_default_namespace(raw), place)
+                if isinstance(thing, Node):
+                    self.problems += [f"Node {thing.name}: {problem}" for problem in thing.problems]
+                self._refuse_twin(kind, thing, place)
+                found.append(thing)
+            elif kind == "PriorityClass":
+                self.add_document(document)
+        return found
+
     def add_document(self, document: Document, source: str = "") -> None:
         """Add one object of a dump; kinds that a decision does not read are passed over.
 
@@ -79,6 +102,8 @@ class World:
             self.priority_classes[found.metadata.name] = found
         elif kind in KINDS:
             thing = self.decode_raw(kind, raw, place)
+            if kind == "StorageClass" and _is_default(raw):
+                self.default_class = thing.name
             if not thing.namespace and kind in _NAMESPACED:
                 thing = self.decode_raw(kind, _in_default_namespace(raw), place)
             self._refuse_twin(kind, thing, _spot(source, place))
@@ -174,6 +199,13 @@ class _Named(Struct):
     """The little that says which object could not be read."""
 
     metadata: dict[str, Any] = {}
+
+
+def _is_default(raw: bytes | msgspec.Raw) -> bool:
+    """Whether a StorageClass is the one for claims that name none (upstream: storage/util, IsDefaultAnnotation)."""
+    metadata = msgspec.json.decode(raw, type=_Named).metadata
+    annotations = metadata.get("annotations") or {}
+    return any(annotations.get(f"storageclass.{group}kubernetes.io/is-default-class") == "true" for group in _BETA)
 
 
 def _in_default_namespace(raw: bytes | msgspec.Raw) -> bytes:

@@ -90,21 +90,28 @@ SELECTOR = {"topologyKey": "x", "labelSelector": {"matchExpressions": [{"key": "
     [
         pytest.param(None, "no such file or directory", id="missing"),
         pytest.param(
-            {"kind": "Service", "metadata": {"name": "s"}}, "holds no pod: expected one of Pod, Dep", id="no pod"
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}},
+            "holds no pod: expected one of",
+            id="no pod",
         ),
         pytest.param({"kind": "List", "items": [pod("a"), pod("b")]}, "holds a, b: name one", id="two pods"),
-        pytest.param({"kind": "Pod", "metadata": {"name": "p"}}, "Pod p: spec: Required value", id="no spec"),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}},
+            "Pod p: spec.containers: Required",
+            id="no spec",
+        ),
+        pytest.param({"kind": "Pod", "metadata": {"name": "p"}}, "Pod p: apiVersion: Required value", id="no version"),
         pytest.param(
             pod("p", containers=[container() | {"image": 5}]),
-            "Pod default/p: spec.containers[0].image: 5: expected text",
+            "Pod p: spec.containers[0].image: 5: expected text",
             id="wrong type",
         ),
         pytest.param(
             pod("p", "lots"),
-            "spec.containers[0].resources.requests[cpu]: Invalid value: 'lots' is not a quantity",
+            'Pod p: spec.containers[0].resources.requests[cpu]: "lots": expected a quantity such as 500m or 2Gi',
             id="absurd quantity",
         ),
-        pytest.param(pod("p", near=[SELECTOR]), "spec.affinity.podAffinity.requiredDuring", id="bad selector"),
+        pytest.param(pod("p", near=[SELECTOR]), "Pod p: spec.affinity.podAffinity.requiredDuring", id="bad selector"),
     ],
 )
 def test_manifests(berth: Berth, content: Any, said: str) -> None:

@@ -86,8 +86,13 @@ def test_a_pod_from_a_file(berth: Berth) -> None:
 def test_a_deployment_stands_for_its_pod(berth: Berth) -> None:
     """Of several objects in a file the one that makes pods is taken."""
     template = {"metadata": {"labels": {"app": "x"}}, "spec": pod("t", "1")["spec"]}
-    deployment = {"kind": "Deployment", "metadata": {"name": "front"}, "spec": {"template": template}}
-    file = write("front.yaml", {"kind": "Service", "metadata": {"name": "front"}}, deployment)
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "front"},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template},
+    }
+    file = write("front.yaml", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"}}, deployment)
     found = berth("explain", "-f", file, "--cluster", "cluster.json", "-n", "shop")
     assert found.code == 0
     assert found.out.startswith("✓ shop/front goes to a-2")

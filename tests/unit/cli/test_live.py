@@ -61,7 +61,8 @@ def test_says_what_a_dump_of_it_says(berth: Berth, kubeconfig: str, name: str, c
 
 def test_a_manifest_against_a_live_cluster(berth: Berth, kubeconfig: str) -> None:
     """A pod that is not there yet."""
-    made = {"kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": spec}
     Path("new.json").write_text(json.dumps(made), encoding="utf-8")
     found = berth("explain", "-f", "new.json", "--kubeconfig", kubeconfig)
     assert (found.code, found.out.startswith("✓ default/new goes to ")) == (0, True)

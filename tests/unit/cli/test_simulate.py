@@ -16,8 +16,18 @@ DEPLOYMENT: Object = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
     "metadata": {"name": "web"},
-    "spec": {"replicas": 3, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+    "spec": {
+        "replicas": 3,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
+        },
+    },
 }
+ROLLOUT = {**DEPLOYMENT, "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"}
+CUSTOM = {"apiVersion": "example.test/v1", "kind": "Thing", "metadata": {"name": "thing"}, "spec": {"size": 3}}
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}}
 
 
 def write(name: str, *documents: Any) -> str:
@@ -51,7 +61,7 @@ def test_who_waits_is_found(berth: Berth, dump: str) -> None:
     big = write("big.yaml", pod("big", cpu="32"))
     table = berth("simulate", "--cluster", dump, "-f", big)
     assert table.code == 1
-    assert "0 pods placed; 1 without a node (profile berth)" in table.out
+    assert "0 of 1 pod placed; 1 without a node (profile berth)" in table.out
     assert "2 Insufficient cpu" in table.out
     page = berth("simulate", "--cluster", dump, "-f", big, "-o", "html")
     assert page.code == 1
@@ -64,9 +74,10 @@ def test_who_waits_is_found(berth: Berth, dump: str) -> None:
         pytest.param([], "nothing to simulate: give pods or nodes with -f", id="nothing"),
         pytest.param(["--drain", "z"], "--drain: z: no such node in dump.yaml", id="unknown node"),
         pytest.param(["-f", "twin.yaml"], "twin.yaml: Pod default/p: there is one of this name already", id="twin"),
-        pytest.param(["-f", "daemon.yaml"], "daemon.yaml: DaemonSet: wants a pod on each node", id="DaemonSet"),
+        pytest.param(["-f", "map.yaml"], "map.yaml: nothing to simulate: they make no pods", id="no pods"),
+        pytest.param(["-f", "custom.yaml"], "custom.yaml: nothing to simulate: Thing thing: it has no", id="custom"),
         pytest.param(
-            ["-f", "wrong.yaml"], "wrong.yaml: Deployment: spec.replicas: 'x': expected a whole", id="replicas"
+            ["-f", "wrong.yaml"], 'wrong.yaml: Deployment web: spec.replicas: "x": expected a whole', id="replicas"
         ),
         pytest.param(["-f", "web.yaml", "--scheduler", "x"], "--scheduler: x: expected one of", id="profile"),
         pytest.param(["--trace", "."], "--trace plays a trace on its own nodes", id="trace and cluster"),
@@ -75,13 +86,66 @@ def test_who_waits_is_found(berth: Berth, dump: str) -> None:
 def test_refused(berth: Berth, dump: str, arguments: list[str], said: str) -> None:
     """One line, exit code 2."""
     write("twin.yaml", pod("p"), pod("p"))
-    write("daemon.yaml", {**DEPLOYMENT, "kind": "DaemonSet"})
+    write("map.yaml", CONFIG_MAP)
+    write("custom.yaml", CUSTOM)
     write("wrong.yaml", {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": "x"}})
     write("web.yaml", DEPLOYMENT)
     found = berth("simulate", "--cluster", dump, *arguments)
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"berth: {said}")
     assert len(found.err.splitlines()) == 1
+
+
+def test_a_rollout_has_pods(berth: Berth, dump: str) -> None:
+    """Any kind with a pod template is run, and the answer says how its pods were counted."""
+    found = berth("simulate", "--cluster", dump, "-f", write("rollout.yaml", ROLLOUT))
+    assert found.code == 0
+    assert "3 of 3 pods placed" in found.out
+    assert "Rollout default/web: counted as 3 pods" in found.out
+
+
+def test_what_is_not_simulated_is_said(berth: Berth, dump: str) -> None:
+    """The rest is, and the exit code tells."""
+    found = berth("simulate", "--cluster", dump, "-f", write("both.yaml", DEPLOYMENT, CUSTOM, CONFIG_MAP))
+    assert found.code == 1
+    assert "3 of 3 pods placed" in found.out
+    assert "not simulated: document 2: Thing thing: it has no pod template" in found.out
+
+
+def test_exit_code_is_about_my_pods(berth: Berth, dump: str) -> None:
+    """A pod that waited before, and does so still, is none of them; --all-pods lists it."""
+    write("more.yaml", pod("stuck", cpu="64", scheduler="berth"))
+    arguments = ["simulate", "--cluster", dump, "--cluster", "more.yaml", "-f", write("web.yaml", DEPLOYMENT)]
+    found = berth(*arguments)
+    assert found.code == 0
+    assert "1 pod that waited before would still wait" in found.out
+    assert "default/stuck" not in found.out
+    assert "default/stuck" in berth(*arguments, "--all-pods").out
+    assert [each["pod"] for each in json.loads(berth(*arguments, "-o", "json").out)["others"]["waiting"]] == [
+        "default/stuck"
+    ]
+
+
+def test_few_pods_are_listed_of_very_many(berth: Berth, dump: str) -> None:
+    """A billion replicas take no more room than those that fit."""
+    many = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": 1_000_000_000}}
+    found = berth("simulate", "--cluster", dump, "-f", write("many.yaml", many), "-o", "json")
+    assert found.code == 1
+    (waiting,) = json.loads(found.out)["waiting"]
+    assert (waiting["pod"], waiting["pods"]) == ("default/web-4", 999_999_996)
+
+
+def test_drains_say_from_where_to_where(berth: Berth, dump: str) -> None:
+    """A row for each pod; a node of nearly the name is named."""
+    placed = pod("p", on="a")
+    placed["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]
+    write("pods.yaml", placed)
+    found = berth("simulate", "--cluster", dump, "--cluster", "pods.yaml", "--drain", "a")
+    assert found.code == 0
+    assert "1 of 1 drained pod moved after draining a" in found.out
+    assert ["default/p", "a", "b"] in [line.split() for line in found.out.splitlines()]
+    write("named.yaml", node("node-07"))
+    assert "did you mean node-07?" in berth("simulate", "--cluster", "named.yaml", "--drain", "node-7").err
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.report.chart import Line, line_chart
 from scheduler.report.simulation_page import outcome_page, study_page
-from scheduler.whatif.plan import Outcome, Placed, Preempted, Waiting
+from scheduler.whatif.outcome import Blocked, Others, Outcome, Placed, Preempted, Waiting, WorkloadOutcome
 from scheduler.whatif.quality import Quality
 from scheduler.whatif.replay import Compaction, Point, Regret, Run
 from scheduler.whatif.study import ProfileStudy, Study
@@ -25,7 +25,12 @@ PERCENT = [(0.0, 0.0), (1.0, 1.0)]
 OUTCOME = Outcome(
     profile="p",
     placed=[Placed("ns/a", "n", "was"), Placed("ns/b", "n", None, True)],
-    waiting=[Waiting("ns/c", EVIL)],
+    waiting=[Waiting("ns/c", EVIL, 2)],
+    workloads=[WorkloadOutcome(f"Deployment ns/{EVIL}", 3, 1, 2, {"n": 1})],
+    others=Others([], [Placed("ns/f", "n")], [Waiting("ns/g", EVIL)]),
+    blocked=[Blocked("ns/h", "was", [EVIL])],
+    overdrawn={"ns/budget": ["ns/i"]},
+    not_simulated=[EVIL],
     preempted=[Preempted("ns/d", "n", "ns/a")],
     lost=["ns/e"],
     drained=["was"],
@@ -35,7 +40,7 @@ OUTCOME = Outcome(
 )
 
 
-@pytest.mark.parametrize("page", [outcome_page(OUTCOME), study_page(STUDY)], ids=["outcome", "study"])
+@pytest.mark.parametrize("page", [outcome_page(OUTCOME, only_mine=False), study_page(STUDY)], ids=["outcome", "study"])
 def test_is_balanced_escaped_and_loads_nothing(page: str) -> None:
     """It opens without a network, and runs no script whatever names say."""
     checked = Checked()

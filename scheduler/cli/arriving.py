@@ -1,0 +1,49 @@
+"""What the files of `-f` ask for: pods to create, and objects to add."""
+
+from scheduler.cli.errors import about, complain
+from scheduler.cli.inputs import documents, named, refuse_what_the_api_would
+from scheduler.framework.runtime import Framework
+from scheduler.model.kinds import Modelled
+from scheduler.model.namespaced import Namespace, Selecting
+from scheduler.report.wording import count
+from scheduler.whatif import manifest
+from scheduler.whatif.arrivals import Batch, batches, refuse_twins
+from scheduler.whatif.world import World
+
+_PROBLEMS = 8
+
+
+class Asked:
+    """What the files ask for: pods to create, and objects to add."""
+
+    def __init__(self, there: World, framework: Framework, namespace: str | None, usual: str) -> None:
+        self.batches: list[Batch] = []
+        self.added: list[Modelled] = []
+        self.not_simulated: list[str] = []
+        self.notes: list[str] = []
+        self._there = there
+        self._framework = framework
+        self._namespace = namespace
+        self._usual = usual
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing of which a simulation would show anything."""
+        return not self.batches and all(isinstance(each, Selecting | Namespace) for each in self.added)
+
+    def read(self, file: str, *, validate: bool) -> None:
+        """Add what a file holds. Raises InputError."""
+        held = documents(file)
+        with about(named(file)):
+            if validate:
+                refuse_what_the_api_would(held)
+            problems = len(self._there.problems)
+            self.added += self._there.added(held)
+            complain([f"{named(file)}: {line}" for line in self._there.problems[problems:][:_PROBLEMS]])
+            self.not_simulated += manifest.without_pods(held)
+            found = manifest.workloads(held)
+            self.batches += batches(found, self._there, self._framework, self._namespace, self._usual)
+            refuse_twins(self.batches, self._there)
+            known = manifest.KINDS
+            counted = zip(found, self.batches[-len(found) :], strict=False)
+            self.notes += [f"{b.owner}: counted as {count(b.count, 'pod')}" for w, b in counted if w.kind not in known]

@@ -1,0 +1,277 @@
+"""Pods that come to a cluster, as many as their workloads want. They are made when their turn comes, not before.
+
+The pods of a workload are equal but for their names, and for the claims that a StatefulSet makes for each. So a
+billion of them take no more room than those that find a node.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from scheduler.framework.runtime import Framework
+from scheduler.model.kinds import Modelled
+from scheduler.model.pod import Pod
+from scheduler.model.storage import PersistentVolume, PersistentVolumeClaim
+from scheduler.model.taints import untolerated
+from scheduler.whatif import manifest
+from scheduler.whatif.documents import ObjectError
+from scheduler.whatif.manifest import Workload
+from scheduler.whatif.world import World
+
+_DAEMON = [
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
+    for key, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+]
+"""What the DaemonSet controller lets its pods tolerate (upstream: daemon/util, AddOrUpdateDaemonPodTolerations)."""
+_HOST_NETWORK = {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists", "effect": "NoSchedule"}
+_WAITS = "WaitForFirstConsumer"
+
+_DIGITS = 12
+
+Object = Mapping[str, Any]
+
+
+class Batch:
+    """The pods of one workload. `made`: how many of them came so far."""
+
+    def __init__(
+        self, workload: Workload, world: World, namespace: str | None, usual: str, profile: str | None = None
+    ) -> None:
+        """`profile`: the scheduler of the pods, whatever they name. Raises ObjectError."""
+        self.notes: list[str] = []
+        self.made = 0
+        self.waits_as: str | None = None
+        """UID of the pod that waits for all that were not made, as they are its equals."""
+        self.preempted = 0
+        """How many pods were removed for its pods."""
+        self._world = world
+        self._workload = workload
+        asked = workload.pod
+        if profile is not None:
+            asked = {**asked, "spec": {**asked["spec"], "schedulerName": profile}}
+        self._whole = manifest.completed(asked, namespace, usual, world.priority_classes, self.notes)
+        self._claims = {str((each.get("metadata") or {}).get("name", "")): each for each in workload.claims}
+        self._ephemeral = _ephemeral(self._whole)
+        self._nodes: list[str] = []
+        self._first = self._decoded(0)
+        self.count = workload.wanted or 0
+        first = self._first
+        self.owner = f"{workload.kind} {first.namespace}/{workload.name}"
+
+    def find_nodes(self) -> None:
+        """Look where a DaemonSet runs; nodes may have been added since it was read."""
+        if self._workload.kind == "DaemonSet":
+            self._nodes = _daemon_nodes(self._whole, self._world)
+            self.count = len(self._nodes)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the workload."""
+        return self._workload.kind
+
+    @property
+    def equal(self) -> bool:
+        """Whether all pods share a shape, so that what is true of one is true of all."""
+        return self._workload.kind != "DaemonSet" and not self._claims and not self._ephemeral
+
+    @property
+    def priority(self) -> int:
+        """That of its pods."""
+        return self._first.priority
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is one pod that has a name of its own."""
+        return self._workload.alone
+
+    def holds(self, key: str) -> bool:
+        """Whether one of its pods has this namespace/name."""
+        if self.alone:
+            return self.count > 0 and key == self.key(0)
+        stem, _, number = key.rpartition("-")
+        if not number.isdecimal() or stem != self.key(0).rpartition("-")[0] or len(number) > _DIGITS:
+            return False
+        return str(int(number)) == number and 0 <= int(number) - self._workload.start < self.count
+
+    def key(self, number: int) -> str:
+        """namespace/name of a pod."""
+        return f"{self._first.namespace}/{self._named(number)}"
+
+    def pod(self, number: int) -> Pod:
+        """One of the pods."""
+        if self.equal:
+            name = self._named(number)
+            return replace(self._first, name=name, uid=f"new/{self._first.namespace}/{name}")
+        return self._decoded(number)
+
+    def alike(self, number: int) -> bool:
+        """Whether a pod finds what its successors find: none of its claims was there before."""
+        if self._workload.kind == "DaemonSet":
+            return False
+        claims = self._world.cluster.storage.claims
+        return all(claims.get((namespace, name)) is None for namespace, name, _ in self._named_claims(number))
+
+    def objects(self, number: int) -> list[Modelled]:
+        """The claims that are made for a pod, but for those that are there already."""
+        found: list[Modelled] = []
+        storage = self._world.cluster.storage
+        for namespace, name, template in self._named_claims(number):
+            if storage.claims.get((namespace, name)) is None:
+                found += self._claim(namespace, name, template, number)
+        return found
+
+    def _named(self, number: int) -> str:
+        return self._workload.named(number)
+
+    def _named_claims(self, number: int) -> Iterable[tuple[str, str, Object]]:
+        namespace, name = self._whole["metadata"]["namespace"], self._named(number)
+        for each, template in self._claims.items():
+            yield namespace, f"{each}-{name}", template
+        for each, template in self._ephemeral.items():
+            yield namespace, f"{name}-{each}", template
+
+    def _claim(self, namespace: str, name: str, template: Object, number: int) -> list[Modelled]:
+        """A new claim; with the volume that its class would make at once, where it would."""
+        world = self._world
+        spec = dict(template.get("spec") or {})
+        if spec.get("storageClassName") is None and world.default_class:
+            spec["storageClassName"] = world.default_class
+        metadata = {"name": name, "namespace": namespace, "uid": f"new/{namespace}/{name}"}
+        if name.removeprefix(f"{self._named(number)}-") in self._ephemeral:
+            pod = self._first
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": self._named(number), "controller": True}
+            owner["uid"] = f"new/{pod.namespace}/{self._named(number)}"
+            metadata["ownerReferences"] = [owner]  # type: ignore[assignment]
+        made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        storage_class = world.cluster.storage.classes.get(spec.get("storageClassName") or "")
+        if storage_class is None:
+            self._note(f"there is no StorageClass {spec.get('storageClassName') or 'for claims that name none'}")
+        if storage_class is None or storage_class.binding_mode == _WAITS or not storage_class.provisions:
+            claim = world.decode(made)
+            assert isinstance(claim, PersistentVolumeClaim)
+            return [claim]
+        volume = world.decode(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": f"new-{namespace}-{name}"},
+                "spec": {
+                    "capacity": (spec.get("resources") or {}).get("requests") or {},
+                    "accessModes": spec.get("accessModes"),
+                    "storageClassName": storage_class.name,
+                    "claimRef": {"namespace": namespace, "name": name, "uid": metadata["uid"]},
+                },
+            }
+        )
+        spec["volumeName"] = f"new-{namespace}-{name}"
+        metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}  # type: ignore[assignment]
+        claim = world.decode(made)
+        assert isinstance(claim, PersistentVolumeClaim) and isinstance(volume, PersistentVolume)
+        self._note(f"class {storage_class.name} makes volumes before pods have nodes: they are taken to suit any node")
+        return [volume, claim]
+
+    def _note(self, said: str) -> None:
+        if said not in self.notes:
+            self.notes.append(said)
+
+    def _decoded(self, number: int) -> Pod:
+        """A pod as the API server would have it. Raises ObjectError."""
+        name = self._named(number)
+        metadata = {**self._whole["metadata"], "name": name}
+        metadata["uid"] = f"new/{metadata['namespace']}/{name}"
+        spec = self._whole["spec"]
+        if self._claims:
+            spec = {**spec, "volumes": _with_claims(spec.get("volumes") or [], self._claims, name)}
+        if self._workload.kind == "DaemonSet":
+            spec = _on_one_node(spec, self._nodes[number]) if self._nodes else spec
+            spec = {**spec, "tolerations": [*(spec.get("tolerations") or []), *_daemon_tolerations(spec)]}
+        done = self._world.decode({**self._whole, "metadata": metadata, "spec": spec})
+        assert isinstance(done, Pod)
+        if done.shape.problem:
+            raise ObjectError(f"Pod {done.key}: {done.shape.problem}")
+        return replace(done, node_name="")
+
+
+def batches(
+    workloads: Iterable[Workload], world: World, framework: Framework, namespace: str | None, usual: str
+) -> list[Batch]:
+    """Those of a file. Raises ObjectError."""
+    found = []
+    for workload in workloads:
+        try:
+            found.append(Batch(workload, world, namespace, usual, framework.profile.name))
+        except ObjectError as error:
+            raise ObjectError(f"{workload.place}: {error}" if workload.place else str(error)) from None
+    return found
+
+
+def refuse_twins(batches: Iterable[Batch], world: World) -> None:
+    """Raise ObjectError for a pod of a name that another one has."""
+    there = [*world.placed, *world.waiting]
+    seen: dict[str, Batch] = {}
+    for batch in batches:
+        first = batch.key(0)
+        stem = first if batch.alone else first.rpartition("-")[0]
+        twin = next((key for key in there if batch.holds(key)), None)
+        if twin is None and batch.count and (stem in seen or any(other.holds(first) for other in seen.values())):
+            twin = first
+        if twin is not None:
+            raise ObjectError(f"Pod {twin}: there is one of this name already")
+        seen[stem] = batch
+
+
+def _ephemeral(pod: Object) -> dict[str, Object]:
+    """Volume → the template of its claim, of volumes that live as long as the pod."""
+    volumes = pod["spec"].get("volumes") or ()
+    return {
+        str(volume.get("name")): volume["ephemeral"]["volumeClaimTemplate"]
+        for volume in volumes
+        if isinstance(volume, dict) and (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+    }
+
+
+def _with_claims(volumes: list[Any], claims: Mapping[str, Object], pod: str) -> list[Any]:
+    """The volumes with those of the claims, which come before others of the same name."""
+    others = [volume for volume in volumes if not isinstance(volume, dict) or volume.get("name") not in claims]
+    own = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod}"}} for name in claims]
+    return [*own, *others]
+
+
+def _daemon_nodes(pod: Object, world: World) -> list[str]:
+    """Where a DaemonSet runs: nodes that its node affinity allows, and whose hard taints it tolerates."""
+    spec = pod["spec"]
+    tolerations = [*(spec.get("tolerations") or []), *_daemon_tolerations(spec)]
+    asked = world.decode({**pod, "spec": {**spec, "tolerations": tolerations}})
+    assert isinstance(asked, Pod)
+    shape = asked.shape
+    affinity = shape.required_node_affinity
+    return [
+        node.name
+        for _, node in world.cluster.nodes.live()
+        if all(requirement.accepts(node.labels.get(requirement.key)) for requirement in shape.node_selector)
+        and (affinity is None or (affinity.terms and not any(affinity.missed(node.name, node.labels)[1:])))
+        and untolerated(shape.tolerations, node.taints) is None
+    ]
+
+
+def _daemon_tolerations(spec: Object) -> list[dict[str, str]]:
+    return [*_DAEMON, *([_HOST_NETWORK] if spec.get("hostNetwork") else [])]
+
+
+def _on_one_node(spec: dict[str, Any], node: str) -> dict[str, Any]:
+    """The pod's spec with the node affinity that the DaemonSet controller gives it."""
+    affinity = dict(spec.get("affinity") or {})
+    own = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    affinity["nodeAffinity"] = {
+        **(affinity.get("nodeAffinity") or {}),
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [own]},
+    }
+    return {**spec, "affinity": affinity}

@@ -1,0 +1,103 @@
+"""Drains nodes as `kubectl drain` does: cordoned, and their pods evicted as far as disruption budgets allow.
+
+Controllers create the pods again. A budget allows another disruption when a pod that was evicted under it is placed.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from scheduler.model.namespaced import Selecting
+from scheduler.model.pod import Pod
+from scheduler.whatif.outcome import Blocked
+from scheduler.whatif.simulation import Simulation
+
+_STAY = ("DaemonSet", "Node")
+"""Controllers whose pods a drain leaves: the node's own, and those that tolerate it."""
+
+
+class Drain:
+    """A drain of nodes that are there, and what came of it. `force`: remove pods whatever budgets say."""
+
+    def __init__(self, simulation: Simulation, names: Sequence[str], scheduler_name: str, *, force: bool) -> None:
+        self.was: dict[str, str] = {}
+        """UID → the node that a pod was on."""
+        self.moved: list[Pod] = []
+        self.lost: list[str] = []
+        self.blocked: list[Blocked] = []
+        self.overdrawn: dict[str, list[str]] = {}
+        self._simulation = simulation
+        self._profile = scheduler_name
+        self._force = force
+        self._allowed: dict[str, int] = {}
+        self._budgets_of: dict[str, list[Selecting]] = {}
+        self._run(names)
+
+    def _run(self, names: Sequence[str]) -> None:
+        nodes = self._simulation.cluster.nodes
+        waiting: list[tuple[Pod, str]] = []
+        for name in names:
+            row = nodes.live_row(name)
+            assert row is not None
+            node = nodes.objects[row]
+            assert node is not None
+            self._simulation.put(replace(node, unschedulable=True))
+            pods = [pod for pod in self._simulation.cluster.pods_on(row) if not _stays(pod)]
+            waiting += [(pod, name) for pod in pods]
+        while waiting:
+            left = [(pod, name) for pod, name in waiting if not self._evict(pod, name)]
+            self._simulation.work()
+            if len(left) == len(waiting):
+                break
+            self._replenish()
+            waiting = left
+        self.blocked = [
+            Blocked(pod.key, name, [budget.name for budget in self._budgets(pod) if self._left(budget) < 1])
+            for pod, name in waiting
+        ]
+
+    def _evict(self, pod: Pod, name: str) -> bool:
+        """Remove a pod, unless a budget forbids it."""
+        budgets = self._budgets(pod)
+        overdrawn = [budget for budget in budgets if self._left(budget) < 1]
+        if overdrawn and not self._force:
+            return False
+        for budget in overdrawn:
+            self.overdrawn.setdefault(f"{budget.namespace}/{budget.name}", []).append(pod.key)
+        for budget in budgets:
+            self._allowed[_key(budget)] = self._left(budget) - 1
+        self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
+        if pod.owner is None:
+            self.lost.append(pod.key)
+            return True
+        self.was[pod.uid] = name
+        again = replace(pod, node_name="", nominated_node_name="", scheduler_name=self._profile, terminating=False)
+        self.moved.append(again)
+        self._simulation.put(again)
+        return True
+
+    def _replenish(self) -> None:
+        """Count those that are placed again as healthy."""
+        for uid in self._simulation.newly_bound():
+            pod = self._simulation.bound[uid][0] if uid in self._simulation.bound else None
+            if pod is not None and uid in self.was:
+                for budget in self._budgets(pod):
+                    self._allowed[_key(budget)] = self._left(budget) + 1
+
+    def _budgets(self, pod: Pod) -> list[Selecting]:
+        """Those that select a pod."""
+        if pod.uid not in self._budgets_of:
+            budgets = self._simulation.cluster.selecting.get("PodDisruptionBudget", {}).get(pod.namespace, {})
+            self._budgets_of[pod.uid] = [each for each in budgets.values() if each.selector.matches(pod.labels)]
+        return self._budgets_of[pod.uid]
+
+    def _left(self, budget: Selecting) -> int:
+        return self._allowed.get(_key(budget), budget.allowed)
+
+
+def _key(budget: Selecting) -> str:
+    return f"{budget.namespace}/{budget.name}"
+
+
+def _stays(pod: Pod) -> bool:
+    return pod.mirror or (pod.owner is not None and pod.owner[0] in _STAY)

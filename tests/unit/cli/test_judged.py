@@ -1,0 +1,120 @@
+"""What the API server would refuse is refused by `explain -f` and `simulate -f`, unless asked not to look."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.builders import node, pod
+from tests.unit.cli.conftest import Berth
+
+Object = dict[str, Any]
+DEPLOYMENT: Object = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": pod("t", "1")["spec"]},
+    },
+}
+SPREAD: Object = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+
+
+def changed(made: Object, path: str, value: Any) -> Object:
+    """A copy with another value somewhere: `spec.containers.0.image`."""
+    made = copy.deepcopy(made)
+    at: Any = made
+    *steps, last = path.split(".")
+    for step in steps:
+        at = at[int(step)] if isinstance(at, list) else at.setdefault(step, {})
+    at[int(last) if isinstance(at, list) else last] = value
+    return made
+
+
+POD = changed(pod("p", "1"), "spec.topologySpreadConstraints", [SPREAD])
+SPREADING = "spec.topologySpreadConstraints.0"
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (changed(pod("p"), "spec.containers.0.resources", {"requests": {"cpu": "-1"}}), 'requests[cpu]: "-1": must be'),
+        (changed(POD, f"{SPREADING}.maxSkew", 0), "topologySpreadConstraints[0].maxSkew: 0: must be greater than zero"),
+        (
+            changed(POD, f"{SPREADING}.whenUnsatisfiable", "Maybe"),
+            'whenUnsatisfiable: "Maybe": expected DoNotSchedule or ScheduleAnyway',
+        ),
+        (
+            changed(POD, f"{SPREADING}.whenUnsatisfiable", "DoNotSchedul"),
+            "expected DoNotSchedule or ScheduleAnyway; did you mean DoNotSchedule?",
+        ),
+        (
+            changed(POD, "spec.priority", 99999999999999),
+            "Pod p: spec.priority: 99999999999999: expected a whole number of at most 2147483647",
+        ),
+        (changed(POD, "metadata.labels", {"bad key!": "x"}), 'metadata.labels: "bad key!": name part must consist of'),
+        (
+            changed(POD, "spec.nodeSelectors", {"a": "b"}),
+            "spec.nodeSelectors: unknown field; did you mean nodeSelector?",
+        ),
+        (
+            changed(POD, "spec.containers.0.resource", {}),
+            "spec.containers[0].resource: unknown field; did you mean resources?",
+        ),
+        (
+            changed(DEPLOYMENT, "spec.replicas", "three"),
+            'Deployment web: spec.replicas: "three": expected a whole number',
+        ),
+        (changed(DEPLOYMENT, "spec.replicas", -1), "Deployment web: spec.replicas: -1: expected 0 or more"),
+        (
+            changed(DEPLOYMENT, "spec.template.metadata.labels", {"ap": "web"}),
+            "labels[app]: expected web, which spec.selector asks for; did you mean ap?",
+        ),
+        (changed(DEPLOYMENT, "apiVersion", "apps/v1beta1"), 'apiVersion: "apps/v1beta1": expected apps/v1'),
+        (changed(DEPLOYMENT, "kind", "Deploymnt"), "kind: Deploymnt: unknown in apps/v1; did you mean Deployment?"),
+        (
+            {**changed(DEPLOYMENT, "spec.replicas", -1), "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"},
+            "Rollout web: spec.replicas: -1: expected 0 or more",
+        ),
+        (
+            changed(POD, "spec.containers.0.env", [{"name": "A", "value": 5}]),
+            "spec.containers[0].env[0].value: 5: expected text: put it in quotes",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["explain", "simulate"])
+def test_refused(berth: Berth, command: str, made: Object, said: str) -> None:
+    """One line with file, object, path, value, and what was expected; exit code 2."""
+    Path("made.yaml").write_text(yaml.safe_dump(made))
+    found = berth(command, "-f", "made.yaml", "--cluster", "cluster.json")
+    assert (found.code, found.out) == (2, "")
+    assert len(found.err.splitlines()) == 1
+    assert found.err.startswith("berth: made.yaml: ")
+    assert said in found.err
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "said"),
+    [
+        ({"cpu": "-4"}, 'made.yaml: Node n: status.allocatable.cpu: "-4": expected 0 or more'),
+        ({"pods": "abc"}, 'made.yaml: Node n: status.allocatable[pods]: "abc": expected a quantity'),
+    ],
+)
+def test_nodes_are_judged_too(berth: Berth, allocatable: Object, said: str) -> None:
+    """A node that is added has amounts that mean something."""
+    made = node("n")
+    made["status"]["allocatable"] |= allocatable
+    Path("made.yaml").write_text(yaml.safe_dump(made))
+    found = berth("simulate", "-f", "made.yaml", "--cluster", "cluster.json")
+    assert found.code == 2
+    assert said in found.err
+
+
+def test_no_validate(berth: Berth) -> None:
+    """Who knows better may go on."""
+    Path("made.yaml").write_text(yaml.safe_dump(changed(POD, "spec.nodeSelectors", {"a": "b"})))
+    assert berth("explain", "-f", "made.yaml", "--cluster", "cluster.json", "--no-validate").code == 1
+    assert berth("simulate", "-f", "made.yaml", "--cluster", "cluster.json", "--no-validate").code == 1
