@@ -124,6 +124,10 @@ class Bindings:
         self._sleep = sleep
         self._postings: dict[str, _Posting] = {}
 
+    def __len__(self) -> int:
+        """Bindings whose outcome is not known yet."""
+        return len(self._postings)
+
     def post(self, instruction: Bind) -> None:
         """Post it; `answer` gets Bound or BindFailed."""
         log.debug("binding", **_about(instruction), attempt=instruction.attempts)

@@ -110,7 +110,7 @@ class World:
         assert await self.under_way.drain(30.0) == 0
         (answer,) = self.answers
         assert len(self.told) == isinstance(answer, Bound)
-        assert not self.bindings._postings
+        assert len(self.bindings) == 0
         return answer
 
 

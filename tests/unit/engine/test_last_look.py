@@ -119,7 +119,12 @@ def test_nobody_looks_again_where_nobody_is_bound(harness: Harness, monkeypatch:
     """Nodes change all the time; only those to which a pod is being bound cost another look."""
     world(harness)
     looks: list[Any] = []
-    monkeypatch.setattr("scheduler.engine.binding_cycle.objection", lambda *args: looks.append(args) or "")
+
+    def look(*args: Any) -> str:
+        looks.append(args)
+        return ""
+
+    monkeypatch.setattr("scheduler.engine.binding_cycle.objection", look)
     for i in range(10):
         harness.put(node(f"other{i}"))
         harness.put(node(f"other{i}", cpu="8"))
