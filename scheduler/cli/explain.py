@@ -1,6 +1,7 @@
 """`berth explain`: why a pod goes where it goes, or nowhere."""
 
 import sys
+from difflib import get_close_matches
 from typing import Annotated
 
 import typer
@@ -19,9 +20,12 @@ from scheduler.plugins.registry import registry
 from scheduler.whatif.explain import explain as explained
 from scheduler.whatif.explanation import FITS, Explanation
 from scheduler.whatif.promises import wanted_by
+from scheduler.whatif.world import World
 
 app = typer.Typer(add_completion=False)
 _PROBLEMS = 8
+_ALWAYS = "default-scheduler"
+"""Every cluster has it."""
 
 
 @app.command()
@@ -87,15 +91,31 @@ def explain(
     else:
         asked, node = from_cluster(pod or "", namespace, there, where, usual)
     framework = _framework(frameworks, scheduler, asked, notes)
+    claimed = node is not None or scheduler is not None or _claimed(asked, frameworks, there, notes)
     known = None
     if node is not None and wanted_by(asked, framework) is not None:
         from scheduler.cli.history import past
 
         known, problems = past(there, Settings(), dump=bool(cluster), kubeconfig=path, context=context, taken=asked.uid)
         complain(problems)
-    answer = explained(asked, framework, there.cluster, node=node, notes=notes, past=known)
+    answer = explained(asked, framework, there.cluster, node=node, notes=notes, past=known, claimed=claimed)
     _print(answer, output, everything=everything)
     return 0 if answer.outcome == FITS else FOUND
+
+
+def _claimed(pod: Pod, frameworks: dict[str, Framework], there: World, notes: list[str]) -> bool:
+    """Whether anything shows that somebody runs the scheduler that the pod names."""
+    name = pod.scheduler_name
+    ran = {placed.scheduler_name for placed in there.placed.values()}
+    if not name or name in frameworks or name == _ALWAYS or name in ran:
+        return True
+    known = {*frameworks, *ran, _ALWAYS} - {""}
+    near = get_close_matches(name, known, n=1)
+    notes.append(
+        f"no pod here was placed by {name}, which is no profile of this configuration"
+        + (f"; did you mean {near[0]}?" if near else f": known are {', '.join(sorted(known))}")
+    )
+    return False
 
 
 def _framework(frameworks: dict[str, Framework], wanted: str | None, pod: Pod, notes: list[str]) -> Framework:

@@ -32,6 +32,7 @@ MANY = 20
 _FEW = 8
 """Rejected nodes shown when there are nodes that fit."""
 _STYLES = {"fits": ("✓", "bold green"), "gated": ("∥", "bold yellow")}
+_POSSIBLE = {"gated": "could go without its gates", "unclaimed": "could go if its scheduler ran"}
 _NO = ("✗", "bold red")
 _ELSEWHERE = 120
 """Columns where there is no terminal."""
@@ -81,6 +82,8 @@ class ExplanationTable:
         sign, style = _STYLES.get(answer.outcome, _NO)
         yield Text(printable(f"{sign} {headline(answer)}"), style=style)
         yield _indented(f"{asks(answer)} · priority {answer.pod.priority} · profile {answer.profile}", "dim")
+        if answer.outcome == "unclaimed":
+            yield _indented(f"{answer.profile} would place it: see below")
         if answer.choice is not None and len(answer.feasible) > 1 and answer.outcome == "fits":
             yield _indented(self._short(answer.choice.text))
         for line in (moved(answer), preempts(answer), *answer.notes):
@@ -115,7 +118,7 @@ class ExplanationTable:
                     cell.append(f" ({score.raw:,})", style="dim")
                 cells.append(cell)
             table.add_row(f"{node.rank:,}", *cells)
-        possible = "could go without its gates" if answer.outcome == "gated" else "can go"
+        possible = _POSSIBLE.get(answer.outcome, "can go")
         yield from _section(f"Where it {possible}: {count(len(answer.feasible), 'node')}", table)
         yield from _more(len(answer.feasible) - len(shown))
         if differ:

@@ -54,6 +54,8 @@ def headline(answer: Explanation) -> str:
             return f"{pod} goes to one of {best:,} equally good nodes ({feasible:,} possible, {total:,} in all)"
         case "gated":
             return f"{pod} waits for its scheduling gates"
+        case "unclaimed":
+            return f"{pod} waits for the scheduler {answer.pod.scheduler_name}, and nobody seems to run it"
         case "failed":
             return f"{pod} could not be decided: a plugin failed"
     if not total:

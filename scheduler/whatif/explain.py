@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework.changes import Uncordon
+from scheduler.framework.changes import HOSTNAME, Uncordon
 from scheduler.framework.decision import Decision, fit_error, narrowed_text
 from scheduler.framework.explaining import Inquiry
 from scheduler.framework.runtime import Framework
@@ -24,6 +24,9 @@ from scheduler.whatif.promises import Past, state_of
 from scheduler.whatif.remedies import Obstacle, Stuck, remedies
 
 _SHOWN_BEST = 4
+_PINS = "NodeAffinity"
+_ELSEWHERE = 1000.0
+"""More than a node can lack otherwise."""
 
 
 def explain(
@@ -34,11 +37,13 @@ def explain(
     node: str | None = None,
     notes: Sequence[str] = (),
     past: Past | None = None,
+    claimed: bool = True,
 ) -> Explanation:
     """Decide for a pod that is not in the cluster, and say why.
 
     `node`: where the pod was before it was taken off for the question; `notes`: what to say besides; `past`: what
-    evictors did lately. The cluster is changed and changed back while remedies are tried.
+    evictors did lately; `claimed`: whether somebody runs the scheduler that the pod names. The cluster is changed and
+    changed back while remedies are tried.
     """
     about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)])
     try:
@@ -56,8 +61,9 @@ def explain(
     stuck = _stuck(asking, decision)
     if gate is not None:
         message = gate[1].text
-    outcome = shown.GATED if gate else shown.FITS if len(decision.feasible) else shown.UNSCHEDULABLE
-    offered = remedies(asking, stuck) if outcome != shown.FITS else []
+    fits = shown.FITS if claimed else shown.UNCLAIMED
+    outcome = shown.GATED if gate else fits if len(decision.feasible) else shown.UNSCHEDULABLE
+    offered = remedies(asking, stuck) if outcome not in (shown.FITS, shown.UNCLAIMED) else []
     about.notes += asking.notes.values()
     return about.answer(
         outcome,
@@ -168,8 +174,8 @@ def _stuck(asking: Asking, decision: Decision) -> list[Stuck]:
     for stuck in found.values():
         for obstacle in stuck.obstacles:
             obstacle.detail, obstacle.numbers = asking.detail(stuck.row, obstacle.plugin, obstacle.reason)
-        stuck.distance = _distance(stuck)
-    return sorted(found.values(), key=lambda stuck: (*stuck.distance, stuck.node))
+        stuck.distance = _distance(asking, stuck)
+    return sorted(found.values(), key=lambda stuck: (stuck.distance, stuck.node))
 
 
 def _repeats(asking: Asking, stuck: Stuck, plugin: str, reason: Reason) -> bool:
@@ -200,19 +206,37 @@ def _all_rejections(asking: Asking, decision: Decision) -> Iterator[tuple[str, R
             yield plugin.name, reason, where & inquiry.cluster.nodes.alive[: len(where)]
 
 
-def _distance(stuck: Stuck) -> tuple[int, int, float]:
-    """How far a node is from taking the pod: plugins against it, how many of them for good, and the worst shortage."""
-    plugins = {o.plugin for o in stuck.obstacles}
-    hopeless = {o.plugin for o in stuck.obstacles if o.reason.unresolvable}
-    return len(plugins), len(hopeless), max((_missing(o.numbers) for o in stuck.obstacles), default=0.0)
+def _distance(asking: Asking, stuck: Stuck) -> tuple[float, int]:
+    """How far a node is from taking the pod: what is missing of each thing, as a share of what the pod asks for.
+
+    What has no amount counts as one, and so does once more what the node would not have if it were empty. Of a pod that
+    is pinned to some nodes, all others come after these. Second: the plugins whose rejection no preemption can help.
+    """
+    hopeless = len({o.plugin for o in stuck.obstacles if o.reason.unresolvable})
+    pinned = asking.inquiry.once("pinned", lambda: _pinned(asking.inquiry.pod))
+    total = 0.0
+    for obstacle in stuck.obstacles:
+        share = _missing(obstacle.numbers)
+        total += 1.0 if share is None else share + obstacle.reason.unresolvable
+        if pinned and obstacle.plugin == _PINS:
+            total += _ELSEWHERE
+    return total, hopeless
 
 
-def _missing(numbers: Mapping[str, Any]) -> float:
-    """The share that is missing of what is needed; all of it, where the numbers do not say."""
+def _pinned(pod: Pod) -> bool:
+    """Whether the pod asks for nodes by their names."""
+    affinity = pod.shape.required_node_affinity
+    terms = () if affinity is None else affinity.terms
+    labels = [*pod.shape.node_selector, *(r for term in terms for r in term.labels)]
+    return bool(affinity and affinity.names) or any(r.key == HOSTNAME and r.operator == "In" for r in labels)
+
+
+def _missing(numbers: Mapping[str, Any]) -> float | None:
+    """The share that is missing of what is needed; None where the numbers do not say."""
     needed, free = numbers.get("needed"), numbers.get("free")
     if isinstance(needed, int | float) and isinstance(free, int | float) and 0 < needed <= BOUND and abs(free) <= BOUND:
         return (needed - free) / needed
-    return 1.0
+    return None
 
 
 def _rejected(stuck: Stuck) -> shown.RejectedNode:

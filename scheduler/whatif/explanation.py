@@ -12,7 +12,7 @@ from scheduler.framework.changes import Change
 API_VERSION = "podberth.dev/v1alpha1"
 KIND = "Explanation"
 
-FITS, UNSCHEDULABLE, GATED, FAILED = "fits", "unschedulable", "gated", "failed"
+FITS, UNSCHEDULABLE, GATED, FAILED, UNCLAIMED = "fits", "unschedulable", "gated", "failed", "unclaimed"
 
 
 class Shown(Struct, rename="camel", kw_only=True, frozen=True):
@@ -150,7 +150,9 @@ class PromiseState(Shown, kw_only=True, frozen=True):
 
 
 class Explanation(Shown, kw_only=True, frozen=True):
-    """One decision. `outcome` is one of fits, unschedulable, gated, failed (a plugin could not answer).
+    """One decision. `outcome` is one of fits, unschedulable, gated, failed (a plugin could not answer), unclaimed.
+
+    Unclaimed: it would fit, and waits for a scheduler that nobody seems to run.
 
     `rejected` has the nodes closest to fitting first, `feasible` the best first.
     """

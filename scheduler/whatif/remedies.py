@@ -45,7 +45,7 @@ class Stuck:
     node: str
     plugin: str
     obstacles: list[Obstacle] = field(default_factory=list)
-    distance: tuple[int, int, float] = (0, 0, 0.0)
+    distance: tuple[float, int] = (0.0, 0)
 
 
 Plan = tuple[Change, ...]

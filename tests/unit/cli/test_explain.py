@@ -228,3 +228,17 @@ def test_a_plugin_from_outside_fails_to_explain_itself(berth: Berth, teams: Call
         f'plugin "{CLASS}" could not explain its rejections: it tried to end the process (no idea)',
         f'plugin "{CLASS}" could not say what would help: it tried to end the process (no idea)',
     ]
+
+
+def test_a_scheduler_that_nobody_runs_is_the_first_line(berth: Berth) -> None:
+    """The pod waits for it, whatever room there is."""
+    file = write("lost.yaml", pod("lost", "100m", namespace="shop", scheduler="bert"))
+    found = berth("explain", "-f", file, "--cluster", "cluster.json")
+    assert found.code == 1
+    assert found.out.startswith("✗ shop/lost waits for the scheduler bert, and nobody seems to run it")
+    assert "did you mean berth?" in found.out
+    answer = json.loads(berth("explain", "-f", file, "--cluster", "cluster.json", "-o", "json").out)
+    assert answer["outcome"] == "unclaimed"
+    others = write("others.yaml", pod("theirs", namespace="shop", scheduler="bert", on="a-1"))
+    found = berth("explain", "-f", file, "--cluster", "cluster.json", "--cluster", others)
+    assert (found.code, found.out[0]) == (0, "✓")

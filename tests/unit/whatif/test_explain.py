@@ -284,3 +284,27 @@ def test_the_json_keeps_its_shape() -> None:
     assert shape(fits["feasible"]) == [
         {"node": "str", "rank": "int", "total": "int", "scores": dict.fromkeys(plugins, score)}
     ]
+
+
+def nearest(incoming: Object, *objects: Object) -> list[str]:
+    """The nodes that can't take a pod, the nearest first."""
+    return [node.node for node in explained(incoming, [namespace("default"), *objects]).rejected]
+
+
+def test_the_node_that_a_pod_is_pinned_to_is_the_nearest() -> None:
+    """However much is in its way there, and whatever the others lack."""
+    objects = [node("z", "1"), node("a", "8"), node("b", "8"), pod("q", "1", on="z", ports=["80"])]
+    assert nearest(pod("p", "1", ports=["80"], select={"host": "z"}), *objects)[0] == "z"
+    assert nearest(pod("p", "1", ports=["80"], need=["@name in z"]), *objects)[0] == "z"
+
+
+def test_what_is_missing_counts_and_not_who_says_so() -> None:
+    """A node that lacks only a toleration is nearer than one that lacks both cpu and the device."""
+    objects = [
+        node("gpu", "8", others={"nvidia.com/gpu": "4"}, taints=["gpu:NoSchedule"]),
+        node("a", "1"),
+        node("little", "8", others={"nvidia.com/gpu": "4"}),
+        pod("q", "7", on="little"),
+    ]
+    asked = pod("p", "2", others={"nvidia.com/gpu": "1"})
+    assert nearest(asked, *objects) == ["little", "gpu", "a"]
