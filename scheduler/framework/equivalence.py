@@ -318,9 +318,9 @@ class EquivalenceClasses:
         self.ask = ask
         self.computed = 0
         """How often results were computed for all rows: there were none, or too many rows had changed."""
-        self._classes = Recurring(1)
-        self._static = Recurring(1)
-        self._on_node = Recurring(1)
+        self._classes: Recurring[Hashable, EquivalenceClass] = Recurring(1)
+        self._static: Recurring[Hashable, StaticResults] = Recurring(1)
+        self._on_node: Recurring[Hashable, OnNodeResults] = Recurring(1)
         self._by_shape: dict[PodShape, EquivalenceClass] = {}
 
     def kept(self) -> KeptResults:
@@ -365,7 +365,7 @@ class EquivalenceClasses:
             if len(self._by_shape) >= _SHAPES:
                 self._by_shape.clear()
             self._by_shape[shape] = found
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _signature(self, plugins: tuple[Any, ...], shape: PodShape, skipped: Skipped) -> Hashable:
         """The signatures of these plugins for a shape, and the points that they skip."""

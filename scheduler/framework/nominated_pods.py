@@ -16,6 +16,7 @@ from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
+from scheduler.state.per_node import Bounded
 
 _SHAPES = 16
 _THRESHOLDS = 4
@@ -40,7 +41,7 @@ class _Above:
         """Node → its place in the lists. It stays when no pod is nominated for the node any more."""
         self.rows: Rows = np.zeros(0, dtype=np.intp)
         self.pods: list[list[Pod]] = []
-        self.held: dict[PodShape, _Held] = {}
+        self.held: Bounded[PodShape, _Held] = Bounded(_SHAPES)
         self._nodes: Nodes | None = None
         self._labels = -1
         self._version = -1
@@ -55,7 +56,7 @@ class _Above:
             self.place = {name: i for i, (name, _) in enumerate(live)}
             self.rows = np.array([row for _, row in live], dtype=np.intp)
             self.pods = [nominations.above(name, self.threshold) for name in self.place]
-            self.held = {}
+            self.held.clear()
             self._nodes, self._labels = nodes, nodes.label_changes
             cluster.effort.count(len(live) // 2)
         else:
@@ -97,7 +98,7 @@ class NominatedPods:
         """`counting`: the filters that say what a pod needs, what a node has left, and what a placed pod takes."""
         self._counting = counting
         self._ask = ask
-        self._above: dict[int, _Above] = {}
+        self._above: Bounded[int, _Above] = Bounded(_THRESHOLDS)
 
     def kept(self, pod: Pod, cluster: Cluster) -> Kept | None:
         """The nodes with nominated pods that come before a pod; None: there are none."""
@@ -105,11 +106,9 @@ class NominatedPods:
         threshold = nominations.threshold(pod)
         if threshold is None:
             return None
-        above = self._above.get(threshold)
+        above = self._above.recall(threshold)
         if above is None:
-            if len(self._above) >= _THRESHOLDS:
-                del self._above[next(iter(self._above))]
-            above = self._above[threshold] = _Above(threshold)
+            self._above.keep(threshold, above := _Above(threshold))
         above.renew(cluster)
         own, pods = above.place.get(nominations.node_of(pod.uid) or ""), above.pods
         if own is not None:
@@ -134,7 +133,7 @@ class NominatedPods:
         return short
 
     def _held(self, plugins: list[Any], pod: Pod, cluster: Cluster, above: _Above) -> Ints:
-        held, log = above.held.get(pod.shape), cluster.nominations.log
+        held, log = above.held.recall(pod.shape), cluster.nominations.log
         known: dict[PodShape, list[int]] = {}
         changed = None if held is None else log.since(held.version)
         if held is None or changed is None:
@@ -142,9 +141,7 @@ class NominatedPods:
             cluster.effort.count(len(above.pods))
             held = _Held(amounts, log.version)
             if not pod.shape.heavy:
-                if len(above.held) >= _SHAPES:
-                    del above.held[next(iter(above.held))]
-                above.held[pod.shape] = held
+                above.held.keep(pod.shape, held)
         else:
             more = len(above.pods) - held.amounts.shape[1]
             if more:

@@ -27,7 +27,6 @@ _ONE_BY_ONE = 24
 _SOME = 1024
 _FEW = 1024
 """So many terms are looked up one by one; more of them are found by a pass over all."""
-_CATCH_UP = 512
 _WEIGHED = 256
 """Up to this many terms of new sets are added one by one; with more of them, adding up everything costs less."""
 
@@ -179,13 +178,12 @@ class ExistingTerms:
         sets, placed, nodes = self.sets, self.sets.placed, self._nodes
         came = [of for of in sets.sets_born[sums.sets :] if of.whole]
         if not sums.stale(nodes, pods) and sum(len(of.terms) for of in came) <= _WEIGHED:
-            behind = placed.version - sums.version
             if came:
                 which = unpack(sums.by, len(sets.index))
                 for of in came:
                     self._weigh(sums, of, which)
             sums.sets = len(sets.sets_born)
-            if placed.remembers(sums.version) and (behind <= _CATCH_UP or 20 * behind < len(placed)):
+            if placed.worth_following(sums.version):
                 effort.count(1 + sums.follow(placed))
                 return
         before = sums.size

@@ -6,7 +6,6 @@ when a plugin asks for it, and that attempt is charged: `members` (which pods), 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 from weakref import WeakValueDictionary
 
 from scheduler.model.affinity import AffinityTerm, WeightedTerms
@@ -18,6 +17,7 @@ from scheduler.state.existing_term_sums import ExistingTermSums
 from scheduler.state.existing_terms import ExistingTerms
 from scheduler.state.members import Members, Terms
 from scheduler.state.nodes import Nodes
+from scheduler.state.per_node import Bounded
 from scheduler.state.pod_classes import PodClasses
 from scheduler.state.sums import OnRows, Selected
 
@@ -39,9 +39,9 @@ class Incidence:
         self.terms = ExistingTerms(nodes)
         self._nodes = nodes
         self._effort = Effort() if effort is None else effort
-        self.sums: dict[SumKey, Selected] = {}
+        self.sums: Bounded[SumKey, Selected] = Bounded(_SUMS)
         """The sums that are kept, the one that was asked for last comes last."""
-        self._on_rows: dict[tuple[str, LabelSelector, bool], OnRows] = {}
+        self._on_rows: Bounded[tuple[str, LabelSelector, bool], OnRows] = Bounded(_ON_ROWS)
         self._members: WeakValueDictionary[tuple[Terms, tuple[int, ...] | None], Members] = WeakValueDictionary()
         """Which pods the terms select: shared by the sums for all topology keys."""
         self._made = 0
@@ -94,12 +94,10 @@ class Incidence:
         Raises SliceOver.
         """
         key = (namespace, selector, leaving)
-        found = self._on_rows.get(key)
+        found = self._on_rows.recall(key)
         if found is None:
-            self._make_room(self._on_rows, _ON_ROWS)
-            found = self._on_rows[key] = OnRows(namespace, selector, leaving)
-        elif len(self._on_rows) > _ON_ROWS // 2:
-            self._on_rows[key] = self._on_rows.pop(key)
+            self._make_room(self._on_rows)
+            self._on_rows.keep(key, found := OnRows(namespace, selector, leaving))
         found.renew(self.pods, self._effort)
         return found
 
@@ -144,25 +142,21 @@ class Incidence:
             self.terms.reuse()
 
     def _sum(self, question: SumKey) -> Selected:
-        found = self.sums.get(question)
+        found = self.sums.recall(question)
         if found is None:
-            self._make_room(self.sums, _SUMS)
+            self._make_room(self.sums)
             terms, amounts, key = question
             members = self._members.get((terms, amounts))
             if members is None:
                 members = self._members[terms, amounts] = Members(terms, amounts)
-            found = self.sums[question] = Selected(members, key)
-        elif len(self.sums) > _SUMS // 2:
-            self.sums[question] = self.sums.pop(question)
+            self.sums.keep(question, found := Selected(members, key))
         found.renew(self.pods, self._nodes, self._effort)
         return found
 
-    def _make_room(self, kept: dict[Any, Any], most: int) -> None:
-        """Drop the oldest sums if there are too many, and now and then if they take too much memory."""
-        if len(kept) >= most:
-            del kept[next(iter(kept))]
+    def _make_room(self, kept: Bounded[SumKey, Selected] | Bounded[tuple[str, LabelSelector, bool], OnRows]) -> None:
+        """Now and then, drop the oldest sums if all of them take too much memory."""
         self._made += 1
         if self._made % _LOOK == 0:
             size = sum(one.size for one in kept.values())
             while size > _KEPT_BYTES and kept:
-                size -= kept.pop(next(iter(kept))).size
+                size -= kept.drop_oldest().size

@@ -13,6 +13,7 @@ import numpy as np
 
 from scheduler.model.conditions import Condition, Kind, hold
 from scheduler.state.column import Bools
+from scheduler.state.per_node import Bounded
 
 FEW = 64
 """Up to this many candidates are looked at one by one; with more of them, bits cost less."""
@@ -32,7 +33,7 @@ class LabelIndex:
         self._places: list[str] = []
         self._in_place: dict[str, Numbers] = {}
         self._with_key: dict[str, Numbers] = {}
-        self._by_value: dict[str, _ByValue] = {}
+        self._by_value: Bounded[str, _ByValue] = Bounded(_VALUES_KEPT)
         self._there: Bools = np.zeros(64, dtype=np.bool_)
         self._free: list[int] = []
         self.dead: list[int] = []
@@ -179,11 +180,9 @@ class LabelIndex:
         numbers = self._with_key.get(key)
         if numbers is None:
             return {}
-        kept = self._by_value.get(key)
+        kept = self._by_value.recall(key)
         if kept is None:
-            if len(self._by_value) >= _VALUES_KEPT:
-                del self._by_value[next(iter(self._by_value))]
-            kept = self._by_value[key] = _ByValue()
+            self._by_value.keep(key, kept := _ByValue())
         self._steps += (len(numbers) - kept.known) // 2
         for number in numbers[kept.known :]:
             labels = self._labels[number]

@@ -63,7 +63,7 @@ class Nodes:
         self.weighings = Weighings()
         self.puts = 0
         """Counts node objects that were added, changed or deleted."""
-        self._derived = Bounded(_DERIVED)
+        self._derived: Bounded[Hashable, Derived] = Bounded(_DERIVED)
         self._capacity = _FIRST_ROWS
         self._row: dict[str, int] = {}
         self._free: list[int] = []
@@ -221,8 +221,7 @@ class Nodes:
             found = Derived(of_all, of_row)
             self._derived.keep(question, found)
         found.renew(self, self.log)
-        values: Numbers = found.values
-        return values
+        return found.values
 
     def put(self, row: int, node: Node | None) -> None:
         """Write the node object of a row and all that derives from it; None when the node is gone."""

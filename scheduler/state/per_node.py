@@ -7,7 +7,7 @@ all rows at once costs little more.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from scheduler.state.rowlog import RowLog
 
 if TYPE_CHECKING:
     from scheduler.state.nodes import Nodes
+
+Key = TypeVar("Key", bound=Hashable)
+Thing = TypeVar("Thing")
 
 ALL_ROWS = None
 """What `renew` returns when all rows were computed."""
@@ -90,28 +93,33 @@ class Derived(PerNode):
             self.values[..., row] = self._of_row(nodes, row)
 
 
-class Bounded(dict[Hashable, Any]):
+class Bounded(dict[Key, Thing]):
     """A dict with at most `most` things: the ones that were not asked for longest are dropped first."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self.most = most
 
-    def recall(self, key: Hashable) -> Any:
+    def recall(self, key: Key) -> Thing | None:
         """The thing of a key, or None; it counts as asked for now."""
         found = self.pop(key, None)
         if found is not None:
             self[key] = found
         return found
 
-    def keep(self, key: Hashable, thing: Any) -> None:
+    def keep(self, key: Key, thing: Thing) -> None:
         """Keep a thing."""
+        self.pop(key, None)
         while len(self) >= self.most:
-            del self[next(iter(self))]
+            self.drop_oldest()
         self[key] = thing
 
+    def drop_oldest(self) -> Thing:
+        """Drop the thing that was not asked for longest, and return it."""
+        return self.pop(next(iter(self)))
 
-class Recurring(Bounded):
+
+class Recurring(Bounded[Key, Thing]):
     """As `Bounded`, but a thing is kept only from the second time on: things used once would displace shared ones.
 
     Besides, the memory of a thing that is not kept is reused at once, while it is still in the processor's cache.
@@ -122,7 +130,7 @@ class Recurring(Bounded):
         self._offered: set[int] = set()
         """Hashes of keys. If two collide, a thing is kept one time too early, which does no harm."""
 
-    def keep(self, key: Hashable, thing: Any) -> None:
+    def keep(self, key: Key, thing: Thing) -> None:
         """Keep a thing if its key was seen before."""
         offered = hash(key)
         if offered in self._offered:

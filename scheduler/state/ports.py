@@ -12,6 +12,7 @@ import numpy as np
 from scheduler.model.shape import ANY_IP, HostPort
 from scheduler.state.column import Ints
 from scheduler.state.effort import Effort
+from scheduler.state.per_node import Bounded
 
 Ports = tuple[HostPort, ...]
 _FEW = 64
@@ -38,7 +39,7 @@ class HostPorts:
         """All that one pod holds, where it is many → row → pods."""
         self._on_row: dict[int, dict[Ports, int]] = {}
         """The same, by row."""
-        self._pairs: dict[Ports, dict[Ports, int]] = {}
+        self._pairs: Bounded[Ports, dict[Ports, int]] = Bounded(_WANTED_MOST)
         """What a pod wants → what others hold → conflicts."""
         self.compared = 0
         """How often two lists were compared."""
@@ -108,11 +109,9 @@ class HostPorts:
                     yield (used_ip, protocol, port), by_row
 
     def _conflicts(self, wanted: Ports, held: Ports, effort: Effort | None) -> int:
-        known = self._pairs.get(wanted)
+        known = self._pairs.recall(wanted)
         if known is None:
-            while len(self._pairs) >= _WANTED_MOST:
-                del self._pairs[next(iter(self._pairs))]
-            known = self._pairs[wanted] = {}
+            self._pairs.keep(wanted, known := {})
         number = known.get(held)
         if number is None:
             self.compared += 1

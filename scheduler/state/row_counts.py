@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from scheduler.state.column import Bools, Codes
 
+_CATCH_UP = 512
+"""Up to this many changes are applied one by one; with more of them, adding up everything may cost less."""
 REMEMBERED = 4096
 """At least this many changes are remembered, and up to twice as many. Beyond that, adding up everything costs less."""
 
@@ -61,6 +63,14 @@ class RowCounts:
     def remembers(self, version: int) -> bool:
         """Whether all that changed after a version is known."""
         return version >= self._base
+
+    def worth_following(self, version: int) -> bool:
+        """Whether a sum of this version is brought up to date by the changes since, rather than added up again.
+
+        All of them have to be known, and few against what there is to add up.
+        """
+        behind = self.version - version
+        return self.remembers(version) and (behind <= _CATCH_UP or 20 * behind < len(self))
 
     def since(self, version: int) -> list[Change]:
         """What changed after a version that is remembered."""

@@ -5,6 +5,7 @@ from operator import attrgetter
 
 from scheduler.model.namespaced import Selecting
 from scheduler.model.selectors import LabelSelector
+from scheduler.state.per_node import Bounded
 from scheduler.state.selector_index import SelectorIndex
 
 _DEAD = 64
@@ -17,19 +18,17 @@ class Merged:
     """Selectors that were merged for some maps of labels lately."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[Mapping[str, str], Hashable, LabelSelector | None]] = {}
+        self._kept: Bounded[int, tuple[Mapping[str, str], Hashable, LabelSelector | None]] = Bounded(_MERGED)
+        """The identity of a map of labels → (labels, version, selector)."""
 
     def get(self, labels: Mapping[str, str], version: Hashable) -> tuple[LabelSelector | None] | None:
         """What was merged for these labels, if this is the version that it was merged for."""
-        kept = self._kept.get(id(labels))
+        kept = self._kept.recall(id(labels))
         return (kept[2],) if kept is not None and kept[0] is labels and kept[1] == version else None
 
     def put(self, labels: Mapping[str, str], version: Hashable, selector: LabelSelector | None) -> None:
-        """Remember a selector, and forget the oldest."""
-        self._kept.pop(id(labels), None)
-        while len(self._kept) >= _MERGED:
-            del self._kept[next(iter(self._kept))]
-        self._kept[id(labels)] = (labels, version, selector)
+        """Remember a selector."""
+        self._kept.keep(id(labels), (labels, version, selector))
 
 
 class Services:

@@ -1,5 +1,6 @@
 """Sums of placed pods that some terms select, per topology value or by row. Kept, and caught up when needed."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +13,7 @@ from scheduler.state.effort import Effort
 from scheduler.state.members import Members
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
-from scheduler.state.row_counts import REMEMBERED
-
-_CATCH_UP = 512
-"""Up to this many changes are applied one by one; with more of them, adding up everything may cost less."""
+from scheduler.state.row_counts import REMEMBERED, Placed
 
 
 class ByTopology:
@@ -124,7 +122,44 @@ def summed(sums: Sequence[ByTopology], rows: int) -> Ints | None:
     return total
 
 
-class Selected(ByTopology):
+class CaughtUp(ABC):
+    """A sum over placed pods that terms select: changes are applied, or everything is added up, by one rule."""
+
+    __slots__ = ()
+    _members: Members
+    _edition: int
+    """The edition of the members' weights that the sum was made with; -1: it has to be added up."""
+    _version: int
+    """The version of the counts of pods that the sum knows."""
+
+    def _catch_up(self, pods: PodClasses, effort: Effort) -> None:
+        """Bring the sum up to date.
+
+        Raises SliceOver; asked again, it gets further.
+        """
+        members, placed = self._members, pods.placed
+        members.renew(pods, effort)
+        if members.edition == self._edition and self._version == placed.version:
+            return
+        if members.edition == self._edition and placed.worth_following(self._version):
+            cost = (placed.version - self._version) // 8
+            self._follow(members.weights.since(placed, self._version))
+        else:
+            cost = 10 + len(placed) // 100
+            self._add_up(*members.weights.weighed(placed))
+        self._version, self._edition = placed.version, members.edition  # type: ignore[misc] # slots of the subclasses
+        effort.count(cost)
+
+    @abstractmethod
+    def _follow(self, changes: list[tuple[int, int, int]]) -> None:
+        """Apply changes: (row, how many pods more, what each counts for)."""
+
+    @abstractmethod
+    def _add_up(self, placed: Placed, weights: Ints) -> None:
+        """Begin again with all pods: where they are, and what each counts for, which may be nothing."""
+
+
+class Selected(ByTopology, CaughtUp):
     """Placed pods per topology value: those that all terms select, or each with the amounts of the terms that do."""
 
     __slots__ = ("_edition", "_keys", "_members", "_relabelled", "_version", "topology_key")
@@ -156,36 +191,25 @@ class Selected(ByTopology):
             self._keys = nodes.key_changes
         if self.column is None:
             return
-        members, placed = self._members, pods.placed
-        members.renew(pods, effort)
-        follow = False
         relabelled = pods.relabelled.get(self.topology_key, 0)
-        if members.edition == self._edition and relabelled == self._relabelled:
-            behind = placed.version - self._version
-            if not behind:
-                return
-            follow = placed.remembers(self._version) and (behind <= _CATCH_UP or 20 * behind < len(placed))
-        if follow:
-            for row, amount, weight in members.weights.since(placed, self._version):
-                self.count(row, amount, weight)
-            cost = behind // 8
-        else:
-            self._add_up(pods)
-            cost = 10 + len(placed) // 100
-        self._version, self._edition, self._relabelled = placed.version, members.edition, relabelled
-        effort.count(cost)
+        if relabelled != self._relabelled:
+            self._relabelled, self._edition = relabelled, -1
+        self._catch_up(pods, effort)
 
-    def _add_up(self, pods: PodClasses) -> None:
+    def _follow(self, changes: list[tuple[int, int, int]]) -> None:
+        for row, amount, weight in changes:
+            self.count(row, amount, weight)
+
+    def _add_up(self, placed: Placed, weights: Ints) -> None:
         self.start(self.column)
         assert self.column is not None
-        placed, weights = self._members.weights.weighed(pods.placed)
         counts = (weights != 0) & (self.column.codes[placed.rows] >= 0)
         if not counts.all():
             placed, weights = placed.at(counts), weights[counts]
         self.add_all(placed.rows, placed.counts * weights, int(placed.counts.sum()))
 
 
-class OnRows:
+class OnRows(CaughtUp):
     """Placed pods of one namespace that a selector selects, by node row; terminating pods count only if `leaving`."""
 
     __slots__ = ("_base", "_changes", "_edition", "_members", "_version", "counts")
@@ -223,31 +247,18 @@ class OnRows:
 
         Raises SliceOver; asked again, it gets further.
         """
-        members, placed = self._members, pods.placed
-        members.renew(pods, effort)
-        follow = False
-        if members.edition == self._edition:
-            behind = placed.version - self._version
-            if not behind:
-                return
-            follow = placed.remembers(self._version) and (behind <= _CATCH_UP or 20 * behind < len(placed))
-        if follow:
-            for row, amount, _ in members.weights.since(placed, self._version):
-                self._grow(row + 1)
-                self.counts[row] += amount
-                self._changes.append((row, amount))
-            if len(self._changes) > 2 * REMEMBERED:
-                del self._changes[:REMEMBERED]
-                self._base += REMEMBERED
-            cost = behind // 8
-        else:
-            self._add_up(pods)
-            cost = 10 + len(placed) // 100
-        self._version, self._edition = placed.version, members.edition
-        effort.count(cost)
+        self._catch_up(pods, effort)
 
-    def _add_up(self, pods: PodClasses) -> None:
-        placed, weights = self._members.weights.weighed(pods.placed)
+    def _follow(self, changes: list[tuple[int, int, int]]) -> None:
+        for row, amount, _ in changes:
+            self._grow(row + 1)
+            self.counts[row] += amount
+            self._changes.append((row, amount))
+        if len(self._changes) > 2 * REMEMBERED:
+            del self._changes[:REMEMBERED]
+            self._base += REMEMBERED
+
+    def _add_up(self, placed: Placed, weights: Ints) -> None:
         counts = np.bincount(placed.rows, weights=placed.counts * weights, minlength=len(self.counts))
         self.counts = counts.astype(np.int64)
         self._base += len(self._changes) + 1

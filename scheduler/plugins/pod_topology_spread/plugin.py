@@ -23,9 +23,11 @@ from scheduler.plugins.pod_topology_spread.domains import Spread, Spreads
 from scheduler.plugins.pod_topology_spread.explained import uneven
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Codes, Ints, at
+from scheduler.state.per_node import Bounded
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
+_Constraints = Sequence[SpreadConstraint]
 _KEPT = 1024
 _OWNED = 128
 _SYSTEM_DEFAULTS = (
@@ -60,12 +62,14 @@ class PodTopologySpread(Plugin):
     def __init__(self, args: PodTopologySpreadArgs) -> None:
         self._spreads = Spreads()
         self._selected_in: object = None
-        self._selected: dict[Hashable, tuple[Mapping[str, str], list[SpreadConstraint], int]] = {}
+        self._selected: Bounded[Hashable, tuple[Mapping[str, str], list[SpreadConstraint], int]] = Bounded(_KEPT)
         """The constraints by default, by what they follow from, and how often that had changed in the namespace.
 
         Labels go by identity, which is why they are held.
         """
-        self._owned: dict[tuple[PodShape, int, bool], tuple[Mapping[str, str], Sequence[SpreadConstraint]]] = {}
+        self._owned: Bounded[tuple[PodShape, int, bool], tuple[Mapping[str, str], Sequence[SpreadConstraint]]] = (
+            Bounded(_OWNED)
+        )
         """As `_selected`, for constraints of the pods' own."""
         self._system = args.defaulting_type == "System"
         self._defaults: tuple[SpreadConstraint, ...] = _SYSTEM_DEFAULTS
@@ -248,7 +252,7 @@ class PodTopologySpread(Plugin):
         """The pod's own constraints of one kind, with its values of `matchLabelKeys`; found once for equal pods."""
         shape = pod.shape
         key = (shape, id(pod.labels), hard)
-        found = self._owned.get(key)
+        found = self._owned.recall(key)
         if found is None:
             constraints = tuple(
                 [
@@ -257,23 +261,22 @@ class PodTopologySpread(Plugin):
                     if c.hard == hard
                 ]
             )
-            if len(self._owned) >= _OWNED:
-                self._owned.clear()
-            found = self._owned[key] = (pod.labels, constraints)
+            self._owned.keep(key, found := (pod.labels, constraints))
         return found[1]
 
     def _by_default(self, pod: Pod, cluster: Cluster, *, hard: bool) -> list[SpreadConstraint]:
         """The defaults, with the selector of what the pod belongs to; found once for equal labels and owner."""
-        if self._selected_in is not cluster.selecting or len(self._selected) >= _KEPT:
-            self._selected_in, self._selected = cluster.selecting, {}
+        if self._selected_in is not cluster.selecting:
+            self._selected_in = cluster.selecting
+            self._selected.clear()
         key = (pod.namespace, id(pod.labels), pod.owner, hard)
         changes = cluster.selecting_changes.get(pod.namespace, 0)
-        found = self._selected.get(key)
+        found = self._selected.recall(key)
         if found is None or found[2] != changes:
             selector = default_selector(pod, cluster)
             defaults = [] if selector is None else [c for c in self._defaults if c.hard == hard]
             constraints = [replace(constraint, selector=selector or NOTHING) for constraint in defaults]
-            found = self._selected[key] = (pod.labels, constraints, changes)
+            self._selected.keep(key, found := (pod.labels, constraints, changes))
         return found[1]
 
 

@@ -81,7 +81,7 @@ def test_few_rows_are_repaired() -> None:
 
 def test_bounded() -> None:
     """Those that were not asked for longest go."""
-    kept = Bounded(2)
+    kept: Bounded[str, int] = Bounded(2)
     kept.keep("a", 1)
     kept.keep("b", 2)
     assert kept.recall("a") == 1
