@@ -1,0 +1,165 @@
+"""Nothing is decided on a cluster that can't be seen, and everybody is told why."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from scheduler.controller.scheduler import Scheduler
+from scheduler.controller.sight import NEEDED, STALE_SECONDS, Sight
+from scheduler.engine.instructions import Failed
+from scheduler.engine.queued import Place
+from scheduler.engine.stimuli import Put
+from scheduler.framework.config import decode
+from scheduler.framework.profiles import build
+from scheduler.kube.client import Client
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.reflector import Reflector
+from scheduler.kube.resources import NAMESPACES, NODES, PODS, Resource
+from scheduler.model import wire
+from scheduler.model.kinds import Decoder
+from scheduler.plugins.registry import registry
+from tests.builders import configuration, node, pod
+
+
+class Kind:
+    """What a reflector says of itself."""
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
+        self.has_synced = True
+        self.trusted = True
+        self.astray = False
+        self.refused: ApiError | None = None
+        self.last_error: Unreachable | None = None
+        self.silent: float | None = 1.0
+        self.strayed = self.checked = 0
+
+    def staleness(self) -> float | None:
+        return self.silent
+
+    def stray(self) -> None:
+        self.strayed += 1
+
+    def check_soon(self) -> None:
+        self.checked += 1
+
+
+class World:
+    """Three kinds, of which two are needed."""
+
+    def __init__(self) -> None:
+        self.nodes, self.pods, self.others = Kind(NODES), Kind(PODS), Kind(NAMESPACES)
+        self.woken = 0
+        kinds = [cast(Reflector[Any], kind) for kind in (self.nodes, self.pods, self.others)]
+        self.sight = Sight(kinds, NEEDED, self.wake)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+FORBIDDEN = ApiError(403, "Forbidden", "no role")
+
+
+@pytest.mark.parametrize(
+    ("id", "change", "gap"),
+    [
+        ("forbidden", {"refused": FORBIDDEN}, "not allowed to follow Pods: 403 Forbidden: no role"),
+        (
+            "of a backup",
+            {"astray": True, "trusted": False},
+            "the API server's data is that of a backup, and its Pods are not listed yet",
+        ),
+        ("silent", {"silent": STALE_SECONDS + 1.0}, "nothing heard of Pods for 78s: the watch is silent"),
+        (
+            "not reached",
+            {"silent": STALE_SECONDS + 1.0, "last_error": Unreachable("connection refused")},
+            "nothing heard of Pods for 78s: connection refused",
+        ),
+        ("between two streams", {"trusted": False}, ""),
+        ("silent for as long as a quiet kind is", {"silent": STALE_SECONDS}, None),
+        ("before the first list", {"has_synced": False, "silent": 1e6}, None),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "." not in value else "",
+)
+def test_what_stops_decisions(id: str, change: dict[str, Any], gap: str | None) -> None:
+    """Of the kinds that every decision needs, and of no other. An empty gap is one of a moment: nobody is told."""
+    world = World()
+    vars(world.others).update(change)
+    assert world.sight.clear
+    vars(world.pods).update(change)
+    assert (world.sight.clear, world.sight.gap()) == (gap is None, gap or "")
+
+
+def test_it_is_said_once_and_work_goes_on_afterwards() -> None:
+    """One line when it begins, whatever changes in the reason, and one when it is over."""
+    world = World()
+    with capture_logs() as logs:
+        world.sight.tell()
+        world.nodes.refused = FORBIDDEN
+        world.sight.tell()
+        world.nodes.refused, world.nodes.silent = None, 200.0
+        world.sight.tell()
+        assert world.woken == 0
+        world.nodes.silent = 0.0
+        world.sight.tell()
+        world.sight.tell()
+    assert [(line["log_level"], line["event"]) for line in logs] == [
+        ("error", "the cluster can't be seen, so nothing is decided"),
+        ("info", "the cluster can be seen again"),
+    ]
+    assert world.woken == 1
+
+
+def test_a_backup_is_every_kinds() -> None:
+    """Whichever kind noticed it, the others are listed again too."""
+    world = World()
+    with capture_logs() as logs:
+        world.sight.back(NAMESPACES)
+    assert [kind.strayed for kind in (world.nodes, world.pods, world.others)] == [1, 1, 0]
+    assert (logs[0]["log_level"], logs[0]["seen_at"]) == ("error", "Namespace")
+
+
+def test_work_goes_on_when_all_are_heard_again() -> None:
+    """Not when the first of them is."""
+    world = World()
+    world.nodes.trusted = world.pods.trusted = False
+    world.nodes.trusted = True
+    world.sight.trust()
+    assert world.woken == 0
+    world.pods.trusted = True
+    world.sight.trust()
+    assert world.woken == 1
+
+
+async def test_the_loop_decides_nothing_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes are applied, and the pod waits; then it finds no room, which has nodes and pods compared."""
+    config = decode(configuration())
+    scheduler = Scheduler(cast(Client, object()), build(config, registry()), config)
+    checked: list[str] = []
+    for reflector in scheduler.reflectors:
+        monkeypatch.setattr(reflector, "check_soon", lambda kind=reflector.resource.kind: checked.append(kind))
+    said: list[Failed] = []
+    failed = scheduler.carries[Failed]
+    carries = {kind: lambda _: None for kind in scheduler.carries}
+    monkeypatch.setattr(scheduler, "carries", {**carries, Failed: lambda one: (said.append(one), failed(one))})
+    machine = next(reflector for reflector in scheduler.reflectors if reflector.resource is NODES)._machine
+    machine.doubtful = True
+    decoder, engine = Decoder(), scheduler.engine
+    for one in (decoder.node(wire.encode(node("n", cpu="1"))), decoder.pod(wire.encode(pod("web", cpu="9")))):
+        scheduler._receive(Put(one))
+    loop = asyncio.create_task(scheduler._loop())
+    while scheduler.inbox:  # noqa: ASYNC110 (what is waited for has no event)
+        await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (engine.cluster.nodes.count, engine.queue.counts()[Place.ACTIVE], said) == (1, 1, [])
+    machine.doubtful = False
+    scheduler.sight.trust()
+    async with asyncio.timeout(30):
+        while not said:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert checked == ["Node", "Pod"]
+    scheduler.stop()
+    await loop
