@@ -18,6 +18,7 @@ COMMANDS = {
     "story": "Show what has happened to a pod in the running scheduler, a line for each event with its time.",
     "config": "Print a configuration with all defaults filled in, and find mistakes in it.",
     "simulate": "Show what would happen if pods were created, or nodes added or drained; or play a production trace.",
+    "capacity": "Show how many more pods like one fit, on which nodes, and what limits them.",
     "bench": "Create the nodes and pods of a workload in a cluster, and time its scheduler.",
     "admission": "Run the webhook server that enforces MetadataPolicies.",
     "operator": "Run the operator: it writes into the status of MetadataPolicies what they do, and what is wrong.",

@@ -10,6 +10,7 @@ from scheduler.cli.errors import FOUND, InputError, about, complain
 from scheduler.cli.inputs import configuration, named, world
 from scheduler.cli.output import PageOutput, as_json, as_table
 from scheduler.cli.pods import from_cluster, from_file
+from scheduler.cli.which import owner, waiting
 from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
@@ -19,6 +20,7 @@ from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import registry
 from scheduler.whatif.explain import explain as explained
 from scheduler.whatif.explanation import FITS, Explanation
+from scheduler.whatif.pending import Pending, pending
 from scheduler.whatif.promises import wanted_by
 from scheduler.whatif.world import World
 
@@ -30,8 +32,23 @@ _ALWAYS = "default-scheduler"
 
 @app.command()
 def explain(
-    pod: Annotated[str | None, typer.Argument(help="The pod: its name, or namespace/name.", show_default=False)] = None,
+    pod: Annotated[
+        str | None,
+        typer.Argument(
+            help="The pod: its name, or namespace/name; or what owns pods, such as deploy/web or job/x.",
+            show_default=False,
+        ),
+    ] = None,
     namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="The pod's namespace.")] = None,
+    all_namespaces: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="With --pending or -l: pods of all namespaces.")
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--pending", help="Explain all pods that wait, grouped by cause and owner.")
+    ] = False,
+    selector: Annotated[
+        str | None, typer.Option("-l", "--selector", help="Explain the waiting pods with these labels: app=web.")
+    ] = None,
     file: Annotated[
         str | None,
         typer.Option(
@@ -60,14 +77,23 @@ def explain(
 ) -> int:
     """Show why a pod goes to a node, or to none: every node with its numbers, and changes that would help.
 
-    The exit code is 0 when a node can take the pod, 1 when none can, 2 when the input is wrong.
+    The exit code is 0 when a node can take the pod, 1 when none can, 2 when the input is wrong. Of several pods, it is
+    0 when none waits.
     """
     if cases is not None:
         from scheduler.cli.cases import print_cases
 
         return print_cases(cases)
-    if pod is None and file is None:
-        raise InputError("name a pod, or give one with -f FILE (see berth explain --help)")
+    of = owner(pod) if pod is not None and file is None else None
+    several = every or selector is not None or of is not None
+    if pod is None and file is None and not several:
+        raise InputError(
+            "name a pod, give one with -f FILE, or ask about all with --pending (see berth explain --help)"
+        )
+    if several and (file is not None or (pod is not None and of is None)):
+        raise InputError("--pending and -l are about pods that wait: they don't go with -f or the name of a pod")
+    if all_namespaces and namespace is not None:
+        raise InputError("-n and -A: expected one of them")
     settings = configuration(config)
     with about(named(config) if config else "configuration"):
         frameworks = build(settings, registry())
@@ -86,6 +112,15 @@ def explain(
 
         there, where, usual = listed(path, context, decoder, classes=file is not None)
     complain(there.problems[:_PROBLEMS])
+    if several:
+        inside = None if all_namespaces else namespace or usual
+        pods = waiting(there, namespace=inside, of=of, selector=selector)
+        found = pending(pods, there, frameworks, _ran(there), notes=notes)
+        if not pods and inside is not None and of is None:
+            more = len(waiting(there, namespace=None, of=None, selector=selector))
+            found.notes.append(f"no pod waits in the namespace {inside}; in all namespaces (-A): {more:,}")
+        print_pending(found, output, everything=everything)
+        return FOUND if pods else 0
     if file is not None:
         asked, node = from_file(file, pod, namespace, there, notes, usual, validate=validate)
     else:
@@ -106,16 +141,21 @@ def explain(
 def _claimed(pod: Pod, frameworks: dict[str, Framework], there: World, notes: list[str]) -> bool:
     """Whether anything shows that somebody runs the scheduler that the pod names."""
     name = pod.scheduler_name
-    ran = {placed.scheduler_name for placed in there.placed.values()}
-    if not name or name in frameworks or name == _ALWAYS or name in ran:
+    ran = _ran(there)
+    if not name or name in frameworks or name in ran:
         return True
-    known = {*frameworks, *ran, _ALWAYS} - {""}
+    known = {*frameworks, *ran} - {""}
     near = get_close_matches(name, known, n=1)
     notes.append(
         f"no pod here was placed by {name}, which is no profile of this configuration"
         + (f"; did you mean {near[0]}?" if near else f": known are {', '.join(sorted(known))}")
     )
     return False
+
+
+def _ran(there: World) -> frozenset[str]:
+    """The schedulers that somebody runs, as far as placed pods show."""
+    return frozenset((_ALWAYS, *(placed.scheduler_name for placed in there.placed.values())))
 
 
 def _framework(frameworks: dict[str, Framework], wanted: str | None, pod: Pod, notes: list[str]) -> Framework:
@@ -149,3 +189,18 @@ def _print(answer: Explanation, output: PageOutput, *, everything: bool) -> None
             from scheduler.report.tables import ExplanationTable
 
             as_table(ExplanationTable(answer, everything))
+
+
+def print_pending(answer: Pending, output: PageOutput, *, everything: bool) -> None:
+    """Print why several pods wait."""
+    match output:
+        case PageOutput.JSON:
+            as_json(answer)
+        case PageOutput.HTML:
+            from scheduler.report.pending_page import pending_page
+
+            sys.stdout.write(pending_page(answer))
+        case PageOutput.TABLE:
+            from scheduler.report.pending_table import PendingTable
+
+            as_table(PendingTable(answer, everything))

@@ -144,12 +144,13 @@ class Batch:
         spec = dict(template.get("spec") or {})
         if spec.get("storageClassName") is None and world.default_class:
             spec["storageClassName"] = world.default_class
-        metadata = {"name": name, "namespace": namespace, "uid": f"new/{namespace}/{name}"}
+        metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": f"new/{namespace}/{name}"}
+        metadata["resourceVersion"] = "1"
         if name.removeprefix(f"{self._named(number)}-") in self._ephemeral:
             pod = self._first
             owner = {"apiVersion": "v1", "kind": "Pod", "name": self._named(number), "controller": True}
             owner["uid"] = f"new/{pod.namespace}/{self._named(number)}"
-            metadata["ownerReferences"] = [owner]  # type: ignore[assignment]
+            metadata["ownerReferences"] = [owner]
         made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
         storage_class = world.cluster.storage.classes.get(spec.get("storageClassName") or "")
         if storage_class is None:
@@ -172,7 +173,7 @@ class Batch:
             }
         )
         spec["volumeName"] = f"new-{namespace}-{name}"
-        metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}  # type: ignore[assignment]
+        metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
         claim = world.decode(made)
         assert isinstance(claim, PersistentVolumeClaim) and isinstance(volume, PersistentVolume)
         self._note(f"class {storage_class.name} makes volumes before pods have nodes: they are taken to suit any node")

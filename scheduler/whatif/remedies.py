@@ -177,20 +177,23 @@ def _remedy(plan: Plan, nodes: list[str]) -> shown.Remedy:
 
 def _one_more_node(trial: Trial, gates: Plan) -> shown.Remedy | None:
     """The smallest node of those that are there which, if there were one more, would take the pod."""
-    for name in _templates(node for _, node in trial.cluster.nodes.live()):
-        plan = (*gates, AddNode(name))
+    for node, _ in templates_of(node for _, node in trial.cluster.nodes.live()):
+        plan = (*gates, AddNode(node.name))
         nodes = trial.nodes(plan)
         if nodes:
             return _remedy(plan, nodes)
     return None
 
 
-def _templates(nodes: Iterable[Node]) -> list[str]:
-    """One node of each make (labels but for its name, taints, size), the smallest first."""
-    makes: dict[Any, Node] = {}
+def templates_of(nodes: Iterable[Node]) -> list[tuple[Node, int]]:
+    """One node of each make (labels but for its name, taints, size), the smallest first, and how many there are."""
+    makes: dict[Any, list[Node]] = {}
     for node in nodes:
         labels = frozenset((key, value) for key, value in node.labels.items() if key != HOSTNAME)
         make = (labels, node.taints, node.unschedulable, tuple(sorted(node.allocatable.items())), node.allowed_pods)
-        makes.setdefault(make, node)
-    small = sorted(makes.values(), key=lambda n: (n.allocatable.get("cpu", 0), n.allocatable.get("memory", 0), n.name))
-    return [node.name for node in small[:_TEMPLATES]]
+        makes.setdefault(make, []).append(node)
+    small = sorted(
+        ((found[0], len(found)) for found in makes.values()),
+        key=lambda each: (each[0].allocatable.get("cpu", 0), each[0].allocatable.get("memory", 0), each[0].name),
+    )
+    return small[:_TEMPLATES]

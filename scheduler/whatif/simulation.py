@@ -128,7 +128,8 @@ class Simulation:
                 self._newly.append(pod.uid)
                 return [Bound(pod.uid), Put(placed)]
             case PreBindWrite(pod=pod, writes=writes):
-                return [PreBindWritten(pod.uid, {write.key: write.resource_version for write in writes})]
+                # What was written never shows on a watch, so the pod keeps its node and its assumed volumes.
+                return [PreBindWritten(pod.uid, {write.key: _next(write.resource_version) for write in writes})]
             case Nominate(pod=pod, node=node):
                 self.preparing[pod.uid] = (pod, node)
             case Failed(pod=pod, message=message):
@@ -139,3 +140,8 @@ class Simulation:
                     self.bound.pop(victim.uid, None)
                 return [Gone("Pod", victim.namespace, victim.name, victim.uid) for victim in victims]
         return []
+
+
+def _next(resource_version: str) -> str:
+    """A later version of an object."""
+    return str(int(resource_version) + 1) if resource_version.isdecimal() else "1"

@@ -279,3 +279,11 @@ def test_a_budget_waits_for_the_pod_to_run_again() -> None:
     """With nowhere to go for the first, the second stays."""
     found = outcome([SMALL, budget(1, app="a"), *guarded(2)], drain=["small"])
     assert (len(found.waiting), len(found.blocked)) == (1, 1)
+
+
+def test_who_waits_for_volumes_keeps_its_room() -> None:
+    """Nobody else gets the node of a pod whose volumes are still to be made."""
+    there = [SMALL, storage_class(volumeBindingMode="WaitForFirstConsumer")]
+    found = outcome(there, [workload("StatefulSet", pod("t", cpu="1"), replicas=3, volumeClaimTemplates=[CLAIM])])
+    assert [each.pod for each in found.placed] == ["default/w-0"]
+    assert [(each.pod, each.pods) for each in found.waiting] == [("default/w-1", 2)]

@@ -1,0 +1,105 @@
+"""`berth capacity`: how many more pods fit, and what limits them."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from scheduler.cli.errors import FOUND, InputError, about, complain
+from scheduler.cli.inputs import configuration, documents, named, refuse_what_the_api_would, world
+from scheduler.cli.output import PageOutput, as_json, as_table
+from scheduler.framework.profiles import build
+from scheduler.model.kinds import Decoder
+from scheduler.plugins.annotation_affinity import annotated
+from scheduler.plugins.registry import registry
+from scheduler.whatif import manifest
+from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.capacity import MOST, capacity
+from scheduler.whatif.documents import ObjectError
+from scheduler.whatif.manifest import Workload
+
+app = typer.Typer(add_completion=False)
+_PROBLEMS = 8
+
+
+@app.command("capacity")
+def _capacity(
+    file: Annotated[
+        str, typer.Option("-f", "--filename", help="A file with a pod, or what makes pods; - is standard input.")
+    ],
+    name: Annotated[
+        str | None, typer.Argument(help="Which of the file's pods or workloads, if there are several.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="The namespace of a pod that does not name one.")
+    ] = None,
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Read a file instead of a live cluster: what `kubectl get nodes,pods,ns -A -o yaml` prints. "
+            "May be repeated."
+        ),
+    ] = None,
+    config: Annotated[str | None, typer.Option(help="The KubeSchedulerConfiguration file.")] = None,
+    scheduler: Annotated[str | None, typer.Option(help="The profile to use, by its schedulerName.")] = None,
+    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
+    at_least: Annotated[
+        int, typer.Option(min=0, help="The exit code is 0 if so many more fit, and 1 if they do not.")
+    ] = 1,
+    output: Annotated[PageOutput, typer.Option("-o", "--output", help="The form of the answer.")] = PageOutput.TABLE,
+    everything: Annotated[bool, typer.Option("--all", help="Show every node.")] = False,
+    validate: Annotated[
+        bool, typer.Option("--validate/--no-validate", help="Refuse in -f what the API server would refuse.")
+    ] = True,
+) -> int:
+    """Show how many more pods like one fit, on which nodes, what limits them, and what one more node would add.
+
+    Nobody is preempted for them, and pods that wait are not counted as placed. Nothing is written.
+    """
+    settings = configuration(config)
+    with about(named(config) if config else "configuration"):
+        frameworks = build(settings, registry())
+    if scheduler is not None and scheduler not in frameworks:
+        raise InputError(f"--scheduler: {scheduler}: expected one of the profiles {', '.join(frameworks)}")
+    framework = frameworks[scheduler] if scheduler is not None else next(iter(frameworks.values()))
+    decoder = Decoder(annotated(frameworks))
+    if cluster:
+        there, usual = world(cluster, decoder), "default"
+    else:
+        from scheduler.cli.live import listed
+
+        path = kubeconfig or settings.client_connection.kubeconfig or None
+        there, _, usual = listed(path, context, decoder)
+    complain(there.problems[:_PROBLEMS])
+    held = documents(file)
+    with about(named(file)):
+        if validate:
+            refuse_what_the_api_would(held)
+        workload = _chosen(manifest.workloads(held), name)
+        batch = Batch(workload, there, namespace, usual, framework.profile.name)
+        answer = capacity(there.cluster, framework, batch, most=MOST)
+    match output:
+        case PageOutput.JSON:
+            as_json(answer)
+        case PageOutput.HTML:
+            from scheduler.report.capacity_page import page
+
+            sys.stdout.write(page(answer))
+        case PageOutput.TABLE:
+            from scheduler.report.capacity_table import CapacityTable
+
+            as_table(CapacityTable(answer, everything))
+    return 0 if answer.fits >= at_least else FOUND
+
+
+def _chosen(found: list[Workload], name: str | None) -> Workload:
+    """The one that is asked about, as something that makes many pods. Raises ObjectError."""
+    chosen = [each for each in found if name is None or each.name == name]
+    if not chosen:
+        raise ObjectError(f"holds no pod named {name}" if name else "holds nothing that makes pods")
+    if len(chosen) > 1:
+        raise ObjectError(f"holds {', '.join(each.name for each in found)}: name one")
+    # A pod stands for others like it, each with a name of its own; of a DaemonSet the template is asked about.
+    kind = chosen[0].kind
+    return chosen[0]._replace(kind="ReplicaSet" if kind in ("Pod", "PodTemplate", "DaemonSet") else kind)

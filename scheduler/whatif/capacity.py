@@ -1,0 +1,253 @@
+"""How many more pods like one fit, where, what keeps the next one out, and what one more node would add.
+
+Where pods on one node do not matter to another it is a sum; else they are placed one after the other, as the scheduler
+would. Nobody is preempted for them.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from scheduler.framework.changes import AddNode
+from scheduler.framework.decision import Decision, fit_error, narrowed_text
+from scheduler.framework.runtime import Framework
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.quantity import show
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Ints
+from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.remedies import templates_of
+from scheduler.whatif.room import room
+from scheduler.whatif.simulation import Simulation
+from scheduler.whatif.trial import applied
+
+API_VERSION, KIND = "podberth.dev/v1alpha1", "Capacity"
+MOST = 1_000_000
+"""Pods that are placed one after the other at most."""
+_KINDS = 12
+_OWN = ("DaemonSet", "Node")
+"""Owners of pods that every node of a make has."""
+
+
+class NodeRoom(Struct, rename="camel", frozen=True):
+    """How many fit on a node, and what keeps the next one out there."""
+
+    node: str
+    pods: int
+    limits: list[str]
+
+
+class Limit(Struct, rename="camel", frozen=True):
+    """What keeps the next pod out, and on how many nodes."""
+
+    reason: str
+    nodes: int
+
+
+class Stranded(Struct, rename="camel", frozen=True):
+    """What of a resource is free and of no use for such pods once no more fit; `most`: on one node, `node`."""
+
+    resource: str
+    free: str
+    share: float
+    most: str
+    node: str
+
+
+class OneMore(Struct, rename="camel", frozen=True):
+    """How many pods one more node of a make adds; `nodes`: how many of the make there are."""
+
+    like: str
+    nodes: int
+    adds: int
+
+
+class Capacity(Struct, rename="camel", kw_only=True, frozen=True):
+    """The answer. `exhausted`: false when the search ended at a bound, so that more may fit."""
+
+    api_version: str = field(default=API_VERSION)
+    kind: str = field(default=KIND)
+    profile: str
+    pod: str
+    requests: dict[str, str]
+    fits: int
+    exhausted: bool
+    nodes: list[NodeRoom]
+    limits: list[Limit]
+    message: str | None
+    stranded: list[Stranded]
+    one_more: list[OneMore]
+    notes: list[str]
+
+
+def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int = MOST) -> Capacity:
+    """How many more pods of a batch fit. The cluster may keep those that were placed. Raises PluginError."""
+    pod = replace(batch.pod(0), preempts=False)
+    names = cluster.nodes.names
+    before = _free(cluster, pod)
+    summed = room(pod, framework, cluster) if batch.equal else None
+    if summed is not None:
+        decision = framework.find(pod, cluster)
+        counts, message = summed.counts, None if len(decision.feasible) else fit_error(decision)
+        against = _against(decision)
+        against |= {row: [reason] for row, reason in summed.limits.items()}
+        one_more = list(_by_sums(cluster, framework, pod))
+        exhausted = True
+    else:
+        placing = _Placing(cluster, framework, batch, most)
+        counts, exhausted = placing.counts(), placing.exhausted
+        decision = framework.find(pod, cluster)
+        message = fit_error(decision) if exhausted else None
+        against = _against(decision)
+        one_more = list(placing.one_more()) if exhausted else []
+    rows = [row for row, _ in cluster.nodes.live()]
+    nodes = [NodeRoom(names[row] or "", int(counts[row]), against.get(row, [])) for row in rows]
+    nodes.sort(key=lambda each: (-each.pods, each.node))
+    limits = Counter(reason for each in nodes for reason in each.limits)
+    return Capacity(
+        profile=framework.profile.name,
+        pod=batch.owner.partition(" ")[2],
+        requests={name: show(name, amount) for name, amount in pod.shape.requests.items() if amount},
+        fits=int(counts.sum()),
+        exhausted=exhausted,
+        nodes=nodes,
+        limits=[Limit(reason, number) for reason, number in sorted(limits.items(), key=lambda i: (-i[1], i[0]))],
+        message=message,
+        stranded=list(_stranded(cluster, pod, before, counts)),
+        one_more=one_more,
+        notes=list(batch.notes),
+    )
+
+
+class _Placing:
+    """Pods placed one after the other until one fits nowhere."""
+
+    def __init__(self, cluster: Cluster, framework: Framework, batch: Batch, most: int) -> None:
+        self._cluster = cluster
+        self._framework = framework
+        self._batch = batch
+        self._simulation = Simulation({framework.profile.name: framework}, cluster)
+        self._placed = self._place(most)
+        self.exhausted = len(self._placed) < most
+
+    def counts(self) -> Ints:
+        """int64[rows]: how many went where."""
+        counts = np.zeros(self._cluster.nodes.rows, dtype=np.int64)
+        for row in self._placed:
+            counts[row] += 1
+        return counts
+
+    def one_more(self) -> Iterator[OneMore]:
+        """What a node more takes of those that fit nowhere; the pods leave again."""
+        for node, number in _makes(self._cluster):
+            with applied(self._cluster, [AddNode(node.name)]):
+                furnished = list(_furnish(self._cluster, node))
+                known = set(self._simulation.bound) | set(self._simulation.preparing)
+                adds = len(self._place(MOST))
+                for uid in [*self._simulation.bound, *self._simulation.preparing]:
+                    if uid not in known:
+                        pod = (self._simulation.bound.get(uid) or self._simulation.preparing[uid])[0]
+                        self._simulation.gone("Pod", pod.namespace, pod.name, uid)
+                for pod in furnished:
+                    self._cluster.drop_pod(pod.uid)
+                yield OneMore(node.name, number, adds)
+
+    def _place(self, most: int) -> list[int]:
+        rows: list[int] = []
+        simulation, batch = self._simulation, self._batch
+        while len(rows) < most:
+            for thing in batch.objects(batch.made):
+                simulation.put(thing)
+            pod = replace(batch.pod(batch.made), preempts=False)
+            batch.made += 1
+            simulation.put(pod)
+            simulation.work()
+            where = simulation.bound.get(pod.uid) or simulation.preparing.get(pod.uid)
+            if where is None:
+                simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
+                break
+            row = self._cluster.nodes.live_row(where[1])
+            assert row is not None
+            rows.append(row)
+        return rows
+
+
+def _by_sums(cluster: Cluster, framework: Framework, pod: Pod) -> Iterator[OneMore]:
+    """What each make of node would take, empty but for what all nodes of the make have."""
+    for node, number in _makes(cluster):
+        change = AddNode(node.name)
+        with applied(cluster, [change]):
+            furnished = list(_furnish(cluster, node))
+            found = room(pod, framework, cluster)
+            row = cluster.nodes.live_row(change.clone(node).name)
+            assert found is not None and row is not None
+            adds = int(found.counts[row])
+            for own in furnished:
+                cluster.drop_pod(own.uid)
+        yield OneMore(node.name, number, adds)
+
+
+def _furnish(cluster: Cluster, node: Node) -> Iterator[Pod]:
+    """Put the pods on the node that is like this one which every such node has; they are the caller's to remove."""
+    row = cluster.nodes.live_row(node.name)
+    assert row is not None
+    name = AddNode(node.name).clone(node).name
+    for pod in list(cluster.pods_on(row)):
+        if pod.mirror or (pod.owner is not None and pod.owner[0] in _OWN):
+            copy = replace(pod, uid=f"{name}/{pod.uid}", node_name=name)
+            cluster.put_pod(copy)
+            yield copy
+
+
+def _makes(cluster: Cluster) -> list[tuple[Node, int]]:
+    """A node of each make, and how many there are of it, the most frequent first."""
+    found = templates_of(node for _, node in cluster.nodes.live())
+    return sorted(found, key=lambda each: (-each[1], each[0].name))[:_KINDS]
+
+
+def _against(decision: Decision) -> dict[int, list[str]]:
+    """Row → the reasons against it."""
+    against: dict[int, list[str]] = {}
+    if decision.verdict is not None:
+        return {row: [decision.verdict[1].text] for row in range(decision.nodes)}
+    if decision.left_out is not None:
+        for row in np.flatnonzero(decision.left_out).tolist():
+            against[row] = [narrowed_text(decision)]
+    for rejected in decision.rejected:
+        for reason, where in rejected.reasons:
+            for row in np.flatnonzero(where).tolist():
+                against.setdefault(row, []).append(reason.text)
+    return against
+
+
+def _free(cluster: Cluster, pod: Pod) -> Mapping[str, Ints]:
+    """int64[rows] by resource that the pod asks for: what is left."""
+    nodes = cluster.nodes
+    found = {}
+    for name, amount in pod.shape.requests.items():
+        index = nodes.resources.get(name)
+        if amount > 0 and index is not None:
+            left = nodes.allocatable[index, : nodes.rows] - nodes.requested[index, : nodes.rows]
+            found[name] = np.where(nodes.alive[: nodes.rows], np.maximum(left, 0), 0)
+    return found
+
+
+def _stranded(cluster: Cluster, pod: Pod, free: Mapping[str, Ints], counts: Ints) -> Iterator[Stranded]:
+    nodes = cluster.nodes
+    for name, left in free.items():
+        rest = left - counts[: len(left)] * pod.shape.requests[name]
+        if not len(rest) or rest.max() <= 0:
+            continue
+        total = int(nodes.allocatable[nodes.resources[name], : nodes.rows][nodes.alive[: nodes.rows]].sum())
+        row = int(rest.argmax())
+        yield Stranded(
+            name,
+            show(name, int(rest.sum())),
+            round(float(rest.sum()) / max(total, 1), 4),
+            show(name, int(rest[row])),
+            nodes.names[row] or "",
+        )

@@ -1,0 +1,149 @@
+"""All pods that wait, by cause and owner, and the few changes that free most.
+
+Equal pods (same shape, priority and scheduler) are explained once.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from scheduler.framework.changes import Change, OnPod
+from scheduler.framework.runtime import Framework
+from scheduler.model.pod import Pod
+from scheduler.whatif.explain import explain
+from scheduler.whatif.explanation import API_VERSION, FITS, UNCLAIMED, Explanation, Remedy
+from scheduler.whatif.world import World
+
+KIND = "PendingPods"
+MOST = 100
+"""Kinds of pods that are explained; of the rest only the number is told."""
+_REASONS = 3
+_SHOWN = 8
+_TERMINATING = "is being deleted"
+_NOT_OURS = "waits for a scheduler that nobody seems to run"
+_READY = "fits: its scheduler has not placed it yet"
+
+
+class Cause(Struct, rename="camel", frozen=True):
+    """Why pods wait: kube-scheduler's message, shortened to its most frequent reasons; who they are, by owner."""
+
+    cause: str
+    outcome: str
+    pods: int
+    owners: dict[str, int]
+    example: str
+    """One of the pods."""
+    remedies: list[Remedy]
+    """What would free the example."""
+
+
+class SharedChange(Struct, rename="camel", frozen=True):
+    """A change of the cluster, and how many of the pods it opens a node for; not all of them may fit together."""
+
+    text: str
+    change: list[Change]
+    pods: int
+
+
+class Pending(Struct, rename="camel", kw_only=True, frozen=True):
+    """The answer."""
+
+    api_version: str = field(default=API_VERSION)
+    kind: str = field(default=KIND)
+    pods: int
+    causes: list[Cause]
+    changes: list[SharedChange]
+    not_explained: int
+    notes: list[str]
+
+
+class _Group:
+    def __init__(self, pod: Pod) -> None:
+        self.pods = [pod]
+
+
+def pending(
+    waiting: Iterable[Pod],
+    world: World,
+    frameworks: Mapping[str, Framework],
+    ran: frozenset[str],
+    *,
+    notes: Sequence[str] = (),
+) -> Pending:
+    """Why these pods wait. `ran`: the schedulers that somebody runs, besides the profiles."""
+    groups: dict[object, _Group] = {}
+    for pod in waiting:
+        key = (id(pod.shape), pod.priority, pod.preempts, pod.scheduler_name, pod.gates, pod.terminating)
+        known = groups.get(key)
+        if known is None:
+            groups[key] = _Group(pod)
+        else:
+            known.pods.append(pod)
+    largest = sorted(groups.values(), key=lambda group: (-len(group.pods), group.pods[0].key))
+    told: dict[tuple[str, str], list[tuple[_Group, Explanation]]] = {}
+    for group in largest[:MOST]:
+        answer = _explained(group.pods[0], world, frameworks, ran)
+        told.setdefault((_cause(answer, group.pods[0]), answer.outcome), []).append((group, answer))
+    causes = [_told(cause, outcome, found) for (cause, outcome), found in told.items()]
+    causes.sort(key=lambda each: (-each.pods, each.cause))
+    every = [pair for found in told.values() for pair in found]
+    left = largest[MOST:]
+    return Pending(
+        pods=sum(len(group.pods) for group in largest),
+        causes=causes,
+        changes=_changes(every),
+        not_explained=sum(len(group.pods) for group in left),
+        notes=list(notes),
+    )
+
+
+def owner_of(pod: Pod) -> str:
+    """`ReplicaSet ns/web`; the pod itself where nobody owns it."""
+    return f"{pod.owner[0]} {pod.namespace}/{pod.owner[1]}" if pod.owner is not None else f"Pod {pod.key}"
+
+
+def _explained(pod: Pod, world: World, frameworks: Mapping[str, Framework], ran: frozenset[str]) -> Explanation:
+    framework = frameworks.get(pod.scheduler_name) or next(iter(frameworks.values()))
+    claimed = not pod.scheduler_name or pod.scheduler_name in frameworks or pod.scheduler_name in ran
+    return explain(pod, framework, world.cluster, claimed=claimed)
+
+
+def _cause(answer: Explanation, pod: Pod) -> str:
+    """One line."""
+    if pod.terminating:
+        return _TERMINATING
+    if answer.outcome == FITS:
+        return _READY
+    if answer.outcome == UNCLAIMED:
+        return f"{_NOT_OURS}: {pod.scheduler_name}"
+    if answer.verdict is not None:
+        return answer.verdict.reason
+    if answer.summary:
+        reasons = sorted({each.reason for each in answer.summary[:_REASONS]})
+        return " · ".join(reasons)
+    return answer.message or answer.outcome
+
+
+def _told(cause: str, outcome: str, found: Sequence[tuple[_Group, Explanation]]) -> Cause:
+    owners: dict[str, int] = {}
+    for group, _ in found:
+        for pod in group.pods:
+            owners[owner_of(pod)] = owners.get(owner_of(pod), 0) + 1
+    first, answer = found[0]
+    ordered = dict(sorted(owners.items(), key=lambda item: (-item[1], item[0])))
+    return Cause(cause, outcome, sum(owners.values()), ordered, first.pods[0].key, answer.remedies)
+
+
+def _changes(found: Sequence[tuple[_Group, Explanation]]) -> list[SharedChange]:
+    """Changes of the cluster that help pods of any kind, those that help most first."""
+    known: dict[str, tuple[list[Change], int]] = {}
+    for group, answer in found:
+        of_cluster = [each for each in answer.remedies if not any(isinstance(c, OnPod) for c in each.changes)]
+        fewest = min((len(each.changes) for each in of_cluster), default=0)
+        for remedy in of_cluster:
+            if len(remedy.changes) > fewest:
+                continue
+            change, pods = known.get(remedy.text, (remedy.changes, 0))
+            known[remedy.text] = change, pods + len(group.pods)
+    ordered = sorted(known.items(), key=lambda item: (-item[1][1], len(item[1][0]), item[0]))
+    return [SharedChange(text, change, pods) for text, (change, pods) in ordered[:_SHOWN]]

@@ -1,0 +1,101 @@
+"""`berth explain --pending`, owners and selectors as arguments."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders import namespace, node, pod
+from tests.unit.cli.conftest import Berth
+from tests.unit.report.test_page import Checked
+
+Object = dict[str, Any]
+
+
+def owned(made: Object, kind: str, name: str) -> Object:
+    """A pod of a controller."""
+    made["metadata"]["ownerReferences"] = [{"kind": kind, "name": name, "uid": name, "controller": True}]
+    return made
+
+
+@pytest.fixture
+def dump(berth: Berth) -> str:
+    """Pods that wait for several reasons, in two namespaces."""
+    waiting = [owned(pod(f"big-{i}", "9", labels={"app": "big"}), "ReplicaSet", "big-5f6") for i in range(3)]
+    waiting += [owned(pod("new-0", "9", labels={"app": "new"}), "Job", "new")]
+    waiting += [owned(pod("ssd-0", select={"disk": "ssd"}, labels={"app": "ssd"}), "StatefulSet", "ssd")]
+    waiting += [pod("lost", scheduler="nobody", namespace="other"), pod("gated", gates=["x"], namespace="other")]
+    placed = owned(pod("runs-0", on="a"), "StatefulSet", "runs")
+    objects = [namespace("default"), namespace("other"), node("a"), node("b", cordoned=True), placed, *waiting]
+    Path("dump.json").write_text(json.dumps({"kind": "List", "items": objects}))
+    return "dump.json"
+
+
+def causes(found: str) -> dict[str, int]:
+    """Cause → pods."""
+    return {each["cause"]: each["pods"] for each in json.loads(found)["causes"]}
+
+
+def test_all_that_waits(berth: Berth, dump: str) -> None:
+    """Pods of one cause are told together, with their owners and what would free one."""
+    found = berth("explain", "--pending", "-A", "--cluster", dump)
+    assert found.code == 1
+    assert found.out.startswith("7 pods wait, for 4 causes\n")
+    assert "label a disk=ssd" in found.out
+    told = json.loads(berth("explain", "--pending", "-A", "--cluster", dump, "-o", "json").out)
+    assert sum(each["pods"] for each in told["causes"]) == told["pods"] == 7
+    first = told["causes"][0]
+    assert (first["pods"], first["owners"]) == (4, {"ReplicaSet default/big-5f6": 3, "Job default/new": 1})
+    assert "Insufficient cpu" in first["cause"]
+    assert "waits for a scheduler that nobody seems to run: nobody" in causes(json.dumps(told))
+    assert [each["text"] for each in told["changes"]] == ["label a disk=ssd"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pods"),
+    [
+        (["--pending"], 5),
+        (["--pending", "-n", "other"], 2),
+        (["deploy/big"], 3),
+        (["deployment/big", "-n", "default"], 3),
+        (["rs/big-5f6"], 3),
+        (["job/new"], 1),
+        (["sts/ssd"], 1),
+        (["-l", "app in (big,new)"], 4),
+        (["-l", "app=none"], 0),
+        (["sts/runs"], 0),
+    ],
+)
+def test_some(berth: Berth, dump: str, arguments: list[str], pods: int) -> None:
+    """Of a namespace, an owner, or with labels; 0 when none of them waits."""
+    found = berth("explain", *arguments, "--cluster", dump, "-o", "json")
+    assert json.loads(found.out)["pods"] == pods
+    assert found.code == (1 if pods else 0)
+
+
+def test_page(berth: Berth, dump: str) -> None:
+    """Self-contained and balanced."""
+    page = berth("explain", "--pending", "-A", "--cluster", dump, "-o", "html").out
+    checked = Checked()
+    checked.feed(page)
+    assert (checked.open, checked.loads) == ([], ["data:,"])
+    assert "7 pods wait, for 4 causes" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["deploy/bg"], "Deployment bg: no pod in namespace default is owned by it (did you mean big?)"),
+        (["web", "--pending"], "--pending and -l are about pods that wait"),
+        (["--pending", "-A", "-n", "x"], "-n and -A: expected one of them"),
+        (["-l", "a b"], "--selector: a b: "),
+        ([], "name a pod, give one with -f FILE, or ask about all with --pending"),
+    ],
+)
+def test_refused(berth: Berth, dump: str, arguments: list[str], said: str) -> None:
+    """One line, exit code 2."""
+    found = berth("explain", *arguments, "--cluster", dump)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"berth: {said}")
+    assert len(found.err.splitlines()) == 1
