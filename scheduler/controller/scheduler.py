@@ -32,7 +32,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.lease import Elector
 from scheduler.kube.reflector import Reflector
-from scheduler.kube.resources import NODES, PODS, SCHEDULING, Resource
+from scheduler.kube.resources import DEVICES, NODES, PODS, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder, Modelled
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -125,7 +125,7 @@ class Scheduler:
         }
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         _hear_signals(frameworks)
-        self.reflectors = [self._reflector(client, resource) for resource in SCHEDULING]
+        self.reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES)]
         self._synced = asyncio.Event()
         self.blocks = Blocks()
         self.decisions = Quantiles()

@@ -138,7 +138,10 @@ class BindingCycles:
             over = State.BOUND if stimulus.call.point == "post_bind" else State.REVERTED
             if TABLE[over][stimulus.event].action is Action.REPORT:
                 self._report(cycle, stimulus, now)
-        elif cycle is not None:
+        elif cycle is None:
+            if isinstance(stimulus, (PreBindWritten, PreBindWriteFailed)):
+                self._cluster.devices.answered(stimulus.uid, stimulus.written)
+        else:
             # 404, 409: the pod is gone, replaced or taken, and its watch event tells the rest.
             conflict = isinstance(stimulus, BindFailed) and stimulus.status in (404, 409)
             self._take(cycle, Event.BIND_CONFLICT if conflict else stimulus.event, stimulus, now)
@@ -176,6 +179,7 @@ class BindingCycles:
             cycle, waiting = self._cycles[uid], self.waiting_pods.get(uid)
             if waiting is None:
                 expired = "" if cycle.wait is None else cycle.wait.expired
+                cycle.plugins.time_over()
                 self._take(cycle, Event.TIME_OVER, str(cycle.plugins.error(expired)), now)
             elif (timed_out := waiting.timed_out()) is not None:
                 self._take(cycle, Event.TIME_OVER, _rejected(*timed_out), now)
@@ -324,7 +328,7 @@ class BindingCycles:
             case PluginError():
                 message = str(cause)
             case PreBindWriteFailed():
-                cycle.plugins.wrote(cause.written)
+                cycle.plugins.wrote(cause.written, cause.status)
                 message = str(cycle.plugins.error(cause.message))
             case CallFailed():
                 message = str(cycle.plugins.error(cause.message))
@@ -363,11 +367,13 @@ class BindingCycles:
         pod = cycle.queued.pod
         self._tell(cycle)
         del self._cycles[pod.uid]
-        version = self._cluster.storage.version
+        version, given = self._cluster.storage.version, self._cluster.devices.log.version
         for error in cycle.plugins.unreserve(self._cluster):
             self._outbox.say(Misbehaved(pod, error))
         if self._cluster.storage.version != version and pod.uid != self._assuming:
             wakes.for_storage(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
+        if self._cluster.devices.log.version != given and pod.uid != self._assuming:
+            wakes.for_storage(self._queue, ClusterEvent.DEVICE_CLAIM_GONE, None, None, now, real=False)
 
     def _waits_no_longer(self, cycle: BindingCycle, event: Event, state: State, now: float) -> None:
         """What an idle pod waits for has come, or does not count any more."""

@@ -67,7 +67,7 @@ class Queue(Places):
         arrears: Arrears,
     ) -> None:
         """`budget`: what an attempt may cost. `arrears`: what is to be done about terms between attempts."""
-        super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget)
+        super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget, arrears.cluster)
         self.arrears = arrears
         self._waves: list[tuple[int, int, _Wave]] = []
         """Pods that are being woken, highest priority first: a heap of (-priority, number, wave)."""

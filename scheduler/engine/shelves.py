@@ -279,7 +279,7 @@ class Shelves:
 
 def alike(pod: Pod) -> tuple[Any, ...]:
     """What pods have in common that are asked as one. Claims made for a pod have its name."""
-    own = pod.uid if pod.shape.volumes.ephemeral else ""
+    own = pod.uid if pod.shape.volumes.ephemeral or pod.shape.claims else ""
     return pod.shape, pod.namespace, frozenset(pod.labels.items()), own, pod.priority, pod.preempts
 
 

@@ -186,9 +186,15 @@ class BindingPlugins:
         """The `Call` under way has brought this answer."""
         self._heard = (answer,)
 
-    def wrote(self, written: Versions) -> None:
-        """What the plugin that was asked last wanted written has been."""
-        self._assumed_by(self._of[self._point][self._next].plugin).written.update(written)
+    def wrote(self, written: Versions, refused: int | None = None) -> None:
+        """What the plugin that was asked last wanted written has been; all of it, unless a status says otherwise."""
+        assumed = self._assumed_by(self._of[self._point][self._next].plugin)
+        assumed.written.update(written)
+        assumed.refused = refused
+
+    def time_over(self) -> None:
+        """What the plugin that was asked last waits for has not come in time."""
+        self._assumed_by(self._of[self._point][self._next].plugin).expired = True
 
     def error(self, message: str) -> PluginError:
         """What is said when the plugin that was asked last comes to nothing."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Failed, Instruction, Nominate, PreBindWrite, Preempt
 from scheduler.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
+from scheduler.framework.binding import next_version
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
@@ -94,7 +95,7 @@ class Simulation:
                 self._newly.append(pod.uid)
                 return [Bound(pod.uid), Put(placed)]
             case PreBindWrite(pod=pod, writes=writes):
-                return [PreBindWritten(pod.uid, {write.key: write.resource_version for write in writes})]
+                return [PreBindWritten(pod.uid, {write.key: next_version(write) for write in writes})]
             case Nominate(pod=pod, node=node):
                 self.preparing[pod.uid] = (pod, node)
             case Failed(pod=pod, message=message):
