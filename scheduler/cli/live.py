@@ -13,7 +13,7 @@ from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.evictions import PastEviction, read_past_evictions
-from scheduler.kube.resources import NODES, PODS, WATCHED, Resource
+from scheduler.kube.resources import DEVICES, NODES, PODS, WATCHED, Resource
 from scheduler.kube.wire import list_page
 from scheduler.model.kinds import KINDS, Decoder
 from scheduler.whatif.documents import Document, ObjectError
@@ -24,6 +24,7 @@ _NEEDED = (NODES, PODS)
 _WANTED = (*(each for each in WATCHED if each.kind in KINDS and each not in _NEEDED), PRIORITY_CLASSES)
 _PAGE = 500
 _EXPIRED = 410
+_NO_SUCH_KIND = 404
 
 
 def listed(
@@ -71,6 +72,8 @@ async def _world(connection: Connection, decoder: Decoder, classes: bool) -> Wor
         if isinstance(items, ApiError | Unreachable):
             if kind in _NEEDED:
                 raise InputError(f"{connection.source}: can't list {kind.plural} of {connection.host}: {items}")
+            if kind in DEVICES and isinstance(items, ApiError) and items.status == _NO_SUCH_KIND:
+                continue  # the cluster has no devices to claim
             world.problems.append(f"can't list {kind.plural}: {items}; left out")
         elif isinstance(items, BaseException):
             raise items

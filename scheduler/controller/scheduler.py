@@ -31,7 +31,7 @@ from scheduler.kube.errors import ApiError
 from scheduler.kube.lease import Elector
 from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
-from scheduler.kube.resources import PODS, SCHEDULING, Resource
+from scheduler.kube.resources import DEVICES, PODS, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder, Modelled
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -124,7 +124,7 @@ class Scheduler:
         }
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         _hear_signals(frameworks)
-        self.reflectors = [self._reflector(client, resource) for resource in SCHEDULING]
+        self.reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES)]
         self.sight = Sight(self.reflectors, NEEDED, self._awake.set)
         self._synced = asyncio.Event()
         self.blocks = Blocks(clock=machine.monotonic)

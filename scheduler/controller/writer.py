@@ -7,6 +7,7 @@ import msgspec
 import structlog
 
 from scheduler.controller.bindings import Bindings
+from scheduler.controller.objects import write_object
 from scheduler.controller.statuses import Statuses
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import (
@@ -16,27 +17,24 @@ from scheduler.engine.instructions import (
     ClearNomination,
     Nominate,
     PatchCondition,
+    PostFilterWrite,
     PreBindWrite,
     Preempt,
     RecordFailure,
     Withdraw,
 )
 from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten, Stimulus, VictimStays
-from scheduler.framework.binding import ObjectKey, Patch
-from scheduler.framework.status import shown
+from scheduler.framework.binding import ObjectKey
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import CONFIRM, EVICT
 from scheduler.kube.machine import MACHINE, Machine
-from scheduler.kube.resources import BY_KIND
 from scheduler.kube.writes import (
     PodRef,
     condition_patch,
     delete_pod,
     event,
     micro_time,
-    object_patch,
-    patch_object,
     patch_status,
     pod_path,
     record,
@@ -93,6 +91,7 @@ class Writer:
             Withdraw: self.bindings.withdraw,
             BoundByPlugin: self.bound_by_plugin,
             PreBindWrite: self.pre_bind_write,
+            PostFilterWrite: self.post_filter_write,
             Nominate: self.nominate,
             ClearNomination: self.clear_nomination,
             RecordFailure: self.record_failure,
@@ -114,6 +113,10 @@ class Writer:
         about_it = {**about(instruction.pod), "node": instruction.node, "plugin": instruction.plugin}
         log.debug("writing before the binding", **about_it)
         self._under_way.start(self._pre_bind_write(instruction))
+
+    def post_filter_write(self, instruction: PostFilterWrite) -> None:
+        """Write for a PostFilter plugin."""
+        self._under_way.start(self._post_filter_write(instruction))
 
     def nominate(self, instruction: Nominate) -> None:
         """Set nominatedNodeName."""
@@ -236,7 +239,7 @@ class Writer:
         pod, written = instruction.pod, dict[ObjectKey, str]()
         for write in instruction.writes:
             try:
-                written[write.key] = await self._patch(write)
+                written[write.key] = await write_object(self._client, write)
             except Exception as error:
                 # Whether it happened after all, the watch will tell: the next attempt sees it and goes on from there.
                 status, message = (error.status, error.message) if isinstance(error, ApiError) else (0, str(error))
@@ -250,23 +253,16 @@ class Writer:
                 return
         self._answer(PreBindWritten(pod.uid, written))
 
-    async def _patch(self, write: Patch) -> str:
-        """The new resourceVersion.
-
-        Raises TypeError for what a plugin can't have written.
-        """
-        kind, namespace, name = write.key
-        if kind not in BY_KIND:
-            raise TypeError(f"want a Patch of one of the kinds {', '.join(sorted(BY_KIND))}, got {shown(kind)}")
-        path, body = object_patch(
-            BY_KIND[kind],
-            namespace,
-            name,
-            uid=write.uid,
-            resource_version=write.resource_version,
-            change=write.change,
-        )
-        return await patch_object(self._client, path, body)
+    async def _post_filter_write(self, instruction: PostFilterWrite) -> None:
+        for write in instruction.writes:
+            try:
+                await write_object(self._client, write)
+            except (ApiError, Unreachable, TypeError) as error:
+                kind, _, name = write.key
+                log.warning(
+                    "not written after filtering", **about(instruction.pod), kind=kind, object=name, error=str(error)
+                )
+                return
 
     def _now(self) -> str:
         return f"{micro_time(self._machine.wall())[:19]}Z"

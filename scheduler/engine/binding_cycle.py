@@ -149,7 +149,10 @@ class BindingCycles:
             over = State.BOUND if stimulus.call.point == "post_bind" else State.REVERTED
             if TABLE[over][stimulus.event].action is Action.REPORT:
                 self._report(cycle, stimulus, now)
-        elif cycle is not None:
+        elif cycle is None:
+            if isinstance(stimulus, (PreBindWritten, PreBindWriteFailed)):
+                self._cluster.devices.answered(stimulus.uid, stimulus.written)
+        else:
             # 404, 409: the pod is gone, replaced or bound by others. Its watch event will show which.
             conflict = isinstance(stimulus, BindFailed) and (stimulus.quietly or stimulus.status in (404, 409))
             self._take(cycle, Event.BIND_CONFLICT if conflict else stimulus.event, stimulus, now)
@@ -208,6 +211,7 @@ class BindingCycles:
             cycle, waiting = self._cycles[uid], self.waiting_pods.get(uid)
             if waiting is None:
                 expired = "" if cycle.wait is None else cycle.wait.expired
+                cycle.plugins.time_over()
                 self._take(cycle, Event.TIME_OVER, str(cycle.plugins.error(expired)), now)
             elif (timed_out := waiting.timed_out()) is not None:
                 self._take(cycle, Event.TIME_OVER, _rejected(*timed_out), now)
@@ -360,7 +364,7 @@ class BindingCycles:
             case PluginError():
                 message = str(cause)
             case PreBindWriteFailed():
-                cycle.plugins.wrote(cause.written)
+                cycle.plugins.wrote(cause.written, cause.status)
                 message = str(cycle.plugins.error(cause.message))
             case CallFailed():
                 message = str(cycle.plugins.error(cause.message))
@@ -406,14 +410,16 @@ class BindingCycles:
         """Have plugins give back what they reserved for the pod; a pod that waits for a volume may get it."""
         pod = cycle.queued.pod
         if isinstance(cause, (PreBindWritten, PreBindWriteFailed)):
-            cycle.plugins.wrote(cause.written)
+            cycle.plugins.wrote(cause.written, cause.status if isinstance(cause, PreBindWriteFailed) else None)
         self._story(cycle)
         del self._cycles[pod.uid]
-        version = self._cluster.storage.version
+        version, given = self._cluster.storage.version, self._cluster.devices.log.version
         for error in cycle.plugins.unreserve(self._cluster):
             self._outbox.add(Misbehaved(pod, error))
         if self._cluster.storage.version != version and pod.uid != self._assuming:
             wakes.for_storage(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
+        if self._cluster.devices.log.version != given and pod.uid != self._assuming:
+            wakes.for_storage(self._queue, ClusterEvent.DEVICE_CLAIM_GONE, None, None, now, real=False)
 
     def _waits_no_longer(self, cycle: BindingCycle, event: Event, state: State, now: float) -> None:
         """An idle pod does not wait any more: what it waited for has happened, or the pod is reverted."""

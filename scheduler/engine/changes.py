@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from scheduler.engine.stimuli import Gone
 from scheduler.framework.binding import ObjectKey
 from scheduler.framework.events import ANY, ClusterEvent
+from scheduler.model.devices import DeviceClass, DeviceKind, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Selecting
 from scheduler.model.node import Node
@@ -35,6 +36,8 @@ def node_changes(old: Node | None, new: Node) -> ClusterEvent:
         event |= ClusterEvent.NODE_TAINTS
     if old.allocatable != new.allocatable or old.allowed_pods != new.allowed_pods:
         event |= ClusterEvent.NODE_ALLOCATABLE
+    if old.features != new.features:
+        event |= ClusterEvent.NODE_FEATURES
     return event
 
 
@@ -59,6 +62,8 @@ def waiting_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
         event |= ClusterEvent.OWN_REQUESTS
     if len(new.gates) < len(old.gates):
         event |= ClusterEvent.OWN_GATES
+    if old.made_claims != new.made_claims:
+        event |= ClusterEvent.OWN_CLAIMS
     if old.shape.promise != new.shape.promise:
         event |= ClusterEvent.OWN_PROMISE
     if old.shape is not new.shape and _wants(old.shape) != _wants(new.shape):
@@ -77,6 +82,25 @@ def storage_changes(old: StorageKind | None, new: StorageKind) -> ClusterEvent:
     """The events for an added or updated storage object."""
     added, updated = _STORAGE.get(type(new).__name__, (ClusterEvent.NOTHING, ClusterEvent.NOTHING))
     return added if old is None else updated
+
+
+def device_changes(old: DeviceKind | None, new: DeviceKind | None) -> ClusterEvent:
+    """What the coming, changing or going (new is None) of a claim, slice, device class or taint rule may help."""
+    match new:
+        case ResourceClaim():
+            return ClusterEvent.DEVICE_CLAIM_ADDED if old is None else ClusterEvent.DEVICE_CLAIM_UPDATED
+        case ResourceSlice():
+            return ClusterEvent.DEVICE_SLICE_ADDED if old is None else ClusterEvent.DEVICE_SLICE_UPDATED
+        case DeviceClass():
+            return ClusterEvent.DEVICE_CLASS_ADDED if old is None else ClusterEvent.DEVICE_CLASS_UPDATED
+        case DeviceTaintRule():
+            return ClusterEvent.DEVICE_SLICE_UPDATED  # it changes the taints of slices
+    match old:
+        case ResourceClaim():
+            return ClusterEvent.DEVICE_CLAIM_GONE
+        case DeviceTaintRule():
+            return ClusterEvent.DEVICE_SLICE_UPDATED
+    return ClusterEvent.NOTHING
 
 
 def key_of(thing: Modelled) -> ObjectKey:

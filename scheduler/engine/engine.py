@@ -17,6 +17,7 @@ from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.changes import (
+    device_changes,
     key_of,
     node_changes,
     placed_pod_changes,
@@ -24,7 +25,14 @@ from scheduler.engine.changes import (
     waiting_pod_changes,
 )
 from scheduler.engine.extender_calls import ExtenderCalls
-from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders, Instruction, Preempt
+from scheduler.engine.instructions import (
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    AskExtenders,
+    Instruction,
+    PostFilterWrite,
+    Preempt,
+)
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
@@ -55,6 +63,7 @@ from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
 from scheduler.framework.status import PluginError
 from scheduler.framework.verify import Verifier
+from scheduler.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
@@ -212,6 +221,9 @@ class Engine:
             case Selecting():
                 self.cluster.put_selecting(thing)
                 wakes.everyone(self.queue, ClusterEvent.SELECTING, now, thing)
+            case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
+                device = self.cluster.put_device(thing)
+                wakes.for_storage(self.queue, device_changes(device, thing), device, thing, now)
             case _:
                 before = self.cluster.storage.put(thing)
                 wakes.for_storage(self.queue, storage_changes(before, thing), before, thing, now)
@@ -236,6 +248,9 @@ class Engine:
                     wakes.everyone(self.queue, ClusterEvent.NODE_GONE, now, gone)
             case "Namespace":
                 self.cluster.drop_namespace(gone.name)
+            case kind if kind in DEVICE_KINDS:
+                device = self.cluster.drop_device(kind, gone.namespace, gone.name)
+                wakes.for_storage(self.queue, device_changes(device, None), device, None, now)
             case kind if kind in STORAGE_KINDS:
                 before = self.cluster.storage.drop(kind, gone.namespace, gone.name)
                 if kind == "VolumeAttachment":
@@ -360,6 +375,8 @@ class Engine:
             self._nominator.end(pod, now, real=False)
         self.queue.park(queued, waits_for, now, missed=missed)
         self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, decision, result.node)
+        if result.writes:
+            self._outbox.add(PostFilterWrite(pod, result.writes))
         if result.node:
             self._preempt(pod, result.node, result.victims, now)
 

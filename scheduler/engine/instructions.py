@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from scheduler.framework.binding import Call, Patch
+from scheduler.framework.binding import Call, Write
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import Question
 from scheduler.framework.status import PluginError
@@ -60,7 +60,13 @@ class PreBindWrite(Instruction, frozen=True):
 
     node: str
     plugin: str
-    writes: tuple[Patch, ...]
+    writes: tuple[Write, ...]
+
+
+class PostFilterWrite(Instruction, frozen=True):
+    """Write for a PostFilter plugin, in this order. What comes of it, the watch tells."""
+
+    writes: tuple[Write, ...]
 
 
 class Nominate(Instruction, frozen=True):

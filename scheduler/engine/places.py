@@ -18,6 +18,7 @@ from scheduler.engine.turns import Turns
 from scheduler.engine.unschedulable_pods import UnschedulablePods
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError, shown
+from scheduler.state.cluster import Cluster
 
 FLUSH_AFTER = 300.0
 """Seconds after which an unschedulable pod is tried again, whatever happened."""
@@ -42,9 +43,11 @@ class Places:
         max_backoff: float,
         outbox: Outbox,
         budget: Budget,
+        cluster: Cluster,
     ) -> None:
-        """`budget`: what an attempt may cost."""
+        """`budget`: what an attempt may cost. `cluster`: what PreEnqueue plugins may look at."""
         self._outbox = outbox
+        self.cluster = cluster
         self._budget = budget
         self.initial_backoff = initial_backoff
         self.max_backoff = max_backoff
@@ -118,7 +121,7 @@ class Places:
             queued.story.end(story_entries.Left(now, "its profile is not configured any more"))
             return
         try:
-            held = framework.pre_enqueue(queued.pod)
+            held = framework.pre_enqueue(queued.pod, self.cluster)
         except PluginError as error:
             self._break(queued, error, now, cause)
             return

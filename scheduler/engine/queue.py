@@ -67,7 +67,7 @@ class Queue(Places):
         term_indexing: TermIndexing,
     ) -> None:
         """`budget`: what an attempt may cost. `term_indexing`: which affinity terms are indexed between attempts."""
-        super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget)
+        super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget, term_indexing.cluster)
         self.term_indexing = term_indexing
         self._waves: list[tuple[int, int, _Wave]] = []
         """The waves that are under way, highest priority first: a heap of (-priority, number, wave)."""

@@ -20,7 +20,7 @@ from scheduler.engine.story_entries import (
     Reverted,
     cut,
 )
-from scheduler.framework.binding import Patch
+from scheduler.framework.binding import Write
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import NodesQuestion, Question
 from scheduler.model.pod import Pod
@@ -104,7 +104,7 @@ def _kept(queued: QueuedPod, message: str) -> str:
     return cut(said[1] if said is not None and said[1] == message else message)
 
 
-def named(writes: Iterable[Patch]) -> tuple[str, ...]:
+def named(writes: Iterable[Write]) -> tuple[str, ...]:
     """The objects that are written."""
     keys = [write.key for write in writes][:MOST_NAMED]
     return tuple(f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}" for kind, namespace, name in keys)

@@ -24,7 +24,7 @@ class TermIndexing:
     """Has the terms of placed pods indexed."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._put_off = False
         """Before the last attempt, some terms were left for later."""
         self._begun = False
@@ -34,12 +34,12 @@ class TermIndexing:
     @property
     def late(self) -> bool:
         """Whether more terms wait than are indexed before the next attempt anyway."""
-        size = self._cluster.incidence.terms.sets.backlog.size
+        size = self.cluster.incidence.terms.sets.backlog.size
         return size > 0 and (self._put_off or size * _A_TERM > AT_ONCE)
 
     def begin(self, steps: int) -> bool:
         """Before the first attempt: index what was there at the start. Returns whether nothing is left."""
-        sets = self._cluster.incidence.terms.sets
+        sets = self.cluster.incidence.terms.sets
         while not self._begun and steps > 0:
             lanes = sets.backlog.first(1)
             if lanes:
@@ -50,7 +50,7 @@ class TermIndexing:
 
     def before(self, namespace: str, turns: Turns, now: float) -> None:
         """Before an attempt for a pod of this namespace: its own terms first, then those of namespaces not in debt."""
-        terms = self._cluster.incidence.terms
+        terms = self.cluster.incidence.terms
         terms.by_turns = True
         backlog = terms.sets.backlog
         if not backlog.size:
@@ -70,11 +70,11 @@ class TermIndexing:
 
     def catch_up(self, steps: int, turns: Turns, now: float) -> int:
         """Go on with the lane whose turn it is; returns how many steps it took."""
-        lanes = self._cluster.incidence.terms.sets.backlog.first(1)
+        lanes = self.cluster.incidence.terms.sets.backlog.first(1)
         return self._go_on(lanes[0], steps, turns, now) if lanes else 0
 
     def _go_on(self, lane: str, steps: int, turns: Turns, now: float) -> int:
-        spent = self._cluster.incidence.terms.sets.catch_up(lane, steps)
+        spent = self.cluster.incidence.terms.sets.catch_up(lane, steps)
         if self._begun and spent:
             owed = self._owed.pop(lane, 0) + spent
             if owed > FREE:

@@ -279,7 +279,7 @@ class UnschedulablePods:
 
 def alike(pod: Pod) -> tuple[Any, ...]:
     """Pods for which this is equal are one group. Ephemeral claims have the pod's name, so such a pod is alone."""
-    own = pod.uid if pod.shape.volumes.ephemeral else ""
+    own = pod.uid if pod.shape.volumes.ephemeral or pod.shape.claims else ""
     return pod.shape, pod.namespace, frozenset(pod.labels.items()), own, pod.priority, pod.preempts
 
 

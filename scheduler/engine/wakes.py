@@ -9,6 +9,7 @@ from scheduler.engine.room import Room, room_on
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
+from scheduler.model.devices import DeviceKind
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.storage import StorageKind
@@ -57,13 +58,13 @@ def for_any_room(queue: Queue, cluster: Cluster, row: int, now: float) -> None:
 def for_storage(
     queue: Queue,
     event: ClusterEvent,
-    old: StorageKind | None,
-    new: StorageKind | None,
+    old: StorageKind | DeviceKind | None,
+    new: StorageKind | DeviceKind | None,
     now: float,
     *,
     real: bool = True,
 ) -> None:
-    """A storage object was added, changed or deleted. `real`: as in `Queue.wake`."""
+    """A storage object, or one about devices, was added, changed or deleted. `real`: as in `Queue.wake`."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         return framework.hint(plugin, "object_hint", pod, event, old, new)

@@ -36,6 +36,10 @@ class AssumedPod:
     """What the plugin's `reserve` returned."""
     written: dict[ObjectKey, str] = field(default_factory=dict)
     """What was written for the plugin's `Wait`, with the new resourceVersions."""
+    expired: bool = False
+    """The time of the plugin's `Wait` is over."""
+    refused: int | None = None
+    """The HTTP status with which a write for the plugin was refused, the last thing that happens; 0: none came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +56,16 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Change an object by a JSON merge patch; refused (409) if it has changed since `resource_version`."""
+    """Change an object by a JSON merge patch; refused (409) if it has changed since `resource_version`.
+
+    An empty `resource_version` or `uid` is not compared. `NOW` in the change stands for the time of writing.
+    """
 
     key: ObjectKey
     uid: str
     resource_version: str
     change: Mapping[str, Any]
+    subresource: str = ""
 
     def __post_init__(self) -> None:
         _check_key("Patch", self.key)
@@ -66,12 +74,46 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
+class Create:
+    """Create an object; `document` is all of it but its kind and name."""
+
+    key: ObjectKey
+    document: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _check_key("Create", self.key)
+        if not isinstance(self.document, Mapping):
+            raise TypeError(f"Create wants a mapping as its document, got {shown(self.document)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete an object, if it is still the one of this UID."""
+
+    key: ObjectKey
+    uid: str
+
+    def __post_init__(self) -> None:
+        _check_key("Delete", self.key)
+
+
+Write = Patch | Create | Delete
+NOW = "\0now"
+
+
+def next_version(write: Write) -> str:
+    """The resourceVersion that an object may have after a write, for shells without an API server."""
+    before = write.resource_version if isinstance(write, Patch) else ""
+    return f"{before}0" if before else "1"
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """PreBind's answer: not done. Berth makes the writes in this order, and asks again when an object changes."""
 
     seconds: float
     """How long to wait at most, counted from the plugin's last write."""
-    writes: tuple[Patch, ...] = ()
+    writes: tuple[Write, ...] = ()
     on: frozenset[ObjectKey] = frozenset()
     """The objects whose change may end the waiting; empty: any change may."""
     expired: str = "timed out"
@@ -81,8 +123,8 @@ class Wait:
         _check_seconds("Wait", self.seconds)
         if self.seconds < 0:
             raise ValueError(f"Wait wants 0 seconds or more, got {self.seconds:g}")
-        if not isinstance(self.writes, tuple) or not all(isinstance(write, Patch) for write in self.writes):
-            raise TypeError(f"Wait wants a tuple of Patch as its writes, got {shown(self.writes)}")
+        if not isinstance(self.writes, tuple) or not all(isinstance(write, Write) for write in self.writes):
+            raise TypeError(f"Wait wants a tuple of Patch, Create or Delete as its writes, got {shown(self.writes)}")
         if not isinstance(self.on, frozenset):
             raise TypeError(f"Wait wants a frozenset of (kind, namespace, name) as its on, got {shown(self.on)}")
         for key in self.on:

@@ -186,9 +186,15 @@ class BindingPlugins:
         """The `Call` that was under way has returned this answer."""
         self._heard = (answer,)
 
-    def wrote(self, written: Versions) -> None:
-        """The objects are written that the plugin asked last wanted to be written."""
-        self._assumed_by(self._of[self._point][self._next].plugin).written.update(written)
+    def wrote(self, written: Versions, refused: int | None = None) -> None:
+        """Tell the plugin that was asked last which objects were written. `refused`: the status of a failed write."""
+        assumed = self._assumed_by(self._of[self._point][self._next].plugin)
+        assumed.written.update(written)
+        assumed.refused = refused
+
+    def time_over(self) -> None:
+        """What the plugin that was asked last waits for has not come in time."""
+        self._assumed_by(self._of[self._point][self._next].plugin).expired = True
 
     def error(self, message: str) -> PluginError:
         """The error to report when the plugin that was asked last fails."""

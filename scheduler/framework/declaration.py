@@ -23,6 +23,7 @@ _COUNTING = ("needs", "free", "takes")
 _ONE = {"filter_one": "filter", "score_one": "score"}
 _EXPLAINING = ("explain", "fixes")
 _ARGUMENTS = {
+    "pre_enqueue": ("pod",),
     "permit": ("assumed", "cluster"),
     "pre_bind": ("assumed", "cluster"),
     "bind": ("assumed", "cluster"),
@@ -90,6 +91,8 @@ class Declaration:
     """Its normalised scores can be kept by node."""
     counts: bool
     """It has `needs`, `free` and `takes`: preemption finds victims by these amounts."""
+    enqueues_by_cluster: bool
+    """Its `pre_enqueue` looks at the cluster too."""
 
 
 _KNOWN_CLASSES: WeakKeyDictionary[type[Plugin], Declaration] = WeakKeyDictionary()
@@ -116,6 +119,7 @@ def declaration_of(plugin_class: type[Plugin]) -> Declaration:
         on_node_unless_elsewhere=bool(depends_on) and not depends_on & ~(NODE | PODS_HERE | PODS_ELSEWHERE),
         keeps_scores=on_node and (normalize is None or (static and isinstance(normalize, Normalizer))),
         counts="takes" in methods,
+        enqueues_by_cluster=_takes_cluster(getattr(plugin_class, "pre_enqueue", None)),
     )
     return found
 
@@ -171,6 +175,8 @@ def _signature_problems(plugin_class: type[Plugin], method: str) -> list[str]:
     arguments = _ARGUMENTS.get(method) or _names(getattr(Plugin, method))
     if coroutine:
         arguments = arguments[:1]
+    if method == "pre_enqueue" and _takes_cluster(found):
+        arguments = ("pod", "cluster")
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):
@@ -189,6 +195,14 @@ def _names(method: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(inspect.signature(method).parameters)[1:]
 
 
+def _takes_cluster(method: Any) -> bool:
+    """Whether a method has a parameter of this name."""
+    try:
+        return "cluster" in inspect.signature(method).parameters
+    except (TypeError, ValueError):
+        return False  # not written in Python: nothing can be said of it
+
+
 def _data_problems(plugin_class: type[Plugin], own_normalize: bool) -> list[str]:
     problems = []
 
@@ -200,7 +214,7 @@ def _data_problems(plugin_class: type[Plugin], own_normalize: bool) -> list[str]
         wrong("Args", "a msgspec.Struct class")
     depends_on: Any = plugin_class.depends_on
     if depends_on is not None and not isinstance(depends_on, DependsOn):
-        wrong("depends_on", "of NODE, PODS_HERE, PODS_ELSEWHERE, OTHER_NODES, VOLUMES, OWN_STATE or ANYTHING")
+        wrong("depends_on", "of NODE, PODS_HERE, PODS_ELSEWHERE, OTHER_NODES, VOLUMES, DEVICES, OWN_STATE or ANYTHING")
     normalize: Any = plugin_class.normalize
     if own_normalize and not callable(normalize):
         wrong("normalize", "MAXIMUM, MAXIMUM_REVERSED, MIN_MAX or a method")
@@ -224,7 +238,7 @@ def _missing(plugin_class: type[Plugin], methods: frozenset[str]) -> list[str]:
     if asked and not depends_on:
         problems.append(
             f"it has {' and '.join(asked)}, and depends_on does not say what the answers depend on: "
-            "NODE, PODS_HERE, PODS_ELSEWHERE, OTHER_NODES, VOLUMES, OWN_STATE, several of them, or ANYTHING"
+            "NODE, PODS_HERE, PODS_ELSEWHERE, OTHER_NODES, VOLUMES, DEVICES, OWN_STATE, several of them, or ANYTHING"
         )
     if not asked and depends_on:
         problems.append("it has depends_on, and neither filter nor score")

@@ -10,6 +10,8 @@ class ClusterEvent(Flag):
     NODE_LABELS = auto()
     NODE_TAINTS = auto()
     NODE_ALLOCATABLE = auto()
+    NODE_FEATURES = auto()
+    """What a node's kubelet declares that it can do."""
     NODE_GONE = auto()
     POD_PLACED = auto()
     """A pod arrived on a node (bound by anyone)."""
@@ -25,6 +27,7 @@ class ClusterEvent(Flag):
     OWN_GATES = auto()
     OWN_AFFINITY = auto()
     OWN_PROMISE = auto()
+    OWN_CLAIMS = auto()
     """The waiting pod itself changed."""
     NAMESPACE = auto()
     SELECTING = auto()
@@ -43,8 +46,17 @@ class ClusterEvent(Flag):
     CSI_CAPACITY_UPDATED = auto()
     ATTACHMENT_GONE = auto()
     """A VolumeAttachment was deleted."""
+    DEVICE_CLAIM_ADDED = auto()
+    DEVICE_CLAIM_UPDATED = auto()
+    DEVICE_CLAIM_GONE = auto()
+    """A ResourceClaim was deleted, or our assumption of what it was given was taken back."""
+    DEVICE_SLICE_ADDED = auto()
+    DEVICE_SLICE_UPDATED = auto()
+    """A ResourceSlice changed, or a taint rule that is about its devices."""
+    DEVICE_CLASS_ADDED = auto()
+    DEVICE_CLASS_UPDATED = auto()
     NOTHING = 0
-    NODE = NODE_ADDED | NODE_LABELS | NODE_TAINTS | NODE_ALLOCATABLE
+    NODE = NODE_ADDED | NODE_LABELS | NODE_TAINTS | NODE_ALLOCATABLE | NODE_FEATURES
 
 
 ANY = ~ClusterEvent.NOTHING
@@ -67,6 +79,13 @@ OTHER_EVENTS = (
     | ClusterEvent.CSI_CAPACITY_ADDED
     | ClusterEvent.CSI_CAPACITY_UPDATED
     | ClusterEvent.ATTACHMENT_GONE
+    | ClusterEvent.DEVICE_CLAIM_ADDED
+    | ClusterEvent.DEVICE_CLAIM_UPDATED
+    | ClusterEvent.DEVICE_CLAIM_GONE
+    | ClusterEvent.DEVICE_SLICE_ADDED
+    | ClusterEvent.DEVICE_SLICE_UPDATED
+    | ClusterEvent.DEVICE_CLASS_ADDED
+    | ClusterEvent.DEVICE_CLASS_UPDATED
 )
 """Asked by `object_hint`."""
 
@@ -75,6 +94,7 @@ LABELS = {
     ClusterEvent.NODE_LABELS: "NodeLabelUpdate",
     ClusterEvent.NODE_TAINTS: "NodeTaintUpdate",
     ClusterEvent.NODE_ALLOCATABLE: "NodeAllocatableUpdate",
+    ClusterEvent.NODE_FEATURES: "NodeDeclaredFeatureUpdate",
     ClusterEvent.NODE_GONE: "NodeDelete",
     ClusterEvent.POD_PLACED: "AssignedPodAdd",
     ClusterEvent.POD_LABELS: "AssignedPodUpdate",
@@ -95,5 +115,12 @@ LABELS = {
     ClusterEvent.CSI_CAPACITY_ADDED: "CSIStorageCapacityAdd",
     ClusterEvent.CSI_CAPACITY_UPDATED: "CSIStorageCapacityUpdate",
     ClusterEvent.ATTACHMENT_GONE: "VolumeAttachmentDelete",
+    ClusterEvent.DEVICE_CLAIM_ADDED: "ResourceClaimAdd",
+    ClusterEvent.DEVICE_CLAIM_UPDATED: "ResourceClaimUpdate",
+    ClusterEvent.DEVICE_CLAIM_GONE: "ResourceClaimDelete",
+    ClusterEvent.DEVICE_SLICE_ADDED: "ResourceSliceAdd",
+    ClusterEvent.DEVICE_SLICE_UPDATED: "ResourceSliceUpdate",
+    ClusterEvent.DEVICE_CLASS_ADDED: "DeviceClassAdd",
+    ClusterEvent.DEVICE_CLASS_UPDATED: "DeviceClassUpdate",
 }
 """Event labels as kube-scheduler's metrics spell them."""

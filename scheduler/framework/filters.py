@@ -15,7 +15,7 @@ from scheduler.framework.guard import Guard
 from scheduler.framework.nominated_pods import NominatedPods
 from scheduler.framework.plugin import NODE, PODS_ELSEWHERE
 from scheduler.framework.spare import Spare
-from scheduler.framework.status import Rejections
+from scheduler.framework.status import PluginError, Rejections
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
@@ -55,6 +55,8 @@ class FilterPlugins:
                     any_here = bool(np.count_nonzero(here))
                     survivors = survivors & ~here
                 if any_here:
+                    if reason.broken:
+                        raise PluginError(plugin.name, reason.text, "Filter")
                     reasons.append((reason, here))
             if reasons:
                 rejected.append(Rejected(plugin.name, reasons))

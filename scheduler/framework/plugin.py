@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
-from scheduler.framework.binding import AssumedPod
+from scheduler.framework.binding import AssumedPod, Write
 from scheduler.framework.binding_plugins import TIME_LIMIT
 from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Decision, Rejected, Rows
@@ -21,6 +21,7 @@ from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAX_SCORE, Normalizer
 from scheduler.framework.spare import Spare
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections
+from scheduler.model.devices import DeviceKind
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -62,6 +63,8 @@ class DependsOn(Flag):
     """The objects of other nodes."""
     VOLUMES = auto()
     """Claims, volumes, storage classes and what CSI drivers publish."""
+    DEVICES = auto()
+    """Resource claims, slices, device classes and taint rules."""
     OWN_STATE = auto()
     """State that the plugin keeps from pod to pod."""
 
@@ -71,6 +74,7 @@ PODS_HERE = DependsOn.PODS_HERE
 PODS_ELSEWHERE = DependsOn.PODS_ELSEWHERE
 OTHER_NODES = DependsOn.OTHER_NODES
 VOLUMES = DependsOn.VOLUMES
+DEVICES = DependsOn.DEVICES
 OWN_STATE = DependsOn.OWN_STATE
 ANYTHING = ~DependsOn(0)
 """For a plugin whose answers may depend on anything: it is asked about all nodes each time."""
@@ -109,6 +113,8 @@ class PostFilterResult:
     victims: tuple[Pod, ...] = ()
     candidates: Mapping[str, tuple[tuple[Pod, ...], int]] = field(default_factory=dict)
     """All nodes where preemption would help: their victims, and how many of these overdraw a disruption budget."""
+    writes: tuple[Write, ...] = ()
+    """What to write, so that the pod may fit later."""
     in_the_way: frozenset[str] = frozenset()
     """Filters that reject nodes even with all victims removed: an event that changes their verdict may help too."""
 
@@ -180,10 +186,6 @@ class Plugin:
 
     # -- before a node is chosen -------------------------------------------------------------------------------------
 
-    def pre_enqueue(self, pod: Pod) -> Reason | None:
-        """Why the pod has to stay out of the active queue; None when it may enter."""
-        raise NotImplementedError
-
     def queue_sort(self, pod: Pod, queued_at: float) -> tuple[Any, ...]:
         """A sort key of numbers and texts, smallest first. `queued_at`: seconds."""
         raise NotImplementedError
@@ -242,6 +244,8 @@ class Plugin:
     def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> None:
         """The pod does not get to its node: give back what `reserve` reserved."""
 
+    pre_enqueue: Callable[..., Any]
+    """`(self, pod)` or `(self, pod, cluster)`: why the pod has to stay out of the active queue; None: it need not."""
     permit: Callable[..., Any]
     """`(self, assumed, cluster)`: None lets the pod go on, a Reject keeps it from the node, a Hold makes it wait."""
     pre_bind: Callable[..., Any]
@@ -262,7 +266,13 @@ class Plugin:
         """Whether what happened to a placed pod may help `pod`."""
         raise NotImplementedError
 
-    def object_hint(self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None) -> bool:
+    def object_hint(
+        self,
+        pod: Pod,
+        event: ClusterEvent,
+        old: StorageKind | DeviceKind | None,
+        new: StorageKind | DeviceKind | None,
+    ) -> bool:
         """Whether another object's change from `old` (None: it is new) to `new` (None: deleted) may help `pod`."""
         raise NotImplementedError
 
@@ -288,6 +298,7 @@ Registry = Mapping[str, type[Plugin]]
 
 __all__ = [
     "ANYTHING",
+    "DEVICES",
     "MAX_SCORE",
     "NODE",
     "NO_POINTS",

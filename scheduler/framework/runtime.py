@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from scheduler.framework.attempt_record import AGAIN
+from scheduler.framework.binding import Write
 from scheduler.framework.binding_plugins import BindingPlugins, by_point
 from scheduler.framework.decision import Decision, PluginScores, Rows
 from scheduler.framework.equivalence import EquivalenceClasses, KeptResults
@@ -135,20 +136,21 @@ class Framework:
         """
         return self.filters.objects(pod, view)
 
-    def pre_enqueue(self, pod: Pod) -> tuple[str, Reason] | None:
+    def pre_enqueue(self, pod: Pod, cluster: Cluster) -> tuple[str, Reason] | None:
         """As `held_by`, measured: the pod is about to enter the queue."""
         spans = self.guard.spans
         if spans is None:
-            return self.held_by(pod)
+            return self.held_by(pod, cluster)
         spans.begin()
-        held = self.held_by(pod)
+        held = self.held_by(pod, cluster)
         spans.end("PreEnqueue", SUCCESS if held is None else UNRESOLVABLE)
         return held
 
-    def held_by(self, pod: Pod) -> tuple[str, Reason] | None:
+    def held_by(self, pod: Pod, cluster: Cluster) -> tuple[str, Reason] | None:
         """(plugin, reason) of the first plugin that holds the pod out of the queue."""
         for plugin in self.profile.plugins("pre_enqueue"):
-            reason = self.guard(plugin, plugin.pre_enqueue, pod)
+            looks = declared(plugin).enqueues_by_cluster
+            reason = self.guard(plugin, plugin.pre_enqueue, pod, *((cluster,) if looks else ()))
             if reason is not None:
                 return plugin.name, reason
         return None
@@ -190,8 +192,10 @@ class Framework:
                 return None
         self._reached("PreFilter", SUCCESS)
         for plugin in asked.filters:
-            for _, rejected in ask(plugin, plugin.filter, pod, cluster):
+            for reason, rejected in ask(plugin, plugin.filter, pod, cluster):
                 if np.count_nonzero(rejected):
+                    if reason.broken:
+                        return None
                     left = np.greater(left, rejected)
         nominated = self._nominated_row(pod, cluster)
         if nominated is not None and left[nominated]:
@@ -273,17 +277,20 @@ class Framework:
 
     def post_filter_result(self, pod: Pod, cluster: Cluster, decision: Decision) -> PostFilterResult:
         """Asks the PostFilter plugins about a pod that found no node. The first that offers a node wins."""
-        texts = []
+        texts: list[str] = []
+        writes: tuple[Write, ...] = ()
         in_the_way: frozenset[str] = frozenset()
         for plugin in self.profile.plugins("post_filter"):
             result: PostFilterResult = self.guard(plugin, plugin.post_filter, pod, cluster, decision, self.filters)
             if result.node is not None:
                 self._reached("PostFilter", SUCCESS if result.node else UNSCHEDULABLE)
-                return result
+                text = ", ".join(text for text in (*texts, result.text) if text)
+                return replace(result, text=text, writes=writes + result.writes)
             texts.append(result.text)
+            writes += result.writes
             in_the_way |= result.in_the_way
         self._reached("PostFilter", UNSCHEDULABLE)
-        return PostFilterResult(", ".join(text for text in texts if text), in_the_way=in_the_way)
+        return PostFilterResult(", ".join(text for text in texts if text), writes=writes, in_the_way=in_the_way)
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision) -> str:
         """The end of the FailedScheduling message."""

@@ -19,6 +19,8 @@ class Reason:
 
     text: str
     unresolvable: bool = False
+    broken: bool = False
+    """It is no reason but an error: if the node gets so far, the attempt ends with it."""
 
     @property
     def code(self) -> str:

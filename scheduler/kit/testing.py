@@ -35,6 +35,7 @@ from scheduler.engine.instructions import (
     Verified,
 )
 from scheduler.engine.stimuli import Bound, CallEnded, CallFailed, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
+from scheduler.framework.binding import next_version
 from scheduler.framework.config import decode
 from scheduler.framework.consistency import contradictions
 from scheduler.framework.declaration import problems_of
@@ -190,7 +191,7 @@ class _Trial:
                     self.handle(Bound(bound.uid))
                 self.put({**document, "spec": {**document["spec"], "nodeName": where}})
             case PreBindWrite(pod=waiting, writes=writes):
-                self.handle(PreBindWritten(waiting.uid, {write.key: f"{write.resource_version}0" for write in writes}))
+                self.handle(PreBindWritten(waiting.uid, {write.key: next_version(write) for write in writes}))
             case RunCall(call=call):
                 try:
                     answer = asyncio.run(asyncio.wait_for(call.start(), call.seconds))

@@ -71,6 +71,10 @@ CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", False, "CSINode")
 CSI_DRIVERS = Resource("storage.k8s.io", "v1", "csidrivers", False, "CSIDriver")
 CSI_STORAGE_CAPACITIES = Resource("storage.k8s.io", "v1", "csistoragecapacities", True, "CSIStorageCapacity")
 VOLUME_ATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", False, "VolumeAttachment")
+RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", True, "ResourceClaim")
+RESOURCE_SLICES = Resource("resource.k8s.io", "v1", "resourceslices", False, "ResourceSlice")
+DEVICE_CLASSES = Resource("resource.k8s.io", "v1", "deviceclasses", False, "DeviceClass")
+DEVICE_TAINT_RULES = Resource("resource.k8s.io", "v1", "devicetaintrules", False, "DeviceTaintRule")
 METADATA_POLICIES = Resource("podberth.dev", "v1alpha1", "metadatapolicies", True, "MetadataPolicy")
 CONFIG_MAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
 EVENTS = Resource("events.k8s.io", "v1", "events", True, "Event")
@@ -94,7 +98,9 @@ SCHEDULING: tuple[Resource, ...] = (
     VOLUME_ATTACHMENTS,
 )
 """What decisions are made from."""
-WATCHED: tuple[Resource, ...] = (*SCHEDULING, METADATA_POLICIES)
+DEVICES: tuple[Resource, ...] = (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES, DEVICE_TAINT_RULES)
+"""The same for devices: a cluster may not have them, and nobody need be allowed to read them."""
+WATCHED: tuple[Resource, ...] = (*SCHEDULING, *DEVICES, METADATA_POLICIES)
 OWNERS: dict[tuple[str, str], Resource] = {
     (resource.group, resource.kind): resource
     for resource in (REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, DEPLOYMENTS, JOBS)

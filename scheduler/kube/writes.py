@@ -245,11 +245,38 @@ def _at_version(pod: PodRef) -> dict[str, str]:
 
 
 def object_patch(
-    resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, change: Mapping[str, Any]
+    resource: Resource,
+    namespace: str,
+    name: str,
+    *,
+    uid: str,
+    resource_version: str,
+    change: Mapping[str, Any],
+    subresource: str = "",
 ) -> tuple[str, bytes]:
-    """PATCH (merge) of an object as it was at that version: 409 if it has changed since, or is another by now."""
-    metadata = {**change.get("metadata", {}), "uid": uid, "resourceVersion": resource_version}
-    return resource.path(namespace or None, name), _encode({**change, "metadata": metadata})
+    """PATCH (merge) of an object as it was at that version: 409 if it has changed since, or is another by now.
+
+    Without `uid` or `resource_version`, that is not compared.
+    """
+    known = {"uid": uid, "resourceVersion": resource_version}
+    metadata = {**change.get("metadata", {}), **{key: value for key, value in known.items() if value}}
+    path = resource.path(namespace or None, name, subresource or None)
+    return path, _encode({**change, "metadata": metadata} if metadata else change)
+
+
+def object_creation(resource: Resource, namespace: str, name: str, document: Mapping[str, Any]) -> tuple[str, bytes]:
+    """POST of a new object."""
+    metadata = {**document.get("metadata", {}), "name": name}
+    if namespace:
+        metadata["namespace"] = namespace
+    body = {**document, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+    return resource.path(namespace or None), _encode(body)
+
+
+def object_deletion(resource: Resource, namespace: str, name: str, uid: str) -> tuple[str, bytes]:
+    """DELETE of this very object."""
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+    return resource.path(namespace or None, name), _encode(options)
 
 
 def eviction(pod: PodRef, grace_seconds: int | None = None) -> tuple[str, bytes]:
@@ -333,6 +360,17 @@ async def patch_object(client: Client, path: str, body: bytes) -> str:
         return _versioned.decode(answer).metadata.resource_version
     except msgspec.MsgspecError as error:
         raise Unreachable("the answer is none of an API server's") from error
+
+
+async def create_object(client: Client, path: str, body: bytes) -> str:
+    """Create what `object_creation` made; returns its resourceVersion."""
+    answer = await client.create(path, body, lane=BIND)
+    return _versioned.decode(answer).metadata.resource_version
+
+
+async def delete_object(client: Client, path: str, body: bytes) -> None:
+    """Delete what `object_deletion` names."""
+    await client.delete(path, body, lane=STATUS)
 
 
 async def evict(client: Client, pod: PodRef, grace_seconds: int | None = None) -> None:

@@ -2,18 +2,22 @@
 
 from collections.abc import Callable, Mapping
 
-from scheduler.model import wire
+from scheduler.model import devices_parse, storage_parse, wire
 from scheduler.model.annotated import Mode
+from scheduler.model.devices import DEVICE_KINDS, DeviceKind
 from scheduler.model.namespaced import Namespace, Selecting, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
 from scheduler.model.pod import BOUND, NO_MODES, Interner, Pod, parse_pod
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
-from scheduler.model.storage_parse import PARSERS
 
-Modelled = Pod | Node | Namespace | Selecting | StorageKind
+Modelled = Pod | Node | Namespace | Selecting | StorageKind | DeviceKind
+_PARSERS: Mapping[str, Callable[[bytes, Interner], "StorageKind | DeviceKind"]] = {
+    **storage_parse.PARSERS,
+    **devices_parse.PARSERS,
+}
 
 SELECTING = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet", "PodDisruptionBudget")
-KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS)
+KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS, *DEVICE_KINDS)
 
 LARGE_BOUND = 500
 """Large objects are few, and what is small in them is seldom shared."""
@@ -69,7 +73,7 @@ class Decoder:
                 return self.node
             case "Namespace":
                 return self.namespace
-        if kind in PARSERS:
-            parse = PARSERS[kind]
+        if kind in _PARSERS:
+            parse = _PARSERS[kind]
             return lambda raw: parse(raw, self.interner)
         return lambda raw: parse_selecting(kind, wire.selecting_decoder.decode(raw))

@@ -27,6 +27,8 @@ class Node(Struct, gc=False):
     allowed_pods: int
     images: tuple[tuple[tuple[str, ...], int], ...]
     """(names of one image, its size in bytes)."""
+    features: frozenset[str]
+    """What its kubelet says that it can do (status.declaredFeatures)."""
     problems: tuple[str, ...]
     """What of the object could not be read; the node takes part with the rest."""
 
@@ -41,6 +43,7 @@ class Node(Struct, gc=False):
         return self.name
 
 
+NO_FEATURES: frozenset[str] = frozenset()
 _taints_decoder = msgspec.json.Decoder(list[wire.Taint])
 _amounts_decoder = msgspec.json.Decoder(wire.Amounts)
 _images_decoder = msgspec.json.Decoder(list[wire.ContainerImage])
@@ -95,5 +98,6 @@ def parse_node(node: wire.Node, interner: Interner) -> Node:
         images=tuple((tuple(i.names or ()), _bounded(i.size_bytes)) for i in _images_decoder.decode(images))
         if images
         else (),
+        features=frozenset(node.status.declared_features) if node.status.declared_features else NO_FEATURES,
         problems=problems,
     )

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from scheduler.model import wire
 from scheduler.model.annotated import AnnotationError, Mode, affinity_of, carries
+from scheduler.model.pod_devices import required_features
 from scheduler.model.promise import annotation_text
 from scheduler.model.shape import HEAVY, PodShape, inline_disks, parse_shape, resize_infeasible
 
@@ -54,6 +55,8 @@ class Pod(Struct, gc=False, weakref=False):
     """status, reason, message and lastTransitionTime of PodScheduled."""
     mirror: bool = False
     """A kubelet's word for a pod of its own; nobody else can remove it."""
+    made_claims: tuple[tuple[str, str | None], ...] = ()
+    """(name in the spec, name of the claim that was made of the template; None: none was needed)."""
 
     @property
     def key(self) -> str:
@@ -113,6 +116,10 @@ class Interner:
         self.known_shapes: Known[tuple[Any, ...], PodShape] = Known(bound)
         self.known_labels: Known[bytes, Mapping[str, str]] = Known(bound)
         self._affinities: Known[tuple[bytes, bytes, str, Mode], tuple[bytes, str | None]] = Known(bound)
+        self.looks: Known[Any, Any] = Known(bound)
+        """What selectors see of devices, shared by devices of one look (`scheduler.model.devices_parse`)."""
+        self.claim_specs: Known[bytes, Any] = Known(bound)
+        """What resource claims ask for, shared by claims of one template."""
 
     def labels(self, raw: msgspec.Raw) -> Mapping[str, str]:
         """The label (or annotation) map of these bytes, shared."""
@@ -144,6 +151,7 @@ class Interner:
             wire.present(spec.overhead),
             wire.present(spec.resources),
             wire.present(spec.resource_claims),
+            required_features(spec),
             tuple([_container_key(c) for c in spec.containers]),
             tuple([_container_key(c) for c in spec.init_containers]) if spec.init_containers else (),
             _volumes_key(spec.volumes) if spec.volumes else (),
@@ -190,9 +198,11 @@ def _weight(key: Any) -> int:
     return sum(map(_weight, key)) if isinstance(key, tuple) else 0
 
 
-def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None]:
-    ports = bytes(c.ports)
-    return c.image, bytes(c.resources), ports if b"hostPort" in ports else b"", c.restart_policy
+def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None, str]:
+    ports, resources = bytes(c.ports), bytes(c.resources)
+    # The pod's status says which container has which device, if it asks for them as resources.
+    name = c.name if b"/" in resources else ""
+    return c.image, resources, ports if b"hostPort" in ports else b"", c.restart_policy, name
 
 
 def _volumes_key(volumes: list[wire.Volume]) -> tuple[Any, ...]:
@@ -261,4 +271,7 @@ def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
         owner=owner,
         condition=condition,
         mirror=_is_mirror(annotations),
+        made_claims=tuple([(one.name, one.resource_claim_name) for one in status.resource_claim_statuses])
+        if status.resource_claim_statuses
+        else (),
     )

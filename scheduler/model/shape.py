@@ -8,6 +8,7 @@ import msgspec
 from scheduler.model import wire
 from scheduler.model.affinity import Terms, WeightedTerm, WeightedTerms, parse_affinity_term
 from scheduler.model.once import hashed_once
+from scheduler.model.pod_devices import DeviceContainer, PodClaim, device_containers, pod_claims, required_features
 from scheduler.model.promise import Promise, parse_promise
 from scheduler.model.resources import (
     ContainerRequests,
@@ -50,6 +51,9 @@ class PodShape:
         "affinity_terms",
         "annotation_problem",
         "anti_affinity_terms",
+        "claims",
+        "containers",
+        "features",
         "has_preferred_node_affinity",
         "host_ports",
         "image_count",
@@ -67,7 +71,6 @@ class PodShape:
         "scoring",
         "spread",
         "tolerations",
-        "unsupported",
         "volumes",
         "warnings",
         "weight",
@@ -96,8 +99,12 @@ class PodShape:
     preferred_pod_terms: WeightedTerms
     tolerations: tuple[Toleration, ...]
     spread: tuple[SpreadConstraint, ...]
-    unsupported: tuple[str, ...]
-    """Fields that this version can't honour; a pod with any is refused rather than misplaced."""
+    claims: tuple[PodClaim, ...]
+    """Claims for devices."""
+    containers: tuple[DeviceContainer, ...]
+    """The containers, if any of them asks for a resource that may be served by devices."""
+    features: frozenset[str]
+    """What the pod needs its node to declare (status.declaredFeatures)."""
     annotation_problem: str | None
     """Why affinity that the pod asks for by annotation can't be honoured."""
     problem: str | None
@@ -238,7 +245,9 @@ def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None) -> P
     )
     shape.volumes = parse_volumes(volumes)
     shape.promise = parse_promise(promise)
-    shape.unsupported = _unsupported(spec)
+    shape.claims = pod_claims(spec)
+    shape.containers = device_containers(resources, spec)
+    shape.features = required_features(spec)
     shape.warnings = tuple(warnings)
     shape.problem = warnings[0] if any("not a quantity" in w for w in warnings) else None
     shape.annotation_problem = None
@@ -259,10 +268,6 @@ def _parse_spread(shape: PodShape, raw: msgspec.Raw) -> None:
         )
     except SelectorError as error:
         shape.problem = str(error)
-
-
-def _unsupported(spec: wire.PodSpec) -> tuple[str, ...]:
-    return ("spec.resourceClaims",) if wire.present(spec.resource_claims) not in (b"", b"[]") else ()
 
 
 def _tolerations(raw: msgspec.Raw) -> tuple[Toleration, ...]:

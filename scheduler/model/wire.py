@@ -129,6 +129,8 @@ class Container(Object, gc=False):
     resources: Raw = Raw()
     ports: Raw = Raw()
     restart_policy: str | None = None
+    restart_policy_rules: Raw = Raw()
+    volume_mounts: Raw = Raw()
 
 
 class ImageVolume(Object, gc=False):
@@ -192,6 +194,29 @@ class SchedulingGate(Object, gc=False):
     name: str = ""
 
 
+class PodClaim(Object, gc=False):
+    """A claim for devices that a pod names, or that is made for it from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodClaimStatus(Object, gc=False):
+    """The claim that was made for a pod; without a name, none was needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class RestartRule(Object, gc=False):
+    action: str = ""
+
+
+class VolumeMount(Object, gc=False):
+    bind_mount_options: list[str] | None = None
+
+
 class PodSpec(Object, gc=False):
     node_name: str = ""
     scheduler_name: str = ""
@@ -207,6 +232,8 @@ class PodSpec(Object, gc=False):
     resources: Raw = Raw()
     resource_claims: Raw = Raw()
     scheduling_gates: list[SchedulingGate] | None = None
+    host_network: bool | None = None
+    host_users: bool | None = None
     volumes: list[Volume] | None = None
 
 
@@ -234,6 +261,7 @@ class PodStatus(Object, gc=False):
     init_container_statuses: list[ContainerStatus] | None = None
     allocated_resources: Raw = Raw()
     resources: Raw = Raw()
+    resource_claim_statuses: list[PodClaimStatus] | None = None
 
 
 class Pod(Object, gc=False):
@@ -255,6 +283,7 @@ class ContainerImage(Object, gc=False):
 class NodeStatus(Object, gc=False):
     allocatable: Raw = Raw()
     images: Raw = Raw()
+    declared_features: list[str] | None = None
 
 
 class Node(Object, gc=False):

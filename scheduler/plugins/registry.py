@@ -13,16 +13,17 @@ from scheduler.framework.guard import described
 from scheduler.plugins.annotation_affinity import AnnotationAffinity
 from scheduler.plugins.default_binder import DefaultBinder
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from scheduler.plugins.node_affinity import NodeAffinity
+from scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from scheduler.plugins.node_name import NodeName
 from scheduler.plugins.node_ports import NodePorts
 from scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from scheduler.plugins.node_resources.fit import NodeResourcesFit
 from scheduler.plugins.node_unschedulable import NodeUnschedulable
 from scheduler.plugins.node_volume_limits import NodeVolumeLimits
-from scheduler.plugins.not_yet import DynamicResources, NodeDeclaredFeatures
 from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.plugins.priority_sort import PrioritySort
 from scheduler.plugins.required_during_execution import RequiredDuringExecution

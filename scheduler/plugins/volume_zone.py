@@ -7,6 +7,7 @@ import numpy as np
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, Plugin
 from scheduler.framework.status import Reject, Rejections, Unresolvable
+from scheduler.model.devices import DeviceKind
 from scheduler.model.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -68,7 +69,13 @@ class VolumeZone(Plugin):
             fits &= _within(topology, nodes)
         return ((self.elsewhere, constrained & ~fits),)
 
-    def object_hint(self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None) -> bool:
+    def object_hint(
+        self,
+        pod: Pod,
+        event: ClusterEvent,
+        old: StorageKind | DeviceKind | None,
+        new: StorageKind | DeviceKind | None,
+    ) -> bool:
         """A class that waits for consumers, a claim of the pod, or a volume in other zones than before."""
         match new:
             case StorageClass():

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from scheduler.model.devices import DeviceKind
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.selectors import LabelSelector, Requirement
 from scheduler.state.column import Ints
+from scheduler.state.devices import Devices
 from scheduler.state.effort import Effort
 from scheduler.state.incidence import Incidence
 from scheduler.state.nodes import Nodes
@@ -42,6 +44,8 @@ class Cluster:
         self.incidence = Incidence(self.nodes, self.namespaces, self.effort)
         self.nominations = Nominations()
         self.storage = Storage(self.nodes)
+        self.devices = Devices()
+        self.nodes.served = self.devices.served
         self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
         self.services = Services()
         self.supposed: dict[str, tuple[Pod, int, int]] = {}
@@ -239,6 +243,26 @@ class Cluster:
         self.selecting.get(kind, {}).get(namespace, {}).pop(name, None)
         if kind == "Service":
             self.services.drop(namespace, name)
+
+    def put_device(self, thing: DeviceKind) -> DeviceKind | None:
+        """Add or update a resource claim, slice, device class or taint rule; returns what was there before."""
+        changes = self.devices.resource_changes
+        before = self.devices.put(thing)
+        self._resources_changed(changes)
+        return before
+
+    def drop_device(self, kind: str, namespace: str, name: str) -> DeviceKind | None:
+        """Remove such an object; returns what was there."""
+        changes = self.devices.resource_changes
+        before = self.devices.drop(kind, namespace, name)
+        self._resources_changed(changes)
+        return before
+
+    def _resources_changed(self, changes: int) -> None:
+        """What nodes need to have of extended resources is another question, if classes serve others than before."""
+        if self.devices.resource_changes != changes:
+            for row in range(self.nodes.rows):
+                self.nodes.log.touch(row)
 
     def _selecting_changed(self, namespace: str) -> None:
         self.selecting_changes[namespace] = self.selecting_changes.get(namespace, 0) + 1

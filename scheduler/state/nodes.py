@@ -47,6 +47,8 @@ class Nodes:
         self.names: list[str | None] = []
         self.objects: list[Node | None] = []
         self.resources: dict[str, int] = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL}
+        self.served: set[str] = set()
+        """Extended resources that device classes serve where nodes have none: filled by `Devices`."""
         """The index in `allocatable` and `requested` of each resource that a node offers, and of these three."""
         self.unoffered: dict[str, dict[int, int]] = {}
         """Requests of placed pods for resources that no node offers: any user may name any resource."""

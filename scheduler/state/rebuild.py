@@ -43,6 +43,7 @@ class Rebuild:
         self._left = dict.fromkeys(range(cluster.nodes.rows))
         """Rows that still have to be copied, in order."""
         self._nodes = Nodes(cluster.effort)
+        self._nodes.served = cluster.nodes.served
         self._incidence = Incidence(self._nodes, cluster.namespaces, cluster.effort)
         self._counted: dict[int, list[Pod]] = {}
         """Row → the pods that were counted there."""

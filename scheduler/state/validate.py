@@ -13,6 +13,7 @@ from scheduler.model.shape import HostPort
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Column
 from scheduler.state.nodes import CPU, EPHEMERAL, MEMORY
+from scheduler.state.validate_devices import validate_devices
 from scheduler.state.validate_storage import validate_storage
 from scheduler.state.validate_terms import validate_terms
 
@@ -31,6 +32,7 @@ def validate(cluster: Cluster) -> list[str]:
             *_ports(cluster),
             *validate_terms(cluster),
             *validate_storage(cluster),
+            *validate_devices(cluster),
         ]
     finally:
         cluster.effort.resume(end)

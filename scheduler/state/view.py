@@ -48,6 +48,7 @@ class SomeNodes(Nodes):
         self.rows = len(rows)
         self.count = nodes.count
         self.resources = nodes.resources
+        self.served = nodes.served
         self.largest = nodes.largest
         self.effort = nodes.effort
         self.log = nodes.log

@@ -9,10 +9,12 @@ from scheduler.framework.config import decode, default_configuration
 from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
+from scheduler.model.devices import AllocatedDevice
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.model.wire import encode
 from scheduler.plugins.annotation_affinity import annotated
+from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.plugins.registry import registry
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.world import World
@@ -76,6 +78,9 @@ def got(decision: Decision, framework: Framework, world: World) -> dict[str, Any
                 out["weighted"][name][scores.plugin] = weighted
         out["total"] = dict(zip(feasible, decision.totals.tolist(), strict=True))
         out["best"] = sorted(names[row] for row in decision.best())
+    given = _allocations(decision, framework, world)
+    if given:
+        out["allocations"] = given
     if not len(decision.feasible):
         result = framework.post_filter_result(decision.pod, world.cluster, decision)
         out["message"] = fit_error(decision, result.text)
@@ -86,6 +91,38 @@ def got(decision: Decision, framework: Framework, world: World) -> dict[str, Any
                     "victims": sorted(victim.key for victim in result.victims if not victim.terminating),
                 }
             ]
+    return out
+
+
+def _allocations(decision: Decision, framework: Framework, world: World) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """node → claim → the devices that would be given there, sorted by request, pool and device."""
+    plugin = framework.plugin("DynamicResources")
+    out = {}
+    if isinstance(plugin, DynamicResources):
+        for row in decision.feasible.tolist():
+            given = plugin.given(decision.pod, world.cluster, row)
+            if given is not None:
+                name = world.cluster.nodes.names[row] or ""
+                out[name] = {
+                    claim: [_device(one) for one in sorted(devices, key=_by_request)]
+                    for claim, devices in given.items()
+                }
+    return out
+
+
+def _by_request(device: AllocatedDevice) -> tuple[str, str, str]:
+    return device.request, device.id.pool, device.id.device
+
+
+def _device(device: AllocatedDevice) -> dict[str, Any]:
+    driver, pool, name = device.id
+    out: dict[str, Any] = {"request": device.request, "driver": driver, "pool": pool, "device": name}
+    if device.admin_access:
+        out["adminAccess"] = True
+    if device.share is not None:
+        out["shared"] = True
+    if device.consumed:
+        out["consumedCapacity"] = {key: str(amount) for key, amount in device.consumed.items()}
     return out
 
 

@@ -47,7 +47,7 @@ def explain(
     """
     about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)])
     try:
-        gate = framework.pre_enqueue(pod)
+        gate = framework.pre_enqueue(pod, cluster)
         decision = framework.decide(pod, cluster, score_always=True)
         message, preemption = None, None
         if not len(decision.feasible):

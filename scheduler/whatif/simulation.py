@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Failed, Instruction, Nominate, PreBindWrite, Preempt
 from scheduler.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
+from scheduler.framework.binding import next_version
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
@@ -129,7 +130,7 @@ class Simulation:
                 return [Bound(pod.uid), Put(placed)]
             case PreBindWrite(pod=pod, writes=writes):
                 # What was written never shows on a watch, so the pod keeps its node and its assumed volumes.
-                return [PreBindWritten(pod.uid, {write.key: _next(write.resource_version) for write in writes})]
+                return [PreBindWritten(pod.uid, {write.key: next_version(write) for write in writes})]
             case Nominate(pod=pod, node=node):
                 self.preparing[pod.uid] = (pod, node)
             case Failed(pod=pod, message=message):
@@ -140,8 +141,3 @@ class Simulation:
                     self.bound.pop(victim.uid, None)
                 return [Gone("Pod", victim.namespace, victim.name, victim.uid) for victim in victims]
         return []
-
-
-def _next(resource_version: str) -> str:
-    """A later version of an object."""
-    return str(int(resource_version) + 1) if resource_version.isdecimal() else "1"

@@ -29,7 +29,7 @@ class Trial:
         pod = edited(self._pod, changes)
         with applied(self.cluster, changes):
             try:
-                if self._framework.pre_enqueue(pod) is not None:
+                if self._framework.pre_enqueue(pod, self.cluster) is not None:
                     return []
                 feasible = self._framework.decide(pod, self.cluster).feasible
             except PluginError:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct, field
 
 from scheduler.model import wire
+from scheduler.model.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.model.kinds import KINDS, SELECTING, Decoder, Modelled
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
@@ -17,7 +18,7 @@ from scheduler.whatif.places import complaint
 
 __all__ = ["ObjectError", "PriorityClass", "World"]
 
-_NAMESPACED = frozenset(("Pod", *SELECTING, "PersistentVolumeClaim", "CSIStorageCapacity"))
+_NAMESPACED = frozenset(("Pod", *SELECTING, "PersistentVolumeClaim", "CSIStorageCapacity", "ResourceClaim"))
 _BETA = ("", "beta.")
 _MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
 
@@ -142,6 +143,8 @@ class World:
                 self.cluster.put_selecting(thing)
             case Pod():
                 self._add_pod(thing)
+            case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
+                self.cluster.put_device(thing)
             case _:
                 self.cluster.storage.put(thing)
 

@@ -116,6 +116,19 @@ RIGHTS: list[tuple[str, Object, str, set[tuple[str, str]]]] = [
         "berth-scheduler",
         {("persistentvolumes", "patch"), ("persistentvolumeclaims", "patch")},
     ),
+    (
+        "devices",
+        {"scheduler": {"rbac": {"devices": False}}},
+        "berth-scheduler",
+        {
+            ("resourceclaims", "patch"),
+            ("resourceclaims", "create"),
+            ("resourceclaims/status", "patch"),
+            ("resourceclaims/binding", "patch"),
+            ("resourceslices", "list"),
+            ("devicetaintrules", "watch"),
+        },
+    ),
     ("owners", {"admission": {"readOwners": False}}, "berth-admission", {("jobs", "get"), ("replicasets", "get")}),
     ("own certificate", {"admission": {"tls": {"mode": "certManager"}}}, "berth-admission", {("secrets", "get")}),
     (

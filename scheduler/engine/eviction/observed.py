@@ -12,6 +12,7 @@ from scheduler.engine.eviction.promises import Promises, size
 from scheduler.engine.eviction.wording import left_alone
 from scheduler.engine.stimuli import Gone
 from scheduler.framework.runtime import Framework
+from scheduler.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
@@ -98,6 +99,8 @@ class Observed:
                 self.cluster.put_namespace(thing)
             case Selecting():
                 self.cluster.put_selecting(thing)
+            case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
+                self.cluster.put_device(thing)
             case _:
                 self.cluster.storage.put(thing)
 
@@ -115,6 +118,8 @@ class Observed:
                     self._touch(row, None)
             case "Namespace":
                 self.cluster.drop_namespace(gone.name)
+            case kind if kind in DEVICE_KINDS:
+                self.cluster.drop_device(kind, gone.namespace, gone.name)
             case kind if kind in STORAGE_KINDS:
                 self.cluster.storage.drop(kind, gone.namespace, gone.name)
             case kind:

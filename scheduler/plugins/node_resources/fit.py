@@ -13,11 +13,13 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NODE, PODS_HERE, Plugin
 from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
+from scheduler.model.devices import IMPLICIT_PREFIX, DeviceClass, DeviceKind
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.resources import is_extended
 from scheduler.model.selectors import is_qualified_name
 from scheduler.model.shape import PodShape
+from scheduler.model.storage import StorageKind
 from scheduler.plugins.node_resources import fit_explained as explained
 from scheduler.plugins.node_resources.amounts import score_row, score_rows
 from scheduler.plugins.node_resources.arguments import ResourceWeight, ScoringStrategy
@@ -26,6 +28,8 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
 
+_PLENTY = 1 << 60
+"""More than any pods can take, for what is not counted on a node."""
 _MANY = 64
 """What is said of so many resources is kept from one question about a pod to the next."""
 
@@ -55,12 +59,16 @@ class NodeResourcesFit(Plugin):
         | ClusterEvent.POD_GONE
         | ClusterEvent.POD_SHRUNK
         | ClusterEvent.OWN_REQUESTS
+        | ClusterEvent.DEVICE_CLASS_ADDED
+        | ClusterEvent.DEVICE_CLASS_UPDATED
     )
     full = Unschedulable("Too many pods")
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
         self._absent: tuple[PodShape | None, list[str], list[Reason]] = (None, [], [])
         """A shape that asks for many resources, those of them that no node offers, and what is said of each."""
+        self._served: set[str] = set()
+        """Resources that device classes serve where nodes have none, as `filter` has seen it."""
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources: list[ResourceWeight] = args.scoring_strategy.weights()
@@ -89,6 +97,7 @@ class NodeResourcesFit(Plugin):
         """Reject for the number of pods and for each resource asked for; above allocatable is unresolvable."""
         nodes = cluster.nodes
         rows = nodes.rows
+        self._served = nodes.served
         found = []
         full = nodes.pods[:rows] >= nodes.allowed_pods[:rows]
         if np.count_nonzero(full):
@@ -98,7 +107,7 @@ class NodeResourcesFit(Plugin):
         asked = self._asked(pod.shape)
         if len(asked) > _MANY:
             # One array for all of them, made once: anybody may ask for thousands of resources that no node has.
-            unoffered = [name for name, _ in asked if name not in resources]
+            unoffered = [name for name, _ in asked if name not in resources and name not in nodes.served]
             if self._absent[0] is not pod.shape or self._absent[1] != unoffered:
                 self._absent = pod.shape, unoffered, [Reason(f"Insufficient {name}", True) for name in unoffered]
             everywhere = np.ones(rows, dtype=np.bool_)
@@ -107,12 +116,15 @@ class NodeResourcesFit(Plugin):
         for name, amount in asked:
             index = resources.get(name)
             if index is None:
-                if everywhere is None:
-                    everywhere = np.ones(rows, dtype=np.bool_)
-                found.append((Reason(f"Insufficient {name}", True), everywhere))
+                if name not in nodes.served:
+                    if everywhere is None:
+                        everywhere = np.ones(rows, dtype=np.bool_)
+                    found.append((Reason(f"Insufficient {name}", True), everywhere))
                 continue
             allocatable = nodes.allocatable[index, :rows]
             short = allocatable - nodes.requested[index, :rows] < amount
+            if name in nodes.served:
+                short &= allocatable > 0  # elsewhere, devices may serve it
             if np.count_nonzero(short):
                 never = allocatable < amount
                 if np.count_nonzero(never):
@@ -130,7 +142,10 @@ class NodeResourcesFit(Plugin):
             if amount <= 0 or self._ignores(name):
                 continue
             index = nodes.resources.get(name)
-            if index is None or nodes.allocatable.item(index, row) - nodes.requested.item(index, row) < amount:
+            allocatable = 0 if index is None else nodes.allocatable.item(index, row)
+            if not allocatable and name in nodes.served:
+                continue
+            if index is None or allocatable - nodes.requested.item(index, row) < amount:
                 return False
         return True
 
@@ -143,11 +158,12 @@ class NodeResourcesFit(Plugin):
         left = [nodes.allowed_pods[rows] - nodes.pods[rows]]
         for name, _ in self._asked(pod.shape):
             index = nodes.resources.get(name)
-            left.append(
-                np.zeros_like(left[0])
-                if index is None
-                else nodes.allocatable[index, rows] - nodes.requested[index, rows]
-            )
+            if index is None:
+                left.append(np.full_like(left[0], _PLENTY if name in nodes.served else 0))
+                continue
+            allocatable = nodes.allocatable[index, rows]
+            free = allocatable - nodes.requested[index, rows]
+            left.append(np.where(allocatable > 0, free, _PLENTY) if name in nodes.served else free)
         return np.stack(left)
 
     def takes(self, pod: Pod, shape: PodShape) -> list[int]:
@@ -168,11 +184,28 @@ class NodeResourcesFit(Plugin):
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that could hold the pod if it were empty, and could not, or had less of something it asks for."""
         asked = {name: amount for name, amount in pod.shape.requests.items() if amount > 0 and not self._ignores(name)}
-        if new.allowed_pods < 1 or any(new.allocatable.get(name, 0) < amount for name, amount in asked.items()):
+        by_devices = {name for name in asked if name in self._served and not new.allocatable.get(name, 0)}
+        counted = ((name, amount) for name, amount in asked.items() if name not in by_devices)
+        if new.allowed_pods < 1 or any(new.allocatable.get(name, 0) < amount for name, amount in counted):
             return False
-        if old is None or new.allowed_pods > old.allowed_pods:
+        if old is None or new.allowed_pods > old.allowed_pods or by_devices:
             return True
         return any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in asked)
+
+    def object_hint(
+        self,
+        pod: Pod,
+        event: ClusterEvent,
+        old: StorageKind | DeviceKind | None,
+        new: StorageKind | DeviceKind | None,
+    ) -> bool:
+        """A device class that serves a resource which the pod asks for, and did not."""
+        if not isinstance(new, DeviceClass):
+            return False
+        requests = pod.shape.requests
+        if not isinstance(old, DeviceClass):
+            return f"{IMPLICIT_PREFIX}{new.name}" in requests or new.extended_resource in requests
+        return old.extended_resource != new.extended_resource and new.extended_resource in requests
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
         """What the pod needs, what is free, of how much."""

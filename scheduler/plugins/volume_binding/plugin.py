@@ -11,6 +11,7 @@ from scheduler.framework.binding import AssumedPod, Wait
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import MAX_SCORE, NO_POINTS, NODE, SKIPPABLE, VOLUMES, Plugin
 from scheduler.framework.status import PluginError, Reject, Rejections, Unresolvable
+from scheduler.model.devices import DeviceKind
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.model.storage import (
@@ -138,7 +139,13 @@ class VolumeBinding(Plugin):
             usage.make(provision.claim.spec_class, rows, provision.claim.size, room)
         return usage.score(self._shape)
 
-    def object_hint(self, pod: Pod, event: ClusterEvent, old: StorageKind | None, new: StorageKind | None) -> bool:
+    def object_hint(
+        self,
+        pod: Pod,
+        event: ClusterEvent,
+        old: StorageKind | DeviceKind | None,
+        new: StorageKind | DeviceKind | None,
+    ) -> bool:
         """Any volume, a claim of the pod, and what of classes, drivers and nodes lets volumes be made elsewhere."""
         match new:
             case PersistentVolumeClaim():

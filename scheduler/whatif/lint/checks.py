@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from scheduler.framework.config import ConfigError, Plugins, PluginSet, ProfileConfig, SchedulerConfiguration
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.profiles import NO_PLUGIN, at_multi_point, build_profile
 from scheduler.framework.runtime import Profile
-from scheduler.plugins.not_yet import AnyArgs
 from scheduler.whatif.lint.arguments import arguments
 from scheduler.whatif.lint.finding import Checked, Finding
 from scheduler.whatif.lint.names import disabled, unknown
@@ -19,6 +19,10 @@ from scheduler.whatif.lint.profiles import missing, no_preemption, reach
 from scheduler.whatif.lint.settings import settings
 from scheduler.whatif.lint.weights import weights
 from scheduler.whatif.world import World
+
+
+class AnyArgs(Struct, rename="camel", frozen=True):
+    """Arguments that nobody knows."""
 
 
 class Absent(Plugin):

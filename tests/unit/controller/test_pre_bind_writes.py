@@ -1,6 +1,7 @@
 """The writer's part of PreBind: patches in order, with preconditions, and an answer whatever comes of them."""
 
 import json
+from datetime import datetime
 from typing import Any, cast
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from scheduler.controller.writer import Writer
 from scheduler.engine.instructions import PreBindWrite
 from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten, Stimulus
-from scheduler.framework.binding import ObjectKey, Patch
+from scheduler.framework.binding import NOW, Create, Delete, ObjectKey, Patch, Write
 from scheduler.kube.client import MERGE_PATCH, Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.model import wire
@@ -30,15 +31,30 @@ class FakeClient:
         self._answers = list(answers)
         self.asked: list[tuple[str, Any, str]] = []
 
+    async def get(self, path: str, **how: Any) -> bytes:
+        self.asked.append((path, None, "get"))
+        return self._answer()
+
+    async def create(self, path: str, body: bytes, **how: Any) -> bytes:
+        self.asked.append((path, json.loads(body), "create"))
+        return self._answer()
+
+    async def delete(self, path: str, body: bytes, **how: Any) -> bytes:
+        self.asked.append((path, json.loads(body), "delete"))
+        return self._answer()
+
     async def patch(self, path: str, body: bytes, content_type: str, **how: Any) -> bytes:
         self.asked.append((path, json.loads(body), content_type))
+        return self._answer()
+
+    def _answer(self) -> bytes:
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return json.dumps({"metadata": {"resourceVersion": answer}}).encode()
 
 
-async def answer_of(client: FakeClient, *writes: Patch) -> Stimulus:
+async def answer_of(client: FakeClient, *writes: Write) -> Stimulus:
     answers: list[Stimulus] = []
     writer = Writer(cast(Client, client), answers.append, "berth-test")
     decoded = Decoder().pod(wire.encode(pod("p")))
@@ -67,18 +83,64 @@ async def test_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("id", "error", "status"),
+    ("id", "answers", "status"),
     [
-        ("refused", ApiError(409, "Conflict", "changed"), 409),
-        ("unanswered", Unreachable("gone away", sent=True), 0),
+        ("refused", [ApiError(409, "Conflict", "changed")], 409),
+        ("not sent", [Unreachable("no connection", sent=False)], 0),
+        ("unanswered, and changed by whomever", [Unreachable("gone away", sent=True), "9"], 409),
+        ("unanswered, and gone", [Unreachable("gone away", sent=True), ApiError(404, "NotFound")], 404),
+        ("unanswered, and nobody may look", [ApiError(504, "Timeout"), ApiError(403, "Forbidden")], 403),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_not_written(id: str, error: Exception, status: int) -> None:
+async def test_not_written(id: str, answers: list[Exception | str], status: int) -> None:
     """The first that fails ends it; what was written before it is in the answer."""
-    answer = await answer_of(FakeClient("17", error))
+    answer = await answer_of(FakeClient("17", *answers))
     assert isinstance(answer, PreBindWriteFailed)
     assert (answer.uid, answer.status, dict(answer.written)) == ("default/p", status, {VOLUME: "17"})
+
+
+async def test_a_write_whose_answer_was_lost_is_sent_again_if_it_did_not_happen() -> None:
+    """The object is as it was."""
+    client = FakeClient("17", Unreachable("gone away", sent=True), "8", "18")
+    assert await answer_of(client) == PreBindWritten("default/p", {VOLUME: "17", CLAIM: "18"})
+    assert [how for _, _, how in client.asked] == [MERGE_PATCH, MERGE_PATCH, "get", MERGE_PATCH]
+
+
+async def test_created_and_deleted() -> None:
+    """By name. What was created without an answer has to be there, and what is deleted has to be gone."""
+    made: ObjectKey = ("ResourceClaim", "default", "made")
+    create, delete = Create(made, {"metadata": {"labels": {"a": "b"}}, "spec": {}}), Delete(made, "u")
+    client = FakeClient(Unreachable("gone away", sent=True), "5", ApiError(404, "NotFound"))
+    assert await answer_of(client, create, delete) == PreBindWritten("default/p", {made: ""})
+    assert client.asked == [
+        (
+            "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"labels": {"a": "b"}, "name": "made", "namespace": "default"},
+                "spec": {},
+            },
+            "create",
+        ),
+        ("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/made", None, "get"),
+        (
+            "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/made",
+            {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u"}},
+            "delete",
+        ),
+    ]
+
+
+async def test_the_time_of_writing_is_filled_in() -> None:
+    """Plugins have no clock."""
+    client = FakeClient("18")
+    status = {"status": {"allocation": {"allocationTimestamp": NOW}}}
+    await answer_of(client, Patch(("ResourceClaim", "default", "c"), "u", "1", status, "status"))
+    ((path, body, _),) = client.asked
+    assert path == "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c/status"
+    assert datetime.fromisoformat(body["status"]["allocation"]["allocationTimestamp"]).tzinfo is not None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 from scheduler.engine.instructions import Instruction, PreBindWrite
 from scheduler.engine.stimuli import PreBindWritten
-from scheduler.framework.binding import ObjectKey
+from scheduler.framework.binding import Create, ObjectKey, Patch
 from tests.builders import Object
 from tests.storage import BOUND
 
@@ -40,12 +40,26 @@ class Api:
         """Carry a PreBindWrite out; the watch is not as quick."""
         written = {}
         for patch in prepare.writes:
+            if isinstance(patch, Create):
+                written[patch.key] = self._create(patch)
+                continue
+            assert isinstance(patch, Patch)
             document = deepcopy(self._objects[patch.key])
-            assert document["metadata"]["resourceVersion"] == patch.resource_version
-            assert document["metadata"]["uid"] == patch.uid
+            assert document["metadata"]["resourceVersion"] == (patch.resource_version or self._version_of(patch.key))
+            assert document["metadata"]["uid"] == (patch.uid or document["metadata"]["uid"])
             _merge(document, patch.change)
             written[patch.key] = self._store(document)
         return PreBindWritten(prepare.pod.uid, written)
+
+    def _create(self, create: Create) -> str:
+        kind, namespace, name = create.key
+        document = {**deepcopy(dict(create.document)), "kind": kind}
+        document["metadata"] = {**document["metadata"], "namespace": namespace, "name": name, "uid": f"made/{name}"}
+        return self._store(document)
+
+    def _version_of(self, key: ObjectKey) -> str:
+        version: str = self._objects[key]["metadata"]["resourceVersion"]
+        return version
 
     def bind(self, claim_key: ObjectKey = DATA, volume_name: str = "v") -> list[Instruction]:
         """What the PV controller does to a claim."""

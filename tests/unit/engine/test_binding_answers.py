@@ -70,7 +70,7 @@ WRONG: list[tuple[str, str, Callable[[], Any], str]] = [
         "writes as a list",
         "pre_bind",
         lambda: Wait(3, writes=[]),  # type: ignore[arg-type]
-        "Wait wants a tuple of Patch as its writes, got []",
+        "Wait wants a tuple of Patch, Create or Delete as its writes, got []",
     ),
     (
         "a name to wait on",

@@ -389,15 +389,6 @@ def test_a_plugin_that_raises_fails_its_pod_by_name_and_nothing_else(
     assert place_of(harness, "bad") is Place.BACKOFF
 
 
-def test_unsupported_fields_keep_a_pod_pending_with_a_reason(harness: Harness) -> None:
-    """A pod with a resource claim is refused rather than misplaced."""
-    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
-    harness.put(node("n1"), pod("train", resourceClaims=claims))
-    failed = harness.cycle()[0]
-    assert isinstance(failed, Failed)
-    assert "spec.resourceClaims, which this version of Berth does not schedule yet" in failed.message
-
-
 def test_thousands_of_equal_unschedulable_pods_are_asked_as_one(harness: Harness) -> None:
     """An event asks each kind of waiting pod once: the hint runs once for 500 equal pods."""
     harness.put(node("n1", cpu="1"))

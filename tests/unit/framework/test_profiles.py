@@ -18,6 +18,7 @@ SCORERS = [
     "VolumeBinding",
     "PodTopologySpread",
     "InterPodAffinity",
+    "DynamicResources",
     "NodeResourcesBalancedAllocation",
     "ImageLocality",
 ]
@@ -48,16 +49,16 @@ def test_the_default_profile() -> None:
     assert names(found, "score") == SCORERS
     assert names(found, "queue_sort") == ["PrioritySort"]
     assert names(found, "bind") == ["DefaultBinder"]
-    assert names(found, "post_filter") == ["DefaultPreemption"]
-    assert names(found, "pre_enqueue") == ["SchedulingGates"]
-    assert [found.weights[name] for name in SCORERS] == [3, 2, 1, 1, 2, 2, 1, 1]
+    assert names(found, "post_filter") == ["DynamicResources", "DefaultPreemption"]
+    assert names(found, "pre_enqueue") == ["SchedulingGates", "DynamicResources"]
+    assert [found.weights[name] for name in SCORERS] == [3, 2, 1, 1, 2, 2, 2, 1, 1]
 
 
 SCORE_CASES: list[tuple[str, Object, list[str], dict[str, int]]] = [
     (
         "disabled",
         {"score": {"disabled": refs("ImageLocality", "NodeAffinity")}},
-        ["TaintToleration", *SCORERS[2:7]],
+        ["TaintToleration", *SCORERS[2:8]],
         {},
     ),
     ("all disabled", {"score": {"disabled": ALL}}, [], {}),
@@ -70,7 +71,7 @@ SCORE_CASES: list[tuple[str, Object, list[str], dict[str, int]]] = [
     (
         "overrides come first, in their own order",
         {"score": {"enabled": refs("ImageLocality", "NodeAffinity=9")}},
-        ["ImageLocality", "NodeAffinity", "TaintToleration", *SCORERS[2:7]],
+        ["ImageLocality", "NodeAffinity", "TaintToleration", *SCORERS[2:8]],
         {"NodeAffinity": 9, "TaintToleration": 3},
     ),
     (

@@ -49,6 +49,7 @@ OF_ALL = (
     "label_changes",
     "key_changes",
     "label_keys",
+    "served",
 )
 LISTS = ("names", "objects")
 ASKED = ("row_of", "live_row", "live", "label", "topology", "image", "derived", "weigh", "taints", "unoffered", "rows")

@@ -223,7 +223,7 @@ def test_every_remedy_carried_out_frees_the_pod(
         cluster = world(there).cluster
         decoded = world([]).decode(after)
         assert isinstance(decoded, Pod)
-        assert framework().pre_enqueue(decoded) is None
+        assert framework().pre_enqueue(decoded, cluster) is None
         feasible = framework().decide(decoded, cluster).feasible
         assert sorted(cluster.nodes.names[row] or "" for row in feasible) == remedy.nodes, remedy.text
 

@@ -1,0 +1,135 @@
+"""Writes of plugins: each is sent until it is known whether it has happened."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import structlog
+
+from scheduler.framework.binding import NOW, Create, Delete, Patch, Write
+from scheduler.framework.status import shown
+from scheduler.kube.client import Client
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.resources import BY_KIND, Resource
+from scheduler.kube.writes import (
+    create_object,
+    delete_object,
+    object_creation,
+    object_deletion,
+    object_patch,
+    patch_object,
+)
+
+log = structlog.get_logger("objects")
+
+_ASK_AGAIN = 1.0
+"""Seconds between questions about a write whose answer was lost, doubling to `_ASK_AGAIN_MOST`."""
+_ASK_AGAIN_MOST = 30.0
+_SERVER_ERROR = 500
+_CONFLICT = 409
+_NOT_FOUND = 404
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Live(msgspec.Struct):
+    metadata: _Meta
+
+
+_live = msgspec.json.Decoder(_Live)
+
+
+async def write_object(client: Client, write: Write) -> str:
+    """Write; returns the new resourceVersion, empty for what is deleted.
+
+    If the answer is lost, the object is read until it is known whether it was written. One that has changed meanwhile
+    is a conflict, by whomever.
+
+    Raises ApiError, Unreachable if nothing was sent, and TypeError for what a plugin can't have written.
+    """
+    resource = _resource(write)
+    while True:
+        try:
+            return await _send(client, resource, write)
+        except ApiError as error:
+            if error.status < _SERVER_ERROR:
+                raise
+            why = error.message
+        except Unreachable as error:
+            if not error.sent:
+                raise
+            why = str(error)
+        log.warning("write unanswered, asking for the object", object="/".join(write.key), error=why)
+        found = await _version(client, resource, write)
+        if isinstance(write, Create) and found is not None:
+            return found
+        if isinstance(write, Delete) and found is None:
+            return ""
+        if isinstance(write, Patch) and found is None:
+            raise ApiError(_NOT_FOUND, "NotFound", f"{write.key[0]} {write.key[2]} not found")
+        if isinstance(write, Patch) and write.resource_version and found != write.resource_version:
+            raise ApiError(_CONFLICT, "Conflict", f"{write.key[0]} {write.key[2]} has changed: {why}")
+
+
+def _resource(write: Write) -> Resource:
+    kind = write.key[0]
+    if kind not in BY_KIND:
+        name = type(write).__name__
+        raise TypeError(f"want a {name} of one of the kinds {', '.join(sorted(BY_KIND))}, got {shown(kind)}")
+    return BY_KIND[kind]
+
+
+async def _send(client: Client, resource: Resource, write: Write) -> str:
+    _, namespace, name = write.key
+    match write:
+        case Create():
+            return await create_object(client, *object_creation(resource, namespace, name, write.document))
+        case Delete():
+            try:
+                await delete_object(client, *object_deletion(resource, namespace, name, write.uid))
+            except ApiError as error:
+                if error.status != _NOT_FOUND:
+                    raise
+            return ""
+    path, body = object_patch(
+        resource,
+        namespace,
+        name,
+        uid=write.uid,
+        resource_version=write.resource_version,
+        change=_dated(write.change),
+        subresource=write.subresource,
+    )
+    return await patch_object(client, path, body)
+
+
+async def _version(client: Client, resource: Resource, write: Write) -> str | None:
+    """The object's resourceVersion; None: there is none."""
+    _, namespace, name = write.key
+    pause = _ASK_AGAIN
+    while True:
+        try:
+            raw = await client.get(resource.path(namespace or None, name))
+            return _live.decode(raw).metadata.resource_version
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            if error.status < _SERVER_ERROR:
+                raise
+        except Unreachable:
+            pass  # asked again below: what was assumed holds until the API has spoken
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _ASK_AGAIN_MOST)
+
+
+def _dated(value: Any) -> Any:
+    """The same with the time of writing where a plugin asks for it."""
+    if isinstance(value, Mapping):
+        return {key: _dated(one) for key, one in value.items()}
+    if value == NOW:
+        return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return value

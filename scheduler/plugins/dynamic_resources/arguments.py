@@ -1,0 +1,39 @@
+"""The arguments of DynamicResources (ValidateDynamicResourcesArgs)."""
+
+from msgspec import Struct
+
+from scheduler.framework.durations import seconds
+
+_USUAL = 600.0
+
+
+class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """How long allocation and binding may take.
+
+    `filterTimeout` has no effect: what a search costs is counted in steps, and charged to the pod.
+    """
+
+    filter_timeout: str | None = None
+    binding_timeout: str | None = None
+
+    @property
+    def binding_seconds(self) -> float:
+        """Seconds that the devices of a claim may take to get ready for binding."""
+        found = None if self.binding_timeout is None else seconds(self.binding_timeout)
+        return _USUAL if found is None else found
+
+    def check(self, path: str) -> list[str]:
+        """Error lines."""
+        errors = []
+        for name, text, least, wanted in (
+            ("filterTimeout", self.filter_timeout, 0.0, "must be zero or positive"),
+            ("bindingTimeout", self.binding_timeout, 1.0, "must be at least 1 second"),
+        ):
+            if text is None:
+                continue
+            found = seconds(text)
+            if found is None:
+                errors.append(f'{path}.{name}: Invalid value: "{text}": want a duration such as 10s or 1m30s')
+            elif found < least:
+                errors.append(f'{path}.{name}: Invalid value: "{text}": {wanted}')
+        return errors

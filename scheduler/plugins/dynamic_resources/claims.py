@@ -1,0 +1,117 @@
+"""The claims of a pod, and what keeps it from using them (upstream: `dynamicresources.go`, foreachPodResourceClaim)."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from scheduler.model.devices import ClaimKey, DeviceClass, DeviceID, ResourceClaim
+from scheduler.model.pod import Pod
+from scheduler.model.pod_devices import may_be_devices
+from scheduler.state.devices import Devices
+
+
+class ClaimError(Exception):
+    """Why a pod can't be scheduled as long as its claims are as they are."""
+
+
+def keys_of(pod: Pod) -> Iterator[tuple[ClaimKey, bool]]:
+    """(key, made for the pod) of each claim that the pod uses, as far as they are known by name.
+
+    Raises ClaimError.
+    """
+    for one in pod.shape.claims:
+        if one.claim is not None:
+            yield (pod.namespace, one.claim), False
+        elif one.template is None:
+            where = f'pod "{pod.key}", spec.resourceClaim "{one.name}"'
+            raise ClaimError(f"{where}: none of the supported fields are set")
+        else:
+            made = next((name for made, name in pod.made_claims if made == one.name), "")
+            if made == "":
+                raise ClaimError(f'pod "{pod.key}": ResourceClaim not created yet')
+            if made is not None:  # else the template's controller has found that none is needed
+                yield (pod.namespace, made), True
+
+
+def claims_of(pod: Pod, devices: Devices) -> list[ResourceClaim]:
+    """The claims that the pod names, or that were made for it.
+
+    Raises ClaimError.
+    """
+    found = []
+    for key, made in keys_of(pod):
+        claim = devices.claim(key)
+        if claim is None:
+            raise ClaimError(f'could not find ResourceClaim "{key[0]}/{key[1]}"')
+        if claim.terminating:
+            raise ClaimError(f'resourceclaim "{claim.name}" is being deleted')
+        if made and claim.controller != pod.uid:
+            raise ClaimError(f"ResourceClaim {claim} was not created for Pod {pod.key} (Pod is not owner)")
+        found.append(claim)
+    return found
+
+
+def problem_of(claims: Sequence[ResourceClaim], devices: Devices) -> str | None:
+    """What keeps any pod from having claims allocated, on whatever node (PreFilter)."""
+    for claim in claims:
+        if claim.allocation is not None:
+            continue
+        if devices.is_pending(claim.uid):
+            return f"resource claim {claim} is in the process of being allocated"
+        for request in claim.spec.requests:
+            if request.exactly is not None:
+                asked = [(request.name, request.exactly.device_class)]
+            else:
+                asked = [(f"{request.name}/{one.name}", one.device_class) for one in request.first_available]
+            if not asked:
+                return f"resource claim {claim}, request {request.name}: unknown request type"
+            for name, of in asked:
+                if of not in devices.classes:
+                    return f"request {name}: device class {of} does not exist"
+    return None
+
+
+def device_resources(pod: Pod, devices: Devices) -> dict[str, DeviceClass]:
+    """The extended resources that the pod asks for and a class serves."""
+    if not pod.shape.containers:
+        return {}
+    found = {}
+    for name, amount in pod.shape.requests.items():
+        if amount and may_be_devices(name):
+            of = devices.class_of(name)
+            if of is not None:
+                found[name] = of
+    return found
+
+
+class Readiness(Struct, frozen=True):
+    """Whether the devices of an allocated claim are ready for a pod to be bound (isClaimReadyForBinding)."""
+
+    ready: bool
+    failed: str = ""
+    """Why they will not be."""
+
+
+READY = Readiness(True)
+NOT_YET = Readiness(False)
+
+
+def readiness(claim: ResourceClaim) -> Readiness:
+    """By the binding conditions of the devices, and those that say that binding failed."""
+    if claim.allocation is None:
+        return NOT_YET
+    for device in claim.allocation.devices:
+        if not device.binding_conditions:
+            continue
+        conditions = claim.conditions.get(DeviceID(*device.id))
+        if conditions is None:
+            return NOT_YET
+        by_type = {condition.type: condition for condition in reversed(conditions)}
+        for name in device.binding_failure_conditions:
+            failed = by_type.get(name)
+            if failed is not None and failed.status == "True":
+                why = f'claim={claim.name}, reason={failed.reason}, message="{failed.message}"'
+                return Readiness(False, f"device binding failed: {why}")
+        if any(name not in by_type or by_type[name].status != "True" for name in device.binding_conditions):
+            return NOT_YET
+    return READY

@@ -1,0 +1,287 @@
+"""Upstream: plugins/dynamicresources (dynamicresources.go, extendeddynamicresources.go)."""
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from scheduler.framework.binding import AssumedPod, Wait
+from scheduler.framework.decision import Decision
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.normalize import MAXIMUM
+from scheduler.framework.plugin import DEVICES, NO_POINTS, NODE, SKIPPABLE, Filters, Plugin, PostFilterResult
+from scheduler.framework.status import PluginError, Reason, Reject, Rejections, Unresolvable
+from scheduler.model.devices import AllocatedDevice, DeviceKind, ResourceClaim
+from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
+from scheduler.model.storage import StorageKind
+from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocated
+from scheduler.plugins.dynamic_resources.arguments import DynamicResourcesArgs
+from scheduler.plugins.dynamic_resources.claims import (
+    ClaimError,
+    claims_of,
+    device_resources,
+    keys_of,
+    problem_of,
+    readiness,
+)
+from scheduler.plugins.dynamic_resources.promises import (
+    PromiseError,
+    Promises,
+    freed,
+    give_back,
+    next_step,
+    promise,
+    removed,
+)
+from scheduler.plugins.dynamic_resources.questions import Questions, Wants, named
+from scheduler.plugins.dynamic_resources.results import FAILED, FITS, INVALID, NO_SOLUTION, REFUSED, Results
+from scheduler.plugins.dynamic_resources.search import INVALID_POOLS
+from scheduler.plugins.dynamic_resources.selecting import Programs
+from scheduler.plugins.dynamic_resources.wanted import AllocationError
+from scheduler.plugins.node_affinity import matches
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Ints
+
+
+class DynamicResources(Plugin):
+    """Keep a pod where the devices that it claims are, and give them to it."""
+
+    name = "DynamicResources"
+    depends_on = NODE | DEVICES
+    normalize = MAXIMUM
+    Args = DynamicResourcesArgs
+    events = (
+        ClusterEvent.NODE_ADDED
+        | ClusterEvent.NODE_LABELS
+        | ClusterEvent.NODE_ALLOCATABLE
+        | ClusterEvent.DEVICE_CLAIM_ADDED
+        | ClusterEvent.DEVICE_CLAIM_UPDATED
+        | ClusterEvent.DEVICE_CLAIM_GONE
+        | ClusterEvent.DEVICE_SLICE_ADDED
+        | ClusterEvent.DEVICE_SLICE_UPDATED
+        | ClusterEvent.DEVICE_CLASS_ADDED
+        | ClusterEvent.DEVICE_CLASS_UPDATED
+        | ClusterEvent.OWN_CLAIMS
+    )
+    only_preempts = True  # what it frees are claims, whose changes wake pods themselves
+    refused = Unresolvable("cannot fit resource")
+    stale = Unresolvable("cannot schedule extended resource claim")
+    unallocatable = Unresolvable("cannot allocate all claims")
+    invalid = Unresolvable(INVALID_POOLS)
+    unavailable = Unresolvable("resourceclaim not available on the node")
+
+    def __init__(self, args: DynamicResourcesArgs) -> None:
+        self._timeout = args.binding_seconds
+        self._programs = Programs()
+        self._questions = Questions(self._programs.selects)
+
+    @staticmethod
+    def check(args: DynamicResourcesArgs, path: str) -> list[str]:
+        """Errors of the arguments (ValidateDynamicResourcesArgs)."""
+        return args.check(path)
+
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods that claim no devices and ask for no resource that devices may serve."""
+        return NO_POINTS if shape.claims or shape.containers else SKIPPABLE
+
+    def pre_enqueue(self, pod: Pod, cluster: Cluster) -> Reason | None:
+        """Keep a pod out of the queue until its claims are there."""
+        if not pod.shape.claims:
+            return None
+        try:
+            claims_of(pod, cluster.devices)
+        except ClaimError as error:
+            return Unresolvable(str(error))
+        return None
+
+    def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
+        """Reject a pod whose claims are not there, not its own, on their way out, or being allocated."""
+        try:
+            problem = problem_of(claims_of(pod, cluster.devices), cluster.devices)
+        except ClaimError as error:
+            problem = str(error)
+        return None if problem is None else Reject(Unresolvable(problem))
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nodes where a claim can't be allocated, and those that can't use what was allocated before."""
+        wants = self.wants(pod, cluster)
+        if wants is None:
+            return ()
+        rows = cluster.nodes.rows
+        if wants.resources and cluster.devices.made_for(pod.name, pod.uid) is not None:
+            return [(self.stale, np.ones(rows, dtype=np.bool_))]
+        found: list[tuple[Reason, Bools]] = []
+        if wants.results is not None:
+            codes = wants.results.codes
+            found += [
+                (reason, codes == code)
+                for reason, code in (
+                    (self.refused, REFUSED),
+                    (self.unallocatable, NO_SOLUTION),
+                    (self.invalid, INVALID),
+                )
+            ]
+            if (codes == FAILED).any():
+                found += self._broken(pod, wants, wants.results)
+        failed = self._unavailable(wants.claims, cluster)
+        if failed:
+            unavailable = np.any(np.stack(failed), axis=0)
+            for _, where in found:
+                unavailable &= ~where
+            found.append((self.unavailable, unavailable))
+        return found
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int | None:
+        """By how early the alternatives are, in their requests' lists, that a node would give."""
+        wants = self.wants(pod, cluster)
+        if wants is None or not wants.open or wants.results is None:
+            return None if wants is None else 0
+        scores: Ints = wants.results.scores[feasible]
+        return scores + _score_of_allocated(wants.claims)
+
+    def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
+        """Free a claim that keeps the pod from nodes and that nobody else uses."""
+        if decision.verdict is not None or not (pod.shape.claims or pod.shape.containers):
+            return PostFilterResult("")
+        devices = cluster.devices
+        mine = [rejected for rejected in decision.rejected if rejected.plugin == self.name]
+        reasons = {reason for rejected in mine for reason, _ in rejected.reasons}
+        if self.unavailable in reasons:
+            where = np.any(
+                [where for rejected in mine for reason, where in rejected.reasons if reason == self.unavailable], axis=0
+            )
+            for claim in claims_of(pod, devices):
+                unusable = self._unusable(claim, cluster)
+                if unusable is not None and (unusable & where).any() and not set(claim.reserved_for) - {pod.uid}:
+                    return PostFilterResult("deallocation of ResourceClaim completed", writes=(freed(claim),))
+        made = devices.made_for(pod.name, pod.uid) if device_resources(pod, devices) else None
+        if made is not None:
+            return PostFilterResult("deletion of ResourceClaim completed", writes=tuple(removed(made)))
+        return PostFilterResult("")
+
+    def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Promises | None:
+        """Take the devices before the next pod is decided."""
+        wants, node = self.wants(pod, cluster), cluster.nodes.objects[row]
+        if wants is None or node is None:
+            return None
+        if wants.results is not None and wants.results.of(row).code != FITS:
+            raise PluginError(self.name, "claim allocation not found for node", "Reserve")
+        try:
+            return promise(pod, node, wants, row, cluster.devices)
+        except AllocationError as error:
+            raise PluginError(self.name, named(str(error), wants, pod), "Reserve") from None
+
+    def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> None:
+        """Give back what was not written."""
+        if assumed.reserved is not None:
+            give_back(assumed.reserved, assumed, cluster.devices)
+
+    def pre_bind(self, assumed: AssumedPod, cluster: Cluster) -> Wait | None:
+        """Write what the claims are given, and for whom they are reserved; then wait until the devices are ready."""
+        if assumed.reserved is None:
+            return None
+        try:
+            return next_step(assumed.reserved, assumed, cluster.devices, self._timeout)
+        except PromiseError as error:
+            raise PluginError(self.name, str(error), "PreBind") from None
+
+    def object_hint(
+        self,
+        pod: Pod,
+        event: ClusterEvent,
+        old: StorageKind | DeviceKind | None,
+        new: StorageKind | DeviceKind | None,
+    ) -> bool:
+        """Any slice or class, a claim that lets go of its devices, and whatever happens to a claim of the pod."""
+        if not event & _CLAIM_EVENTS:
+            return True
+        if not isinstance(new, ResourceClaim):  # it went, or an assumption did
+            return not isinstance(old, ResourceClaim) or old.allocation is not None
+        before = old if isinstance(old, ResourceClaim) else None
+        if before is not None and before.allocation is not None and new.allocation is None:
+            return True
+        try:
+            own = any(key == new.key for key, _ in keys_of(pod))
+        except ClaimError:
+            return False
+        return own and (before is None or before.raw_status != new.raw_status or before.uid != new.uid)
+
+    def wants(self, pod: Pod, cluster: Cluster) -> Wants | None:
+        """What the pod wants, with answers for all nodes; None: nothing. Raises SliceOver."""
+        try:
+            claims = claims_of(pod, cluster.devices)
+        except ClaimError as error:  # PreFilter has rejected the pod then
+            raise PluginError(self.name, str(error)) from None
+        self._programs.effort = cluster.effort
+        wants = self._questions.about(pod, claims, cluster)
+        if not claims and not wants.resources:
+            return None
+        if wants.results is not None:
+            wants.results.renew(cluster)
+        return wants
+
+    def given(self, pod: Pod, cluster: Cluster, row: int) -> dict[str, list[AllocatedDevice]] | None:
+        """Claim → the devices that it would have if the pod went to a node that passes; None: it claims none.
+
+        The claim that would be made for extended resources goes by the beginning of its name, in parentheses.
+        """
+        wants, node = self.wants(pod, cluster), cluster.nodes.objects[row]
+        if wants is None or node is None:
+            return None
+        found = {claim.name: list(claim.allocation.devices) for claim in wants.claims if claim.allocation is not None}
+        if wants.results is not None and wants.question is not None:
+            names = [claim.name for claim in wants.open]
+            if wants.question.extended(node) is not None:
+                names.append(f"({pod.name}{EXTENDED_SUFFIX})")
+            for name, chosen in zip(names, wants.results.of(row).chosen, strict=True):
+                found[name] = list(allocated(chosen, name))
+        return found
+
+    def _broken(self, pod: Pod, wants: Wants, results: Results) -> list[tuple[Reason, Bools]]:
+        found: dict[str, list[int]] = {}
+        for row in np.flatnonzero(results.codes == FAILED).tolist():
+            found.setdefault(results.of(row).text, []).append(row)
+        broken = []
+        for text, rows in found.items():
+            where = np.zeros(len(results.codes), dtype=np.bool_)
+            where[rows] = True
+            broken.append((Reason(named(text, wants, pod), True, True), where))
+        return broken
+
+    def _unavailable(self, claims: list[ResourceClaim], cluster: Cluster) -> list[Bools]:
+        """For each allocated claim that some node can't use: bool[rows] of those."""
+        found = (self._unusable(claim, cluster) for claim in claims)
+        return [where for where in found if where is not None]
+
+    @staticmethod
+    def _unusable(claim: ResourceClaim, cluster: Cluster) -> Bools | None:
+        """bool[rows] of the nodes that can't use what the claim was given; None: all can."""
+        if claim.allocation is None:
+            return None
+        nodes, selector = cluster.nodes, claim.allocation.selector
+        where = np.zeros(nodes.rows, dtype=np.bool_) if selector is None else ~matches(selector, nodes)
+        if readiness(claim).failed or claim.uid in cluster.devices.expired:
+            where[:] = True
+        elif any(device.skips_node for device in claim.allocation.devices):
+            ready = [node is not None and _SKIPPING in node.features for node in nodes.objects[: nodes.rows]]
+            where |= ~np.array(ready, dtype=np.bool_)
+        return where if where.any() else None
+
+
+_SKIPPING = "DRAOptionalNodeOperations"
+_CLAIM_EVENTS = ClusterEvent.DEVICE_CLAIM_ADDED | ClusterEvent.DEVICE_CLAIM_UPDATED | ClusterEvent.DEVICE_CLAIM_GONE
+
+
+def _score_of_allocated(claims: list[ResourceClaim]) -> int:
+    """What alternatives count that were chosen before."""
+    score = 0
+    for claim in claims:
+        if claim.allocation is None:
+            continue
+        chosen = {device.request for device in claim.allocation.devices}
+        for request in claim.spec.requests:
+            for i, one in enumerate(request.first_available):
+                if f"{request.name}/{one.name}" in chosen:
+                    score += 8 - i
+    return score

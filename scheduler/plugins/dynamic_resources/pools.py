@@ -1,0 +1,158 @@
+"""The pools whose devices one node reaches (upstream: `structured/internal/incubating/pools_incubating.go`)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from scheduler.model.devices import Device, DeviceID, DeviceTaint, DeviceTaintRule, Place, PoolID, ResourceSlice
+from scheduler.model.node import Node
+from scheduler.plugins.node_affinity import node_matches
+from scheduler.state.devices import Devices
+
+_HARD = ("NoSchedule", "NoExecute")
+
+
+class PoolDevice(Struct, frozen=True, eq=False):
+    """A device of a pool, as one node sees it."""
+
+    id: DeviceID
+    device: Device
+    slice: ResourceSlice
+    reached: bool
+    """The node reaches it; in slices where each device says so itself, it may not."""
+    taints: tuple[DeviceTaint, ...]
+    """Those that keep claims off it."""
+
+
+class Pool(Struct, frozen=True, eq=False):
+    """The devices that a node reaches of one pool."""
+
+    id: PoolID
+    devices: tuple[PoolDevice, ...] = ()
+    consumers: tuple[PoolDevice, ...] = ()
+    """All devices of the pool that use its counters, those that the node does not reach among them."""
+    counters: Mapping[tuple[str, str], int] = {}
+    """(counter set, counter) → nano-units."""
+    incomplete: bool = False
+    """Its driver is still publishing it."""
+    invalid: str = ""
+    """What is wrong with it."""
+
+    def __str__(self) -> str:
+        return "/".join(self.id)
+
+    @property
+    def usable(self) -> bool:
+        """Whether devices may be taken from it."""
+        return not self.incomplete and not self.invalid
+
+
+def reaches(node: Node, place: Place) -> bool:
+    """Whether a node is one of those that a place names (NodeMatches)."""
+    if place.node:
+        return node.name == place.node
+    return place.everywhere or (place.selector is not None and node_matches(place.selector, node))
+
+
+def pools_of(node: Node, devices: Devices) -> list[Pool]:
+    """In the order in which devices are looked for: by name, those with binding conditions last (GatherPools)."""
+    found: dict[PoolID, list[ResourceSlice]] = {}
+    for one in _slices_for(node, devices):
+        if one.uses_groups or not _is_relevant(node, one):
+            continue
+        known = found.get(one.pool_id)
+        if known is None or one.generation > known[0].generation:
+            found[one.pool_id] = [one]
+        elif one.generation == known[0].generation:
+            known.append(one)
+    pools = [_pool(node, slices, devices) for slices in found.values()]
+    return sorted([pool for pool in pools if pool is not None], key=_order)
+
+
+def _order(pool: Pool) -> tuple[bool, PoolID]:
+    return any(one.device.binding_conditions for one in pool.devices), pool.id
+
+
+def _slices_for(node: Node, devices: Devices) -> Iterator[ResourceSlice]:
+    yield from devices.slices_on(node.name)
+    yield from devices.shared_slices
+
+
+def _is_relevant(node: Node, one: ResourceSlice) -> bool:
+    if one.place.said:
+        return reaches(node, one.place)
+    return one.by_device and any(reaches(node, device.place) for device in one.devices)
+
+
+def _pool(node: Node, slices: list[ResourceSlice], devices: Devices) -> Pool | None:
+    """The pool; None when its driver has begun to publish another generation of it elsewhere."""
+    first = slices[0]
+    whole = slices
+    if len(slices) != first.count:
+        # Slices that other nodes reach count as well, and tell whether this generation is still the one that holds.
+        others = devices.slices_of(first.pool_id).values()
+        if any(other.generation > first.generation for other in others):
+            return None
+        whole = [other for other in others if other.generation == first.generation and not other.uses_groups]
+        if len(whole) != first.count:
+            return Pool(first.pool_id, incomplete=True)
+    names = {one.name for one in slices}
+    targeting = sorted((one for one in slices if not one.counters), key=lambda one: one.name)
+    elsewhere = [one for one in whole if one.name not in names and not one.counters]
+    here = [one for one in slices if one.counters] + [one for one in whole if one.name not in names and one.counters]
+    problem = _duplicate_device(targeting)
+    counters: dict[tuple[str, str], int] = {}
+    sets: set[str] = set()
+    for one in here:
+        for name, amounts in one.counters:
+            if name in sets and not problem:
+                problem = f"duplicate counter set name {name}"
+            sets.add(name)
+            counters.update({(name, counter): amount for counter, amount in amounts.items()})
+    problem = problem or next((text for one in (*targeting, *elsewhere) for text in _unknown(one, sets, counters)), "")
+    if problem:
+        return Pool(first.pool_id, invalid=problem)
+    rules = list(devices.rules.values())
+    reached = tuple([entry for one in targeting for entry in _entries(node, one, rules)])
+    consumers = [entry for entry in reached if entry.device.consumes]
+    consumers += [
+        PoolDevice(DeviceID(one.driver, one.pool, device.name), device, one, False, ())
+        for one in elsewhere
+        for device in one.devices
+        if device.consumes
+    ]
+    return Pool(first.pool_id, reached, tuple(consumers), counters)
+
+
+def _entries(node: Node, one: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> Iterator[PoolDevice]:
+    rules = [rule for rule in rules if rule.driver in (None, one.driver) and rule.pool in (None, one.pool)]
+    for device in one.devices:
+        taints = (*device.taints, *(rule.taint for rule in rules if rule.device in (None, device.name)))
+        yield PoolDevice(
+            DeviceID(one.driver, one.pool, device.name),
+            device,
+            one,
+            not one.by_device or reaches(node, device.place),
+            tuple([taint for taint in taints if taint.effect in _HARD]) if taints else (),
+        )
+
+
+def _duplicate_device(slices: Iterable[ResourceSlice]) -> str:
+    names: set[str] = set()
+    for one in slices:
+        for device in one.devices:
+            if device.name in names:
+                return f"duplicate device name {device.name}"
+            names.add(device.name)
+    return ""
+
+
+def _unknown(one: ResourceSlice, sets: set[str], counters: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    """What devices use and the pool does not have."""
+    for device in one.devices:
+        for counter_set, amounts in device.consumes:
+            if counter_set not in sets:
+                yield f"counter set {counter_set} not found"
+            for counter, _ in amounts:
+                if (counter_set, counter) not in counters:
+                    yield f"counter {counter} not found in counter set {counter_set}"

@@ -1,0 +1,274 @@
+"""What a pod was promised on its node: assumed, written, waited for until devices are ready, or given back.
+
+Upstream: `dynamicresources.go` (Reserve, Unreserve, bindClaim, isPodReadyForBinding) and `extendeddynamicresources.go`
+(createExtendedResourceClaimInAPI, patchPodExtendedResourceClaimStatus).
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from scheduler.framework.binding import NOW, AssumedPod, Create, Delete, ObjectKey, Patch, Wait, Write
+from scheduler.model.devices import EXTENDED_RESOURCE_CLAIM, FINALIZER, Allocation, ClaimKey, ResourceClaim
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocation_of, written
+from scheduler.plugins.dynamic_resources.claims import readiness
+from scheduler.plugins.dynamic_resources.extended import ExtendedClaim
+from scheduler.plugins.dynamic_resources.questions import Wants
+from scheduler.plugins.dynamic_resources.wanted import WantedClaim
+from scheduler.state.devices import Devices
+
+CLAIM = "ResourceClaim"
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST = 253
+_CONFLICT = 409
+
+
+class PromiseError(Exception):
+    """What was promised can't be had any more."""
+
+
+@dataclass(slots=True)
+class Promise:
+    """One claim that the pod is to use. `allocation`: what it is to be given; None: it has that already."""
+
+    key: ClaimKey
+    uid: str
+    allocation: Allocation | None
+    document: dict[str, Any] | None
+    """The allocation as it is written."""
+    extended: ExtendedClaim | None = None
+    """Of a claim that has to be made: what it asks for."""
+    over: str | None = None
+    """The version over which the allocation is being written; None: it was not asked for."""
+    is_written: bool = False
+
+    @property
+    def object_key(self) -> ObjectKey:
+        """Under which name its changes are watched."""
+        return (CLAIM, *self.key)
+
+
+@dataclass(slots=True)
+class Promises:
+    """All of a pod's claims."""
+
+    claims: list[Promise] = field(default_factory=list)
+    asked: int = 0
+    """How many rounds of writes were asked for."""
+
+
+def promise(pod: Pod, node: Node, wants: Wants, row: int, devices: Devices) -> Promises | None:
+    """Take the devices that were found for a node. Raises AllocationError; then nothing is taken."""
+    found = Promises()
+    opened: list[ResourceClaim] = list(wants.open)
+    extended = None if wants.question is None else wants.question.extended(node)
+    if extended is not None:
+        opened.append(_to_be_made(pod, extended, devices))
+    chosen = () if wants.results is None else wants.results.of(row).chosen
+    wanted: Sequence[WantedClaim] = () if wants.question is None else wants.question.of(node) or ()
+    for claim, one, those in zip(opened, wanted, chosen, strict=True):
+        seed = f"{pod.uid}/{claim.uid}/{claim.resource_version}"
+        allocation = allocation_of(claim, those, node.name, seed)
+        document = written(claim, one, those, allocation, node.name)
+        made = extended if claim.uid.startswith(_NUMBER) else None
+        found.claims.append(Promise(claim.key, claim.uid, allocation, document, made))
+    found.claims += [
+        Promise(claim.key, claim.uid, None, None) for claim in wants.claims if claim.allocation is not None
+    ]
+    for given in found.claims:
+        if given.allocation is not None:
+            devices.assume(given.uid, given.allocation, None if given.extended else given.key)
+    return found if found.claims else None
+
+
+_NUMBER = "\0"
+"""Begins the number of a claim that has no UID yet."""
+
+
+def _to_be_made(pod: Pod, extended: ExtendedClaim, devices: Devices) -> ResourceClaim:
+    """The claim for extended resources, under a name that no claim has."""
+    number = 0
+    while True:
+        digest = hashlib.blake2b(f"{pod.uid}/{number}".encode(), digest_size=5).digest()
+        base = f"{pod.name}{EXTENDED_SUFFIX}"[: _LONGEST - len(digest)]
+        name = base + "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest)
+        if (pod.namespace, name) not in devices.claims:
+            break
+        number += 1
+    return ResourceClaim(
+        pod.namespace, name, _NUMBER + pod.uid, "", False, pod.uid, None, (), extended.spec, None, (), (), {}, b""
+    )
+
+
+def give_back(promises: Promises, assumed: AssumedPod, devices: Devices) -> None:
+    """Whoever else wants the devices may have them, but for what is written, or may be."""
+    if assumed.expired:
+        late = (devices.claim(one.key) for one in promises.claims)
+        devices.expired.update(claim.uid for claim in late if claim is not None and not readiness(claim).ready)
+    for one in promises.claims:
+        if one.allocation is None or one.is_written:
+            continue
+        over, version = one.over, assumed.written.get(one.object_key)
+        if over is None:
+            devices.restore(one.uid)
+        elif version is not None and version != over:
+            devices.written(one.uid, version)
+        elif assumed.refused is None:
+            devices.doubt(one.uid, over, assumed.pod.uid)
+        elif assumed.refused == _CONFLICT:
+            devices.doubt(one.uid, over)
+        else:
+            devices.restore(one.uid)
+
+
+def next_step(promises: Promises, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """What has to be written or waited for next; None: the pod may be bound.
+
+    Raises PromiseError.
+    """
+    rounds = (_creations, _finalizers, _statuses, _pod_status)
+    while promises.asked < len(rounds):
+        writes = tuple(rounds[promises.asked](promises, assumed, devices))
+        promises.asked += 1
+        if promises.asked == 4:
+            _note_written(promises, assumed, devices)
+        if writes:
+            return Wait(seconds, writes)
+    return _wait_for_devices(promises, assumed, devices, seconds)
+
+
+def _creations(promises: Promises, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+    pod = assumed.pod
+    for one in promises.claims:
+        if one.extended is not None:
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+            metadata = {
+                "generateName": f"{pod.name}{EXTENDED_SUFFIX}",
+                "annotations": {EXTENDED_RESOURCE_CLAIM: "true"},
+                "ownerReferences": [owner],
+                "finalizers": [FINALIZER],
+            }
+            requests = [
+                {
+                    "name": request.name,
+                    "exactly": {
+                        "deviceClassName": request.exactly.device_class,
+                        "allocationMode": request.exactly.mode,
+                        "count": request.exactly.count,
+                    },
+                }
+                for request in one.extended.spec.requests
+                if request.exactly is not None
+            ]
+            yield Create(one.object_key, {"metadata": metadata, "spec": {"devices": {"requests": requests}}})
+
+
+def _finalizers(promises: Promises, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+    for one in promises.claims:
+        claim = devices.claims.get(one.key)
+        if one.allocation is None or one.extended is not None:
+            continue
+        claim = _there(one, devices)
+        if FINALIZER not in claim.finalizers:
+            change = {"metadata": {"finalizers": [*claim.finalizers, FINALIZER]}}
+            yield Patch(one.object_key, claim.uid, claim.resource_version, change)
+
+
+def _statuses(promises: Promises, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+    pod = assumed.pod
+    consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+    for one in promises.claims:
+        claim = None if one.extended is not None else _there(one, devices)
+        if claim is not None and pod.uid in claim.reserved_for:
+            continue
+        reserved = [] if claim is None else [msgspec.json.decode(raw) for raw in claim.raw_reserved_for]
+        status: dict[str, Any] = {"reservedFor": [*reserved, consumer]}
+        version = _latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
+        if one.document is not None:
+            if claim is not None and claim.allocation is not None:
+                raise PromiseError(f"claim {claim} got allocated elsewhere in the meantime")
+            status["allocation"] = {**one.document, "allocationTimestamp": NOW}
+            one.over = version
+            if one.extended is not None:
+                devices.name(one.uid, one.key)
+        elif claim is not None and claim.allocation is None and devices.claim(one.key) is claim:
+            raise PromiseError(f"claim {claim} got deallocated elsewhere in the meantime")
+        uid = one.uid if one.extended is None else ""
+        yield Patch(one.object_key, uid, version, {"status": status}, "status")
+
+
+def _note_written(promises: Promises, assumed: AssumedPod, devices: Devices) -> None:
+    for one in promises.claims:
+        version = assumed.written.get(one.object_key)
+        if one.allocation is not None and version is not None:
+            devices.written(one.uid, version)
+            one.is_written = True
+
+
+def _pod_status(promises: Promises, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+    pod = assumed.pod
+    for one in promises.claims:
+        if one.extended is not None:
+            mappings = [
+                {"containerName": served.container, "resourceName": served.resource, "requestName": served.request}
+                for served in one.extended.mappings
+            ]
+            said = {"resourceClaimName": one.key[1], "requestMappings": mappings}
+            change = {"status": {"extendedResourceClaimStatus": said}}
+            yield Patch(("Pod", pod.namespace, pod.name), pod.uid, "", change, "status")
+
+
+def _wait_for_devices(promises: Promises, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Wait until the devices have met their binding conditions."""
+    wanted: set[ObjectKey] = set()
+    for one in promises.claims:
+        claim = devices.claim(one.key)
+        allocation = one.allocation if claim is None or claim.allocation is None else claim.allocation
+        if allocation is None or not allocation.binds_later:
+            continue
+        if claim is None and one.extended is None:
+            raise PromiseError(f'could not find ResourceClaim "{one.key[0]}/{one.key[1]}"')
+        state = None if claim is None else readiness(claim)
+        if state is not None and state.failed:
+            raise PromiseError(state.failed)
+        if state is None or not state.ready:
+            wanted.add(one.object_key)
+    if not wanted:
+        return None
+    name = sorted(wanted)[0][2]
+    return Wait(seconds, on=frozenset(wanted), expired=f"device binding timeout: claim={name}")
+
+
+def freed(claim: ResourceClaim) -> Patch:
+    """Take back what a claim was given."""
+    nothing = {"allocation": None, "reservedFor": None, "devices": None}
+    return Patch((CLAIM, *claim.key), claim.uid, claim.resource_version, {"status": nothing}, "status")
+
+
+def removed(claim: ResourceClaim) -> Iterator[Write]:
+    """Delete a claim, which our finalizer must not hold up."""
+    if FINALIZER in claim.finalizers:
+        left = [one for one in claim.finalizers if one != FINALIZER]
+        yield Patch((CLAIM, *claim.key), claim.uid, claim.resource_version, {"metadata": {"finalizers": left}})
+    yield Delete((CLAIM, *claim.key), claim.uid)
+
+
+def _there(one: Promise, devices: Devices) -> ResourceClaim:
+    claim = devices.claims.get(one.key)
+    if claim is None or claim.uid != one.uid:
+        raise PromiseError(f'could not find ResourceClaim "{one.key[0]}/{one.key[1]}"')
+    if claim.terminating:
+        raise PromiseError(f"claim {claim} got deleted in the meantime")
+    return claim
+
+
+def _latest(stored: str, written: str | None) -> str:
+    """The later of two versions of one object."""
+    if written is None or (stored.isdigit() and written.isdigit() and int(stored) > int(written)):
+        return stored
+    return written

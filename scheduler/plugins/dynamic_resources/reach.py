@@ -1,0 +1,91 @@
+"""The pools of each node, kept until slices, taint rules or the node change, with a log of what is open again.
+
+Next stage: `scheduler.plugins.dynamic_resources.results` asks the allocator about these nodes anew.
+"""
+
+from scheduler.model.devices import PoolID
+from scheduler.model.node import Node
+from scheduler.plugins.dynamic_resources.pools import Pool, pools_of
+from scheduler.state.cluster import Cluster
+from scheduler.state.devices import Devices
+from scheduler.state.nodes import Nodes
+from scheduler.state.rowlog import ChangeLog
+
+
+class Reach:
+    """Which pools the nodes of one cluster reach."""
+
+    def __init__(self) -> None:
+        self.log: ChangeLog[int | PoolID] = ChangeLog()
+        """Rows whose node or pools changed, and pools of which something was taken or given back."""
+        self.epoch = 0
+        """How often all that was known became worthless."""
+        self._devices: Devices | None = None
+        self._nodes: Nodes | None = None
+        self._seen = (-1, -1)
+        self._by_row: dict[int, tuple[Node, list[Pool]]] = {}
+        self._rows: dict[PoolID, set[int]] = {}
+        self._alike: dict[tuple[PoolID, frozenset[str]], Pool] = {}
+
+    def renew(self, cluster: Cluster) -> None:
+        """Take note of what has changed."""
+        devices, nodes = cluster.devices, cluster.nodes
+        version = (devices.log.version, nodes.object_log.version)
+        if self._devices is devices and self._nodes is nodes and version == self._seen:
+            return
+        known = self._devices is devices and self._nodes is nodes
+        changes = devices.log.since(self._seen[0]) if known else None
+        rows = nodes.object_log.since(self._seen[1]) if known else None
+        self._devices, self._nodes, self._seen = devices, nodes, version
+        if changes is None or rows is None or any(one.rebuilt and not self._is_local(one.pool) for one in changes):
+            self._forget_all()
+            return
+        for row in rows:
+            self._forget(row)
+        for pool, rebuilt in changes:
+            if pool is not None and not rebuilt:
+                self.log.touch(pool)
+            elif pool is not None:
+                named = {one.place.node for one in devices.slices_of(pool).values()}
+                there = {found for name in named if (found := nodes.row_of(name)) is not None}
+                for row in there | self._rows.pop(pool, set()):
+                    self._forget(row)
+
+    def of(self, row: int, node: Node, devices: Devices) -> list[Pool]:
+        """The pools that a node reaches, in order."""
+        found = self._by_row.get(row)
+        if found is None or found[0] is not node:
+            pools = [self._shared(pool) for pool in pools_of(node, devices)]
+            self._by_row[row] = found = (node, pools)
+            for pool in pools:
+                self._rows.setdefault(pool.id, set()).add(row)
+        return found[1]
+
+    def rows_of(self, pool: PoolID) -> set[int]:
+        """The rows that reach a pool, of those that were asked about."""
+        return self._rows.get(pool, set())
+
+    def _is_local(self, pool: PoolID | None) -> bool:
+        """Whether only nodes that its slices name reach a pool, or nobody any more."""
+        devices = self._devices
+        if pool is None or devices is None:
+            return False
+        slices = devices.slices_of(pool)
+        return all(one.place.node for one in slices.values())
+
+    def _shared(self, pool: Pool) -> Pool:
+        """One object for all nodes that reach the same slices of a pool, so that they are seen to be alike."""
+        slices = {entry.slice.name for entry in pool.devices}
+        if not pool.usable or any(entry.slice.place.node or entry.slice.by_device for entry in pool.devices):
+            return pool
+        return self._alike.setdefault((pool.id, frozenset(slices)), pool)
+
+    def _forget(self, row: int) -> None:
+        self._by_row.pop(row, None)
+        self.log.touch(row)
+
+    def _forget_all(self) -> None:
+        self.epoch += 1
+        self._by_row.clear()
+        self._rows.clear()
+        self._alike.clear()

@@ -1,0 +1,369 @@
+"""The allocator: the first solution for some claims on one node, looked for depth-first in kube-scheduler's order.
+
+Upstream: `structured/internal/incubating/allocator_incubating.go` (allocateOne, allocateDevice). Where it recurses,
+generators are stacked here: a search can stop after any step, and go on when its pod has its turn again.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Any
+
+from msgspec import Struct
+
+from scheduler.model.devices import MOST_DEVICES, Device, DeviceID, DeviceTaint, Look, PoolID
+from scheduler.model.notation import Quantity
+from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
+from scheduler.plugins.dynamic_resources.constraints import Tracked, tracked
+from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
+from scheduler.plugins.dynamic_resources.wanted import AllocationError, Alternative, WantedClaim
+from scheduler.state.effort import Effort
+from scheduler.state.holders import NOTHING_USED, Holders
+
+Selects = Callable[[str, str, Look, DeviceID], bool]
+"""(CEL expression, whose it is, look, device) → whether it selects the device. Raises AllocationError."""
+
+INVALID_POOLS = "invalid resource pools were encountered"
+_STEPS = 2
+"""What going on with one generator takes, roughly."""
+_STEPS_AT_ONCE = 500
+"""Beyond so many steps, a look at some devices is interrupted."""
+
+
+class Found(Enum):
+    """What became of a part of a search."""
+
+    YES = auto()
+    NO = auto()
+    TOO_MANY = auto()
+    """It would take more devices than a claim may have: what comes before it need not be tried otherwise."""
+
+
+class Chosen(Struct, eq=False):
+    """A device that was chosen for a request."""
+
+    entry: PoolDevice
+    alternative: Alternative
+    consumed: dict[str, Quantity] | None
+    """Of a device that may be shared, what is taken of its capacities."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may have a share of the device."""
+        return self.consumed is not None
+
+
+class _Undo(Struct, eq=False):
+    """What choosing a device changed."""
+
+    entry: PoolDevice
+    alternative: Alternative
+    counters: bool = False
+    constraints: int = 0
+    marked: bool = False
+    consumed: dict[str, Quantity] | None = None
+
+
+_Part = Generator["_Part | None", Found | None, Found]
+"""Part of a search. It yields the parts it needs the outcome of, or None to let others have their turn."""
+
+
+class Search:
+    """One search. After it has ended well, `result` has the devices of each claim."""
+
+    def __init__(
+        self, claims: Sequence[WantedClaim], pools: Sequence[Pool], holders: Holders, selects: Selects
+    ) -> None:
+        """`pools`: those of the node."""
+        self._claims = claims
+        self._pools = pools
+        self._holders = holders
+        self._selects = selects
+        self.result: list[list[Chosen]] = [[] for _ in claims]
+        self._constraints: list[list[Tracked]] = [list(tracked(claim.spec.constraints)) for claim in claims]
+        self._all: dict[int, list[tuple[PoolDevice, Pool]]] = {}
+        """Of alternatives that ask for all devices, by identity: those."""
+        self._taken: dict[DeviceID, list[int]] = {}
+        """Devices that were chosen in this search, and for which of the claims."""
+        self._shares: dict[DeviceID, dict[str, int]] = {}
+        """Capacity that was chosen of devices in this search, in nano-units."""
+        self._counted: dict[PoolID, dict[tuple[str, str], int]] = {}
+        self._available: dict[PoolID, dict[tuple[str, str], int]] = {}
+        self._stack: list[_Part] = [self._whole()]
+        self._heard: Found | None = None
+        self._effort = Effort()
+        self._turn = 0
+
+    def go_on(self, effort: Effort) -> bool:
+        """Search until the end; whether there is a solution.
+
+        Raises SliceOver, after which it may go on, and AllocationError.
+        """
+        stack = self._stack
+        self._effort = effort
+        while stack:
+            self._turn = effort.spent
+            heard, self._heard = self._heard, None
+            try:
+                part = stack[-1].send(heard)
+            except StopIteration as ended:
+                stack.pop()
+                self._heard = ended.value
+            else:
+                if part is not None:
+                    stack.append(part)
+            effort.charge(_STEPS)
+        return self._heard is Found.YES
+
+    @property
+    def problem(self) -> str:
+        """What may have kept a search from finding a solution."""
+        return INVALID_POOLS if any(pool.invalid for pool in self._pools) else ""
+
+    def _has_had_its_turn(self) -> bool:
+        """Whether it is time to ask whether the slice is over; looking at one more device is counted."""
+        self._effort.count(1)
+        return self._effort.spent - self._turn > _STEPS_AT_ONCE
+
+    # -- before the search -------------------------------------------------------------------------------------------
+
+    def _whole(self) -> _Part:
+        for claim in self._claims:
+            least = 0
+            for alternatives in claim.requests:
+                for one in alternatives:
+                    if one.wants_all:
+                        yield self._find_all(claim, one)
+                least += min((self._number(one) for one in alternatives), default=0)
+            if least > MOST_DEVICES:
+                raise AllocationError(
+                    f"claim {claim.name}: number of requested devices {least} exceeds the claim limit of {MOST_DEVICES}"
+                )
+        return (yield self._request(0, 0)) or Found.NO
+
+    def _find_all(self, claim: WantedClaim, alternative: Alternative) -> _Part:
+        """Which devices "all" are: those that are selected and would be large enough if nobody had a share."""
+        where = f"claim {claim.name}, request {alternative.asked.name}"
+        found = self._all[id(alternative)] = []
+        for pool in self._pools:
+            if not pool.usable:
+                state = "being updated" if pool.incomplete else "invalid"
+                raise AllocationError(f"{where}: asks for all devices, but resource pool {pool} is currently {state}")
+            for entry in pool.devices:
+                if self._is_selected(alternative, entry) and self._fits(claim, alternative, entry, NOTHING_USED):
+                    found.append((entry, pool))
+                if self._has_had_its_turn():
+                    yield None
+        return Found.YES
+
+    def _number(self, alternative: Alternative) -> int:
+        """How many devices it takes."""
+        return len(self._all[id(alternative)]) if alternative.wants_all else alternative.asked.count
+
+    # -- the search ----------------------------------------------------------------------------------------------------
+
+    def _request(self, number: int, place: int) -> _Part:
+        """From one request of one claim on."""
+        if number == len(self._claims):
+            return Found.YES
+        claim = self._claims[number]
+        if place == len(claim.requests):
+            # That a later claim would have too many devices says nothing of what this one has.
+            found = yield self._request(number + 1, 0)
+            return Found.YES if found is Found.YES else Found.NO
+        alternatives = claim.requests[place]
+        all_too_many = True
+        for one in alternatives:
+            found = yield self._devices(number, place, one, 0, (0, 0))
+            if not one.parent:
+                return found or Found.NO
+            if found is Found.YES:
+                return Found.YES
+            all_too_many &= found is Found.TOO_MANY
+        return Found.TOO_MANY if all_too_many else Found.NO
+
+    def _devices(self, number: int, place: int, alternative: Alternative, index: int, start: tuple[int, int]) -> _Part:
+        """From one device of an alternative on. `start`: the pool and the device in it to begin with."""
+        count = self._number(alternative)
+        if alternative.wants_all and not count:
+            return Found.NO
+        if index >= count:
+            return (yield self._request(number, place + 1)) or Found.NO
+        if len(self.result[number]) + count - index > MOST_DEVICES:
+            return Found.TOO_MANY
+        if alternative.wants_all:
+            entry, pool = self._all[id(alternative)][index]
+            undo = self._choose(number, alternative, entry, pool, must=True)
+            if undo is None:
+                return Found.NO
+            found = yield self._devices(number, place, alternative, index + 1, (0, 0))
+            if found is not Found.YES:
+                self._undo(number, undo, chosen=True)
+            return found or Found.NO
+        first, begin = start
+        for i in range(first, len(self._pools)):
+            pool = self._pools[i]
+            if not pool.usable:
+                continue
+            for j in range(begin if i == first else 0, len(pool.devices)):
+                if self._has_had_its_turn():
+                    yield None
+                entry = pool.devices[j]
+                undo = self._try(number, alternative, entry, pool)
+                if undo is None:
+                    continue
+                found = yield self._devices(number, place, alternative, index + 1, (i, j + 1))
+                if found is Found.YES:
+                    return Found.YES
+                self._undo(number, undo, chosen=True)
+                if found is Found.TOO_MANY:
+                    return Found.TOO_MANY
+        return Found.NO
+
+    def _try(self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool) -> _Undo | None:
+        claim, device = self._claims[number], entry.id
+        if alternative.asked.admin_access:
+            if number in self._taken.get(device, ()):
+                return None
+        elif self._holders.is_taken(device) or self._taken.get(device):
+            return None
+        if not self._is_selected(alternative, entry):
+            return None
+        if not self._fits(claim, alternative, entry, self._holders.used(device), str(device)):
+            return None
+        return self._choose(number, alternative, entry, pool)
+
+    # -- one device ----------------------------------------------------------------------------------------------------
+
+    def _is_selected(self, alternative: Alternative, entry: PoolDevice) -> bool:
+        look = entry.device.look
+        for expression, whose in alternative.selectors:
+            if not self._selects(expression, whose, look, entry.id):
+                return False
+        return entry.reached
+
+    def _fits(
+        self,
+        claim: WantedClaim,
+        alternative: Alternative,
+        entry: PoolDevice,
+        used: Mapping[str, int],
+        name: str = "",
+        doing: str = "checking",
+    ) -> bool:
+        """Whether the device has the capacity that is asked for (CmpRequestOverCapacity)."""
+        capacity, asked = entry.device.look.capacity, alternative.asked.capacity
+        if not capacity:
+            return not asked
+        takes = self._takes(claim, alternative, entry, name or entry.id.device, doing)
+        if takes is None:
+            return False
+        chosen = self._shares.get(entry.id, NOTHING_USED) if name else NOTHING_USED
+        return all(
+            amount.nano + used.get(key, 0) + chosen.get(key, 0) <= capacity[key].value.nano
+            for key, amount in takes.items()
+        )
+
+    def _takes(
+        self, claim: WantedClaim, alternative: Alternative, entry: PoolDevice, name: str, doing: str
+    ) -> dict[str, Quantity] | None:
+        try:
+            return taken(alternative.asked.capacity, entry.device.look.capacity)
+        except CapacityError as error:
+            where = f"claim {claim.name}, request {alternative.asked.name}"
+            raise AllocationError(f"{where}: {doing} capacity for device {name}: {error}") from None
+
+    def _choose(
+        self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool, *, must: bool = False
+    ) -> _Undo | None:
+        """Choose a device if it is free and nothing speaks against it (allocateDevice). `must`: no other would do."""
+        claim, device, look = self._claims[number], entry.device, entry.device.look
+        shared, admin = bool(look.shared), alternative.asked.admin_access
+        if admin and not shared and number in self._taken.get(entry.id, ()):
+            return None
+        if not admin and (self._holders.is_taken(entry.id) or self._taken.get(entry.id)):
+            return None
+        undo = _Undo(entry, alternative)
+        in_use = shared and (self._holders.is_shared(entry.id) or entry.id in self._shares)
+        if device.consumes and not in_use:  # further shares of a device use no more counters
+            if not self._count(entry, pool):
+                return None
+            undo.counters = True
+        if entry.taints and not _tolerates_all(alternative, entry.taints):
+            self._undo(number, undo)
+            return None
+        for constraint in self._constraints[number]:
+            if not constraint.add(alternative.base, alternative.sub, look):
+                self._undo(number, undo)
+                if must:
+                    raise AllocationError(
+                        f"claim {claim.name}, request {alternative.asked.name}: cannot add device {entry.id} "
+                        "because a claim constraint would not be satisfied"
+                    )
+                return None
+            undo.constraints += 1
+        if not shared:
+            self._taken.setdefault(entry.id, []).append(number)
+            undo.marked = True
+        if not self._fits(claim, alternative, entry, self._holders.used(entry.id), str(entry.id), "rechecking"):
+            self._undo(number, undo)
+            return None
+        if shared:
+            undo.consumed = self._takes(claim, alternative, entry, str(entry.id), "computing consumed") or {}
+            chosen = self._shares.setdefault(entry.id, {})
+            for key, amount in undo.consumed.items():
+                chosen[key] = chosen.get(key, 0) + amount.nano
+        self.result[number].append(Chosen(entry, alternative, undo.consumed))
+        return undo
+
+    def _undo(self, number: int, undo: _Undo, *, chosen: bool = False) -> None:
+        """Take back what choosing a device changed; `chosen`: all of it was done."""
+        entry = undo.entry
+        if chosen:
+            self.result[number].pop()
+        if undo.consumed is not None:
+            used = self._shares[entry.id]
+            for key, amount in undo.consumed.items():
+                used[key] -= amount.nano
+            if not any(one.entry.id == entry.id for claim in self.result for one in claim):
+                del self._shares[entry.id]
+        if undo.marked:
+            self._taken[entry.id].pop()
+        for constraint in reversed(self._constraints[number][: undo.constraints]):
+            constraint.remove(undo.alternative.base, undo.alternative.sub)
+        if undo.counters:
+            self._add(self._counted[(entry.id.driver, entry.id.pool)], entry.device, -1)
+
+    # -- counters ------------------------------------------------------------------------------------------------------
+
+    def _count(self, entry: PoolDevice, pool: Pool) -> bool:
+        """Count what a device uses of its pool; False if there is too little left (checkAvailableCounters)."""
+        available = self._available.get(pool.id)
+        if available is None:
+            available = self._available[pool.id] = dict(pool.counters)
+            for one in pool.consumers:
+                if self._holders.is_allocated(one.id):
+                    for (counter_set, counter), amount in _uses(one.device):
+                        if (counter_set, counter) in available:
+                            available[counter_set, counter] -= amount
+        counted = self._counted.setdefault(pool.id, {})
+        self._add(counted, entry.device, 1)
+        if all(amount >= counted.get(counter, 0) for counter, amount in available.items()):
+            return True
+        self._add(counted, entry.device, -1)
+        return False
+
+    @staticmethod
+    def _add(counted: dict[tuple[str, str], int], device: Device, sign: int) -> None:
+        for counter, amount in _uses(device):
+            counted[counter] = counted.get(counter, 0) + sign * amount
+
+
+def _uses(device: Device) -> Iterable[tuple[tuple[str, str], int]]:
+    for counter_set, counters in device.consumes:
+        for counter, amount in counters:
+            yield (counter_set, counter), amount
+
+
+def _tolerates_all(alternative: Alternative, taints: Iterable[DeviceTaint]) -> bool:
+    tolerations: Any = alternative.asked.tolerations
+    return all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in taints)

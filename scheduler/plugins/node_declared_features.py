@@ -1,0 +1,52 @@
+"""Upstream: plugins/nodedeclaredfeatures (nodedeclaredfeatures.go)."""
+
+from collections.abc import Collection, Hashable, Sequence
+
+import numpy as np
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
+from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, Plugin
+from scheduler.framework.status import Reason, Rejections, Unresolvable
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
+from scheduler.state.cluster import Cluster
+
+
+class NodeDeclaredFeatures(Plugin):
+    """Keep a pod off nodes whose kubelets don't declare a feature that it needs."""
+
+    name = "NodeDeclaredFeatures"
+    depends_on = NODE
+    events = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_FEATURES
+    lacking = Unresolvable("node(s) didn't match Pod's required features")
+
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods that need none."""
+        return NO_POINTS if shape.features else SKIPPABLE
+
+    def signature(self, shape: PodShape) -> Hashable:
+        """What the pod needs."""
+        return shape.features
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nodes that don't declare all of it."""
+        nodes, wanted = cluster.nodes, pod.shape.features
+        if not wanted:
+            return ()
+        has = [node is not None and wanted <= node.features for node in nodes.objects[: nodes.rows]]
+        return [(self.lacking, ~np.array(has, dtype=np.bool_))]
+
+    def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """A node that declares other features than before."""
+        return old is None or old.features != new.features
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Which features it does not declare."""
+        lacking = sorted(inquiry.pod.shape.features - inquiry.node(row).features)
+        return f"the node does not declare {', '.join(lacking)}", {"lacking": lacking}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[tuple[()]]:
+        """None: a kubelet declares what it can do."""
+        return ()

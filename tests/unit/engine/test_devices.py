@@ -1,0 +1,394 @@
+"""Devices in virtual time: what is found, promised, written, awaited and given back, and never given twice."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from scheduler.engine.instructions import Bind, Failed, Instruction, PostFilterWrite, PreBindWrite
+from scheduler.engine.queued import Place
+from scheduler.engine.stimuli import PreBindWriteFailed
+from scheduler.framework.binding import Create, Delete, ObjectKey, Patch
+from scheduler.model.devices import FINALIZER, DeviceID
+from tests.builders import Object, node, pod
+from tests.devices import (
+    allocated,
+    asks,
+    claim,
+    claiming,
+    device,
+    device_class,
+    first_of,
+    request,
+    resource_slice,
+    result,
+    taint_rule,
+)
+
+from .api import Api
+from .conftest import Harness
+
+CLAIM: ObjectKey = ("ResourceClaim", "default", "c")
+FINALIZED = {"finalizers": [FINALIZER]}
+
+
+def only(instructions: Sequence[Instruction], kind: type[Any]) -> Any:
+    """The one instruction of a kind."""
+    (found,) = [instruction for instruction in instructions if isinstance(instruction, kind)]
+    return found
+
+
+def place_of(harness: Harness, uid: str = "default/p") -> Place | None:
+    queued = harness.engine.queue.get(uid)
+    return None if queued is None else queued.place
+
+
+def write_all(harness: Harness, api: Api, said: list[Instruction]) -> list[Instruction]:
+    """Carry out what is written before the binding, until there is something else to do."""
+    while writes := [one for one in said if isinstance(one, PreBindWrite)]:
+        said = [more for one in writes for more in harness.handle(api.write(one))]
+    return said
+
+
+@pytest.fixture
+def one(harness: Harness) -> Api:
+    """A node with one device, and a claim."""
+    return Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"), claim(meta=FINALIZED))
+
+
+def test_a_claim_is_allocated_and_reserved_before_the_pod_is_bound(harness: Harness, one: Api) -> None:
+    """The allocation names the device and the node, and the reservation the pod."""
+    one.put(claiming(pod("p"), "c"))
+    said = harness.cycles()
+    (write,) = only(said, PreBindWrite).writes
+    assert isinstance(write, Patch)
+    assert write.subresource == "status"
+    said = harness.handle(one.write(only(said, PreBindWrite)))
+    assert only(said, Bind).node == "n"
+    status = one.get(CLAIM)["status"]
+    assert status["allocation"]["devices"]["results"] == [result("d0", "n")]
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]
+    assert status["allocation"]["nodeSelector"] == {"nodeSelectorTerms": terms}
+    assert status["reservedFor"] == [{"resource": "pods", "name": "p", "uid": "default/p"}]
+
+
+def test_a_claim_without_the_finalizer_gets_it_first(harness: Harness) -> None:
+    """The status is then written over the version that this made."""
+    api = Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"), claim())
+    api.put(claiming(pod("p"), "c"))
+    first = only(harness.cycles(), PreBindWrite)
+    assert first.writes[0].change == {"metadata": {"finalizers": [FINALIZER]}}
+    second = only(harness.handle(api.write(first)), PreBindWrite)
+    assert second.writes[0].resource_version == api.get(CLAIM)["metadata"]["resourceVersion"]
+    assert only(harness.handle(api.write(second)), Bind).node == "n"
+
+
+def test_a_device_that_is_promised_is_not_given_to_the_next_pod(harness: Harness, one: Api) -> None:
+    """Before anything is written."""
+    one.put(claim("other", meta=FINALIZED))
+    one.put(claiming(pod("p"), "c"))
+    one.put(claiming(pod("q"), "other"))
+    said = harness.cycles()
+    assert only(said, PreBindWrite).pod.name == "p"
+    failed = only(said, Failed)
+    assert failed.message.startswith("0/1 nodes are available: 1 cannot allocate all claims.")
+
+
+def test_a_device_stays_taken_until_the_watch_shows_what_was_written(harness: Harness, one: Api) -> None:
+    """An older version of the claim, which has no allocation, does not free it."""
+    one.put(claim("other", meta=FINALIZED))
+    one.put(claiming(pod("p"), "c"))
+    said = harness.cycles()
+    old = one.get(CLAIM)
+    write_all(harness, one, said)
+    harness.tell({**old, "metadata": {**old["metadata"], "labels": {"late": "news"}}})
+    one.put(claiming(pod("q"), "other"))
+    assert only(harness.cycles(), Failed).pod.name == "q"
+    one.show(CLAIM)
+    assert harness.engine.cluster.devices.in_flight == {}
+    assert harness.engine.cluster.devices.holders.is_taken(DeviceID("gpu.test", "n", "d0"))
+
+
+def test_a_claim_that_was_freed_long_ago_does_not_free_its_device_again(harness: Harness, one: Api) -> None:
+    """Upstream #136269: another claim has the device meanwhile, and what was freed is seen late, and twice."""
+    held = claim("first", meta=FINALIZED, status=allocated(result("d0", "n"), node="n"))
+    one.put(held)
+    one.edit(("ResourceClaim", "default", "first"), status={"allocation": None})
+    one.put(claiming(pod("p"), "c"))
+    write_all(harness, one, harness.cycles())
+    one.show(CLAIM)
+    harness.tell({**held, "metadata": {**held["metadata"], "resourceVersion": "1"}})
+    harness.lose("ResourceClaim", "default", "first", "claim/first")
+    holders = harness.engine.cluster.devices.holders
+    assert holders.holders(DeviceID("gpu.test", "n", "d0")) == ["claim/c"]
+
+
+def test_a_refused_write_gives_the_device_back(harness: Harness, one: Api) -> None:
+    """The pod waits out its backoff, and another one gets the device."""
+    one.put(claim("other", meta=FINALIZED))
+    one.put(claiming(pod("p"), "c"))
+    harness.cycles()
+    harness.handle(PreBindWriteFailed("default/p", 403, "no", {}))
+    assert place_of(harness) is Place.BACKOFF
+    one.put(claiming(pod("q"), "other"))
+    assert only(harness.cycles(), PreBindWrite).pod.name == "q"
+
+
+def test_after_a_conflict_the_device_is_kept_until_the_watch_tells(harness: Harness, one: Api) -> None:
+    """Somebody has written the claim, and that may have been us."""
+    one.put(claim("other", meta=FINALIZED))
+    one.put(claiming(pod("p"), "c"))
+    prepare = only(harness.cycles(), PreBindWrite)
+    one.write(prepare)  # it has happened, and the answer was lost
+    harness.handle(PreBindWriteFailed("default/p", 409, "changed", {}))
+    one.put(claiming(pod("q"), "other"))
+    assert only(harness.cycles(), Failed).pod.name == "q"
+    one.show(CLAIM)
+    assert harness.engine.cluster.devices.holders.holders(DeviceID("gpu.test", "n", "d0")) == ["claim/c"]
+    harness.after(20)
+    assert "n" in {one.node for one in harness.cycles() if isinstance(one, Bind)}
+
+
+def test_after_a_conflict_with_somebody_else_the_device_is_free_again(harness: Harness, one: Api) -> None:
+    """The claim was changed, and has nothing."""
+    one.put(claiming(pod("p"), "c"))
+    harness.cycles()
+    harness.handle(PreBindWriteFailed("default/p", 409, "changed", {}))
+    assert harness.engine.cluster.devices.holders.is_taken(DeviceID("gpu.test", "n", "d0"))
+    one.edit(CLAIM, metadata={"labels": {"a": "b"}})
+    assert not harness.engine.cluster.devices.holders.is_taken(DeviceID("gpu.test", "n", "d0"))
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_pod_that_goes_while_its_claim_is_written(harness: Harness, one: Api, written: bool) -> None:
+    """The device is kept until the answer says whether the claim has it."""
+    one.put(claiming(pod("p"), "c"))
+    prepare = only(harness.cycles(), PreBindWrite)
+    harness.lose("Pod", "default", "p", "default/p")
+    device_id, holders = DeviceID("gpu.test", "n", "d0"), harness.engine.cluster.devices.holders
+    assert holders.is_taken(device_id)
+    answer = one.write(prepare) if written else PreBindWriteFailed("default/p", 404, "gone", {})
+    harness.handle(answer)
+    assert holders.is_taken(device_id) is written
+    one.show(CLAIM)
+    assert holders.is_taken(device_id) is written
+
+
+def test_a_pod_waits_for_its_claims_in_front_of_the_queue(harness: Harness) -> None:
+    """One that names a claim, and one whose claim is made from a template and has to be its own."""
+    api = Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), device("d1"), node="n"))
+    api.put(claiming(pod("p"), "c"))
+    assert place_of(harness) is Place.GATED
+    api.put(claim(meta=FINALIZED))
+    assert place_of(harness) is Place.ACTIVE
+    made = pod("q")
+    made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    api.put(made)
+    assert place_of(harness, "default/q") is Place.GATED
+    owner = {"kind": "Pod", "name": "q", "uid": "somebody", "controller": True}
+    api.put(claim("q-gpu", meta={**FINALIZED, "ownerReferences": [owner]}))
+    made["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "q-gpu"}]
+    api.put(made)
+    assert place_of(harness, "default/q") is Place.GATED
+    owner["uid"] = "default/q"
+    api.put(claim("q-gpu", meta={**FINALIZED, "uid": "its own", "ownerReferences": [owner]}))
+    assert place_of(harness, "default/q") is Place.ACTIVE
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        resource_slice("m", device("d9"), node="n", pool="more"),
+        device_class("late"),
+        node("m"),
+    ],
+    ids=["a slice", "a class", "a node"],
+)
+def test_what_wakes_a_pod_without_devices(harness: Harness, change: Object) -> None:
+    """New devices, classes and nodes may help."""
+    api = Api(harness, node("n"), device_class(), claim(meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    assert only(harness.cycles(), Failed).pod.name == "p"
+    api.put(change)
+    assert place_of(harness) in (Place.ACTIVE, Place.BACKOFF)
+
+
+def test_a_freed_device_wakes_who_waits_for_it(harness: Harness, one: Api) -> None:
+    """A claim that has lost its allocation, and one that is gone with it."""
+    for how in ("freed", "gone"):
+        one.put(claim(how, meta=FINALIZED, status=allocated(result("d0", "n"), node="n")))
+        one.put(claiming(pod(f"p-{how}"), "c"))
+        harness.cycles()
+        uid = f"default/p-{how}"
+        assert place_of(harness, uid) is Place.UNSCHEDULABLE
+        if how == "freed":
+            one.edit(("ResourceClaim", "default", how), status={"allocation": None})
+        else:
+            harness.lose("ResourceClaim", "default", how, f"claim/{how}")
+        assert place_of(harness, uid) in (Place.ACTIVE, Place.BACKOFF)
+        harness.lose("Pod", "default", f"p-{how}", uid)
+
+
+def test_a_claim_that_keeps_its_only_pod_from_all_nodes_is_freed(harness: Harness) -> None:
+    """It was given a device of a node that is full by now."""
+    there = claim(meta=FINALIZED, status=allocated(result("d0", "m"), node="m", reserved=["default/p"]))
+    api = Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"), there)
+    api.put(claiming(pod("p"), "c"))
+    said = harness.cycles()
+    told = "1 resourceclaim not available on the node. deallocation of ResourceClaim completed"
+    assert told in only(said, Failed).message
+    (write,) = only(said, PostFilterWrite).writes
+    assert write.change == {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+
+
+def test_a_claim_that_others_use_is_not_freed(harness: Harness) -> None:
+    """Nobody's devices are taken away."""
+    there = claim(meta=FINALIZED, status=allocated(result("d0", "m"), node="m", reserved=["default/p", "other"]))
+    api = Api(harness, node("n"), device_class(), there)
+    api.put(claiming(pod("p"), "c"))
+    assert not [one for one in harness.cycles() if isinstance(one, PostFilterWrite)]
+
+
+def extended(name: str = "p", amount: str = "1") -> Object:
+    return pod(name, others={"test/gpu": amount})
+
+
+def test_a_claim_is_made_for_an_extended_resource(harness: Harness) -> None:
+    """It is created, given a device, and named in the pod's status."""
+    of = device_class(extendedResourceName="test/gpu")
+    api = Api(harness, node("n"), of, resource_slice("n", device("d0"), node="n"))
+    api.put(extended())
+    said = harness.cycles()
+    (create,) = only(said, PreBindWrite).writes
+    assert isinstance(create, Create)
+    (owner,) = create.document["metadata"]["ownerReferences"]
+    assert (owner["uid"], owner["controller"]) == ("default/p", True)
+    said = harness.handle(api.write(only(said, PreBindWrite)))
+    said = harness.handle(api.write(only(said, PreBindWrite)))
+    (patch,) = only(said, PreBindWrite).writes
+    assert patch.key == ("Pod", "default", "p")
+    name = create.key[2]
+    mapping = {"containerName": "main", "resourceName": "test/gpu", "requestName": "container-0-request-0"}
+    assert patch.change == {
+        "status": {"extendedResourceClaimStatus": {"resourceClaimName": name, "requestMappings": [mapping]}}
+    }
+    said = harness.handle(api.write(only(said, PreBindWrite)))
+    assert only(said, Bind).node == "n"
+    api.show(create.key)
+    devices = harness.engine.cluster.devices
+    assert devices.in_flight == {}
+    assert devices.holders.holders(DeviceID("gpu.test", "n", "d0")) == [f"made/{name}"]
+
+
+def test_a_claim_of_an_earlier_attempt_is_deleted(harness: Harness) -> None:
+    """As upstream: what it was given may not be right any more."""
+    owner = {"kind": "Pod", "name": "p", "uid": "default/p", "controller": True}
+    meta = {
+        "ownerReferences": [owner],
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        **FINALIZED,
+    }
+    of = device_class(extendedResourceName="test/gpu")
+    api = Api(harness, node("n"), of, resource_slice("n", device("d0"), node="n"), claim("made", meta=meta))
+    api.put(extended())
+    said = harness.cycles()
+    assert (
+        "1 cannot schedule extended resource claim. deletion of ResourceClaim completed" in only(said, Failed).message
+    )
+    unfinalize, delete = only(said, PostFilterWrite).writes
+    assert unfinalize.change == {"metadata": {"finalizers": []}}
+    assert delete == Delete(("ResourceClaim", "default", "made"), "claim/made")
+
+
+def test_a_class_that_comes_later_serves_an_extended_resource(harness: Harness) -> None:
+    """NodeResourcesFit leaves to devices what no node has, and what it kept is asked again."""
+    api = Api(harness, node("n"), resource_slice("n", device("d0"), node="n"))
+    api.put(extended())
+    assert "1 Insufficient test/gpu" in only(harness.cycles(), Failed).message
+    api.put(device_class(extendedResourceName="test/gpu"))
+    harness.after(20)
+    assert only(harness.cycles(), PreBindWrite).node == "n"
+
+
+def test_binding_waits_for_the_conditions_of_a_device(harness: Harness) -> None:
+    """And goes on when its driver has set them."""
+    slow = device("d0", _bindingConditions=["Attached"], _bindingFailureConditions=["Broken"])
+    api = Api(harness, node("n"), device_class(), resource_slice("n", slow, node="n"), claim(meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    said = write_all(harness, api, harness.cycles())
+    assert not [one for one in said if isinstance(one, Bind)]
+    api.show(CLAIM)
+    status = {"driver": "gpu.test", "pool": "n", "device": "d0"}
+    said = api.edit(CLAIM, status={"devices": [{**status, "conditions": [{"type": "Attached", "status": "False"}]}]})
+    assert not [one for one in said if isinstance(one, Bind)]
+    said = api.edit(CLAIM, status={"devices": [{**status, "conditions": [{"type": "Attached", "status": "True"}]}]})
+    assert only(said, Bind).node == "n"
+
+
+def test_a_device_that_does_not_get_ready_in_time_is_given_up(harness: Harness) -> None:
+    """The pod's next attempt frees the claim, so that it may be given another device."""
+    slow = device("d0", _bindingConditions=["Attached"])
+    api = Api(harness, node("n"), device_class(), resource_slice("n", slow, node="n"), claim(meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    write_all(harness, api, harness.cycles())
+    api.show(CLAIM)
+    said = harness.tick(601)
+    assert 'running PreBind plugin "DynamicResources": device binding timeout: claim=c' in only(said, Failed).message
+    harness.after(20)
+    assert only(harness.cycles(), PostFilterWrite).writes[0].key == CLAIM
+
+
+def test_a_hostile_claim_costs_its_own_pod(harness: Harness) -> None:
+    """A search over all combinations is interrupted, and ends when the pod's budget is used up."""
+    values = [device(f"d{i:02}", number=i) for i in range(40)]
+    requests = [request(f"r{i}", count=6) for i in range(5)]
+    constraint = [{"requests": ["r4"], "matchAttribute": "gpu.test/number"}]
+    api = Api(harness, node("n"), device_class(), resource_slice("n", *values, node="n"))
+    api.put(claim("evil", *requests, meta={**FINALIZED, "namespace": "evil"}, constraints=constraint))
+    api.put(claiming(pod("evil", namespace="evil"), "evil"))
+    api.put(claim("c", meta=FINALIZED))
+    api.put(claiming(pod("good"), "c"))
+    turns, bound_after = 0, None
+    failed = None
+    while failed is None and turns < 2000:
+        turns += 1
+        for one in harness.cycle():
+            if isinstance(one, PreBindWrite):
+                bound_after = turns
+            if isinstance(one, Failed):
+                failed = one
+    assert failed is not None
+    assert "costs more than 2,000,000 steps" in failed.message
+    assert bound_after is not None
+    assert bound_after <= 5
+
+
+@pytest.mark.parametrize(
+    ("taint", "tolerations", "fits"),
+    [
+        ({"key": "broken", "effect": "NoSchedule"}, [], False),
+        ({"key": "broken", "effect": "NoSchedule"}, [{"key": "broken", "operator": "Exists"}], True),
+        ({"key": "broken", "effect": "None"}, [], True),
+    ],
+)
+def test_a_taint_rule_keeps_claims_off(harness: Harness, taint: Object, tolerations: list[Object], fits: bool) -> None:
+    """Unless they tolerate it."""
+    asked = request(tolerations=tolerations) if tolerations else request()
+    api = Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"))
+    api.put(taint_rule("r", taint, driver="gpu.test"))
+    api.put(claim("c", asked, meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    assert bool([one for one in harness.cycles() if isinstance(one, PreBindWrite)]) is fits
+
+
+def test_the_first_alternative_is_preferred(harness: Harness) -> None:
+    """Of two nodes, the one that has it."""
+    api = Api(
+        harness, node("a"), node("b"), device_class("big"), device_class("small", "device.driver == 'small.test'")
+    )
+    api.put(device_class("big", "device.driver == 'big.test'"))
+    api.put(resource_slice("a", device("d0"), node="a", driver="small.test"))
+    api.put(resource_slice("b", device("d0"), node="b", driver="big.test"))
+    api.put(claim("c", first_of("r", x=asks("big"), y=asks("small")), meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    assert only(harness.cycles(), PreBindWrite).node == "b"
