@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit controlplane browser vectors reference manifests schemas chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale hostile
+.PHONY: help setup demo tour test check unit controlplane browser vectors reference manifests schemas chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale hostile
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ setup: $(STAMP) ## Make .venv with Berth and everything it needs
 
 demo: $(STAMP) ## A guided tour: a small cluster, real HTTP, the real scheduler, under 30 seconds
 	@$(BIN)/berth demo
+
+tour: $(STAMP) ## One pod through the code, for newcomers: every stop with file, line and what happened there
+	@$(BIN)/python -m bench.tour
 
 test: check controlplane browser ## Everything CI runs: all tests on the image's Python where it is here, the fast ones on the others
 	@$(BIN)/pytest -q

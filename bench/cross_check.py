@@ -49,7 +49,7 @@ async def measure(cluster: ControlPlane, kubeconfig: Path) -> None:
         task = asyncio.create_task(reflector.run())
         await reflector.wait_synced()
         say("whole list", len(reflector), cpu(cluster.apiserver.pid) - server, time.thread_time() - own)
-        machine: ListWatch[Pod] = reflector._machine
+        machine: ListWatch[Pod] = reflector.machine
         for _ in range(3):
             check = CrossCheck(machine, rng=lambda: 0.0, every=0.0)
             before, seen, longest = machine.counts.checks, 0, 0.0

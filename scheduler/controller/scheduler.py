@@ -148,7 +148,7 @@ class Scheduler:
             try:
                 await self._sync()
                 with self.watchdog:
-                    loop = tasks.create_task(self._loop())
+                    loop = tasks.create_task(self.work_forever())
                     following.append(loop)
                     await self._in_turn(loop, drain_seconds)
             finally:
@@ -327,7 +327,8 @@ class Scheduler:
             self.work(cycles=False)
             await asyncio.sleep(0)
 
-    async def _loop(self) -> None:
+    async def work_forever(self) -> None:
+        """Apply changes and schedule pods until the scheduler is stopped."""
         while not self._stopping:
             if self.work(cycles=self._led and self.sight.clear):
                 await asyncio.sleep(0)

@@ -4,10 +4,8 @@ Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. Work for many pods a
 that the event loop can do other things in between: a wake-up of all pods, the end of many backoffs, other profiles.
 """
 
-import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from scheduler.engine import unschedulable_pods
 from scheduler.engine.budget import Budget
@@ -18,7 +16,8 @@ from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.room import Room
 from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.turns import FREE, ORDINARY, SHARE
-from scheduler.engine.unschedulable_pods import Group, Hint, Woken
+from scheduler.engine.unschedulable_pods import Hint, Woken
+from scheduler.engine.waves import Waves
 from scheduler.framework.events import LABELS, ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
@@ -37,23 +36,6 @@ _KEPT_FOR_ASKED = 64
 """Of the pods nominated for one node, this many are looked at closely; the others are woken."""
 
 
-@dataclass(slots=True)
-class _Wave:
-    """Pods that are being woken together."""
-
-    pods: Iterator[QueuedPod]
-    group: Group | None
-    """The group that is woken; None: these very pods."""
-    cause: Cause
-    real: bool
-
-    def has(self, queued: QueuedPod) -> bool:
-        """Whether a pod still waits where it did when the wave began."""
-        if self.group is None:
-            return queued.place is Place.UNSCHEDULABLE and queued.group is not None
-        return queued.group is self.group
-
-
 class Queue(Places):
     """All waiting pods of all profiles, by UID."""
 
@@ -69,9 +51,7 @@ class Queue(Places):
         """`budget`: what an attempt may cost. `term_indexing`: which affinity terms are indexed between attempts."""
         super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget, term_indexing.cluster)
         self.term_indexing = term_indexing
-        self._waves: list[tuple[int, int, _Wave]] = []
-        """The waves that are under way, highest priority first: a heap of (-priority, number, wave)."""
-        self._wave = 0
+        self._waves = Waves(self._wake)
         self._entering: deque[str] = deque()
         """UIDs of pods whose place has to be found again after the profiles changed; until then no pod is popped."""
         self._asks_next = False
@@ -196,10 +176,8 @@ class Queue(Places):
         """Try pods again that wait for an event: their nomination has ended, so that event may never come."""
         pods = [queued for uid in uids if (queued := self._pods.get(uid)) is not None]
         if pods:
-            priority = max(queued.pod.priority for queued in pods)
-            self._wave += 1
-            heapq.heappush(self._waves, (-priority, self._wave, _Wave(iter(pods), None, _ACTIVATED, real=False)))
-            self._wake_some(now)
+            self._waves.begin_with(pods, _ACTIVATED)
+            self._waves.go_on(now, AT_ONCE)
 
     def wake(
         self,
@@ -224,35 +202,18 @@ class Queue(Places):
         found = self.unschedulable.ask(event, hint, room, real=real, about=about)
         kept_for = [] if room is None or not room.kept_for else list(self._kept_for(room))
         if found:
-            self._begin_to_wake(found)
-            self._wake_some(now)
+            self._wake_groups(found, now)
         cause = cause_of(event, about) if kept_for else _FAILED
         for queued in kept_for:
             if queued.place is Place.UNSCHEDULABLE:
                 queued.early |= real
                 self._wake(queued, now, cause)
 
-    def _begin_to_wake(self, found: list[Woken]) -> None:
-        """Wake these groups, some pods at a time, those of higher priority first."""
+    def _wake_groups(self, found: list[Woken], now: float) -> None:
+        """Wake these groups, some pods at a time."""
         for woken in found:
-            self._wave += 1
-            group = woken.group
-            wave = _Wave(iter(list(group.pods.values())), group, cause_of(woken.event, woken.about), woken.real)
-            heapq.heappush(self._waves, (-group.pod.priority, self._wave, wave))
-
-    def _wake_some(self, now: float) -> None:
-        left = AT_ONCE
-        while left and self._waves:
-            wave = self._waves[0][2]
-            for queued in wave.pods:
-                if not wave.has(queued):
-                    continue  # it has gone, or was woken, meanwhile
-                queued.early |= wave.real
-                self._wake(queued, now, wave.cause)
-                left -= 1
-                if not left:
-                    return
-            heapq.heappop(self._waves)
+            self._waves.begin(woken.group, cause_of(woken.event, woken.about), real=woken.real)
+        self._waves.go_on(now, AT_ONCE)
 
     @property
     def has_pending_work(self) -> bool:
@@ -269,7 +230,7 @@ class Queue(Places):
         if self._entering:
             self._reenter(now)
         elif self._waves:
-            self._wake_some(now)
+            self._waves.go_on(now, AT_ONCE)
         elif self.behind:
             self._catch_up(now)
 
@@ -287,8 +248,7 @@ class Queue(Places):
         found, namespace, steps = self.unschedulable.catch_up(self._budget.slice)
         self.turns.account(namespace, steps, now)
         self.turns.owed = SHARE * max(steps, ORDINARY)
-        self._begin_to_wake(found)
-        self._wake_some(now)
+        self._wake_groups(found, now)
 
     def pop(self, now: float) -> QueuedPod | None:
         """The next pod to schedule; it leaves the queue. May be None although pods are active: other work came first.
@@ -310,8 +270,8 @@ class Queue(Places):
             self._reenter(now)
             return None
         if self._waves:
-            self._wake_some(now)
-            if self._waves and not self._active_before(-self._waves[0][0]):
+            self._waves.go_on(now, AT_ONCE)
+            if self._waves and not self._active_before(self._waves.priority):
                 return None  # pods of higher priority are still being woken
         if turns.owed <= 0 and self.behind and (self._asks_next or not turns.due):
             self._asks_next = False

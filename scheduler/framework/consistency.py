@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from scheduler.framework.decision import Rows
-from scheduler.framework.equivalence import every_row, passing
 from scheduler.framework.foreign import declared
 from scheduler.framework.guard import Guard
+from scheduler.framework.kept_results import every_row, passing
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.view import some_rows

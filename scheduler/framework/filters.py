@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from scheduler.framework.decision import Rejected
-from scheduler.framework.equivalence import passing
 from scheduler.framework.foreign import declared
 from scheduler.framework.guard import Guard
+from scheduler.framework.kept_results import passing
 from scheduler.framework.nominated_pods import NominatedPods
 from scheduler.framework.plugin import NODE, PODS_ELSEWHERE
 from scheduler.framework.spare import Spare

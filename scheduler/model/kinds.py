@@ -53,11 +53,11 @@ class Decoder:
         return Decoder(self._annotated, LARGE_BOUND)
 
     def pod(self, raw: bytes) -> Pod:
-        """Raises msgspec.DecodeError when the bytes are not a pod."""
+        """A pod. Raises msgspec.DecodeError when the bytes are not one."""
         return parse_pod(wire.pod_decoder.decode(raw), self.interner)
 
     def node(self, raw: bytes) -> Node:
-        """Raises msgspec.DecodeError when the bytes are not a node."""
+        """A node. Raises msgspec.DecodeError when the bytes are not one."""
         return parse_node(wire.node_decoder.decode(raw), self.interner)
 
     def namespace(self, raw: bytes) -> Namespace:

@@ -11,5 +11,5 @@ class DefaultBinder(Plugin):
     name = "DefaultBinder"
 
     def bind(self, assumed: AssumedPod, cluster: Cluster) -> BindResult:
-        """Any pod."""
+        """Have the API server bind any pod."""
         return BindResult.POST

@@ -15,6 +15,7 @@ from scheduler.model.shape import HostPort, PodShape
 from scheduler.model.taints import Taints
 from scheduler.state.column import Bools, Column, Ints, Numbers
 from scheduler.state.effort import Effort
+from scheduler.state.images import Images
 from scheduler.state.per_node import Bounded, Derived
 from scheduler.state.ports import HostPorts
 from scheduler.state.rowlog import RowLog
@@ -85,8 +86,7 @@ class Nodes:
         """Counts label keys that were added with their first node or removed with their last."""
         self._most_columns = _COLUMNS
         """How many columns there may be before columns without values are dropped."""
-        self._images: dict[str, dict[int, int]] = {}
-        self._image_arrays: dict[str, tuple[NDArray[np.intp], Ints]] = {}
+        self.images = Images()
         self.ports = HostPorts()
 
     def row_of(self, name: str) -> int | None:
@@ -250,7 +250,7 @@ class Nodes:
                     self.allocatable[index, row] = amount
                     self.largest = max(self.largest, amount)
         self.taints.set(row, None if node is None else node.taints or None)
-        self._put_images(row, old, node)
+        self.images.put(row, () if old is None else old.images, () if node is None else node.images)
 
     def put_labels(self, row: int, labels: Mapping[str, str] | None) -> None:
         """Write the label columns of a row. The caller informs the sums that depend on them."""
@@ -332,16 +332,7 @@ class Nodes:
 
     def image(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
         """(rows that hold the image, its size there in bytes), None when no node has it."""
-        found = self._image_arrays.get(name)
-        if found is None:
-            sizes = self._images.get(name)
-            if sizes is None:
-                return None
-            found = self._image_arrays[name] = (
-                np.fromiter(sizes.keys(), dtype=np.intp, count=len(sizes)),
-                np.fromiter(sizes.values(), dtype=np.int64, count=len(sizes)),
-            )
-        return found
+        return self.images.where(name)
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
         """Rows on which any of the host ports is taken (HostPortInfo.CheckConflict). Raises SliceOver."""
@@ -354,23 +345,6 @@ class Nodes:
     def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
         """As `port_conflicts`, for one row."""
         return self.ports.users_on(ports, row)
-
-    def _put_images(self, row: int, old: Node | None, node: Node | None) -> None:
-        before = old.images if old is not None else ()
-        after = node.images if node is not None else ()
-        if before == after:
-            return
-        for names, _ in before:
-            for name in names:
-                rows = self._images.get(name)
-                if rows is not None and rows.pop(row, None) is not None:
-                    self._image_arrays.pop(name, None)
-                    if not rows:
-                        del self._images[name]
-        for names, size in after:
-            for name in names:
-                self._images.setdefault(name, {})[row] = size
-                self._image_arrays.pop(name, None)
 
     def _grow(self, capacity: int) -> None:
         def grown(array: Array) -> Array:

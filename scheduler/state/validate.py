@@ -185,8 +185,8 @@ def _images(cluster: Cluster) -> Iterator[str]:
         for names, size in node.images:
             for name in names:
                 should.setdefault(name, {})[row] = size
-    yield from _by_key("image", nodes._images, should)
-    for name, (rows, sizes) in nodes._image_arrays.items():
+    yield from _by_key("image", nodes.images.by_name(), should)
+    for name, (rows, sizes) in nodes.images.arrays().items():
         has = dict(zip(rows.tolist(), sizes.tolist(), strict=True))
         yield from _differ(f"image {name}", "array of sizes", has, should.get(name))
 

@@ -142,19 +142,19 @@ async def test_the_loop_decides_nothing_meanwhile(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(reflector, "check_soon", lambda kind=reflector.resource.kind: checked.append(kind))
     said: list[Failed] = []
     failed = scheduler.carries[Failed]
+    carries: dict[Any, Any] = {kind: lambda _: None for kind in scheduler.carries}
 
-    def has_failed(instruction: Failed) -> None:
-        said.append(instruction)
-        failed(instruction)
+    def note(one: Failed) -> None:
+        said.append(one)
+        failed(one)
 
-    carries: dict[Any, Any] = dict.fromkeys(scheduler.carries, lambda _: None)
-    monkeypatch.setattr(scheduler, "carries", carries | {Failed: has_failed})
-    machine = next(reflector for reflector in scheduler.reflectors if reflector.resource is NODES)._machine
+    monkeypatch.setattr(scheduler, "carries", {**carries, Failed: note})
+    machine = next(reflector for reflector in scheduler.reflectors if reflector.resource is NODES).machine
     machine.doubtful = True
     decoder, engine = Decoder(), scheduler.engine
     for one in (decoder.node(wire.encode(node("n", cpu="1"))), decoder.pod(wire.encode(pod("web", cpu="9")))):
         scheduler.receive(Put(one))
-    loop = asyncio.create_task(scheduler._loop())
+    loop = asyncio.create_task(scheduler.work_forever())
     while scheduler.inbox:  # noqa: ASYNC110 (what is waited for has no event)
         await asyncio.sleep(0)
     for _ in range(10):

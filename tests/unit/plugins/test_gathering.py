@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.plugins.default_preemption import dry_run
+from scheduler.plugins.default_preemption import select_victims
 from scheduler.plugins.default_preemption.importance import Ranking
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import Effort, SliceOver
@@ -73,7 +73,7 @@ def _asked(preemptor: Any, cluster: Cluster) -> None:
 
 def test_nodes_without_victims_are_looked_at_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether anybody could be preempted there or not: so many nodes, and then a charge."""
-    monkeypatch.setattr(dry_run, "_CHUNK", 100)
+    monkeypatch.setattr(select_victims, "_CHUNK", 100)
     cluster = _full(400, priority=5)
     looks = Looks(monkeypatch)
     _asked(a_pod("q", 5, 4), cluster)
@@ -84,8 +84,8 @@ def test_nodes_without_victims_are_looked_at_some_at_a_time(monkeypatch: pytest.
 @pytest.mark.parametrize("case", ["nobody to preempt", "by sums", "one by one"])
 def test_looks_grow_with_the_nodes_and_not_faster(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times the nodes: four times the looks, or a few more. All of them once for each node would be 16 times."""
-    monkeypatch.setattr(dry_run, "_CHUNK", 50)
-    monkeypatch.setattr(dry_run, "_CHUNK_PLAIN", 20)
+    monkeypatch.setattr(select_victims, "_CHUNK", 50)
+    monkeypatch.setattr(select_victims, "_CHUNK_PLAIN", 20)
     preemptor = _apart() if case == "one by one" else a_pod("q", 5, 4)
     looked = []
     for nodes in (100, 400):

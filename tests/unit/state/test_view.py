@@ -67,7 +67,7 @@ CHANGES: dict[str, Callable[[Nodes], Any]] = {
     "add": lambda nodes: nodes.add(a_pod("p").shape, np.ones(1, dtype=np.intp)),
     "sweep": lambda nodes: nodes.sweep(),
 }
-INSIDE = {"ports", "weighings", "topology_changes", "columns"}
+INSIDE = {"ports", "weighings", "topology_changes", "columns", "images"}
 """What only the cluster asks of the whole."""
 _decoder = Decoder()
 

@@ -1,0 +1,142 @@
+"""Walk one pod through the code, from its bytes to its Binding: every stop with file, line, and what happened there.
+
+`make tour` prints it. Nothing of it is written down: a pod is scheduled, the calls are watched, and file, line and
+description are read from the code that ran. A stop that the pod does not pass is an error, and a test makes the tour.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from scheduler.engine.attempts import Attempts
+from scheduler.engine.binding_cycle import BindingCycles
+from scheduler.engine.engine import Engine
+from scheduler.engine.instructions import Bind
+from scheduler.engine.outbox import Outbox
+from scheduler.engine.queue import Queue
+from scheduler.engine.stimuli import Bound, Cycle, Put
+from scheduler.framework.binding_plugins import BindingPlugins
+from scheduler.framework.config import default_configuration
+from scheduler.framework.equivalence import EquivalenceClasses
+from scheduler.framework.profiles import build
+from scheduler.framework.runtime import Framework
+from scheduler.model.kinds import Decoder
+from scheduler.model.shape import parse_shape
+from scheduler.plugins.default_binder import DefaultBinder
+from scheduler.plugins.node_resources.fit import NodeResourcesFit
+from scheduler.plugins.registry import registry
+from scheduler.plugins.taint_toleration import TaintToleration
+from scheduler.state.cluster import Cluster
+
+ROOT = Path(__file__).parents[1]
+ALLOCATABLE = {"cpu": "2", "memory": "4Gi", "pods": "110"}
+NODES: list[dict[str, Any]] = [
+    {"kind": "Node", "metadata": {"name": "a", "uid": "a"}, "status": {"allocatable": ALLOCATABLE}},
+    {
+        "kind": "Node",
+        "metadata": {"name": "b", "uid": "b"},
+        "spec": {"taints": [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]},
+        "status": {"allocatable": ALLOCATABLE},
+    },
+]
+POD: dict[str, Any] = {
+    "kind": "Pod",
+    "metadata": {"name": "web", "namespace": "default", "uid": "web"},
+    "spec": {
+        "schedulerName": "berth",
+        "containers": [{"name": "c", "image": "web:1", "resources": {"requests": {"cpu": "500m"}}}],
+    },
+}
+Seen = dict[str, Any]
+"""What a function was called with."""
+
+
+class Stop(NamedTuple):
+    """A function that the pod passes, and what to say of the call, by its arguments and result; empty: nothing."""
+
+    function: Callable[..., Any]
+    says: Callable[[Seen, Any], str]
+
+
+def _rejects(_: Seen, result: Any) -> str:
+    nodes = [node["metadata"]["name"] for node in NODES]
+    names = sorted(f"{nodes[row]}: {reason.text}" for reason, mask in result for row in mask.nonzero()[0])
+    return f"rejects {', '.join(names)}" if names else "rejects no node"
+
+
+STOPS = (
+    Stop(Decoder.pod, lambda seen, pod: f"{len(seen['raw'])} bytes became pod {pod.key}"),
+    Stop(parse_shape, lambda _, shape: f"it asks for {dict(shape.requests)}, in the scheduler's units"),
+    Stop(Engine.handle, lambda _, done: f"the pod is put; instructions so far: {len(done)}"),
+    Stop(Queue.add, lambda _, queued: f"it waits in the {queued.place} queue"),
+    Stop(Queue.pop, lambda _, queued: f"attempt {queued.attempts} begins"),
+    Stop(Attempts.think, lambda _, outcome: f"the outcome is a {type(outcome).__name__}"),
+    Stop(Framework.decide_quickly, lambda _, decision: f"{decision.fitting} of {decision.nodes} nodes fit"),
+    Stop(EquivalenceClasses.of, lambda _, found: f"{len(found.asked.filters)} filters have to be asked for each pod"),
+    Stop(TaintToleration.filter, _rejects),
+    Stop(NodeResourcesFit.filter, _rejects),
+    Stop(NodeResourcesFit.score, lambda _, scores: f"scores by row: {scores.tolist()}"),
+    Stop(BindingCycles.assume, lambda seen, _: f"the chosen row is {seen['row']}"),
+    Stop(Cluster.assume, lambda seen, _: f"node {seen['self'].nodes.names[seen['row']]} counts the pod from now on"),
+    Stop(BindingPlugins.ask, lambda seen, _: f"the first point is {seen['point']}"),
+    Stop(DefaultBinder.bind, lambda _, result: f"it answers {result.name}: the API server is to bind the pod"),
+    Stop(Outbox.take, lambda _, done: ", ".join(f"{type(one).__name__} {one.pod.key} to {one.node}" for one in done)),
+    Stop(BindingCycles.handle, lambda seen, _: f"the API server answered: {type(seen['stimulus']).__name__}"),
+    Stop(Cluster.put_pod, lambda _, before: f"the watch shows the pod on its node; assumed before: {before.assumed}"),
+)
+
+
+def walk() -> list[str]:
+    """One text for each stop, in the order in which the pod passed them. Raises LookupError for one that it missed."""
+    codes: dict[CodeType, int] = {inspect.unwrap(stop.function).__code__: i for i, stop in enumerate(STOPS)}
+    passed: dict[int, tuple[int, str]] = {}
+    entered: dict[int, int] = {}
+    calls = 0
+
+    def watch(frame: FrameType, event: str, result: Any) -> None:
+        nonlocal calls
+        number = codes.get(frame.f_code)
+        if number is None or number in passed:
+            return
+        if event == "call":
+            calls += 1
+            entered[number] = calls
+        elif event == "return" and (said := STOPS[number].says(frame.f_locals, result)):
+            passed[number] = entered[number], said
+
+    decoder, engine = Decoder(), Engine(build(default_configuration(), registry()), in_full=False)
+    for node in NODES:
+        engine.handle(Put(decoder.of_kind("Node")(json.dumps(node).encode())), 0.0)
+    sys.setprofile(watch)
+    try:
+        engine.handle(Put(decoder.pod(json.dumps(POD).encode())), 1.0)
+        (bind,) = [one for one in engine.handle(Cycle(), 2.0) if isinstance(one, Bind)]
+        engine.handle(Bound(bind.pod.uid), 3.0)
+        placed = {**POD, "spec": POD["spec"] | {"nodeName": bind.node}}
+        engine.handle(Put(decoder.pod(json.dumps(placed).encode())), 4.0)
+    finally:
+        sys.setprofile(None)
+    missed = [stop.function.__qualname__ for i, stop in enumerate(STOPS) if i not in passed]
+    if missed:
+        raise LookupError(f"the pod did not pass {', '.join(missed)}: mend STOPS in {Path(__file__).name}")
+    in_order = sorted(passed, key=lambda number: passed[number][0])
+    return [_text(place, STOPS[number], passed[number][1]) for place, number in enumerate(in_order, 1)]
+
+
+def _text(place: int, stop: Stop, said: str) -> str:
+    function = inspect.unwrap(stop.function)
+    code = function.__code__
+    about = (inspect.getdoc(function) or "").split("\n")[0]
+    file = Path(code.co_filename).relative_to(ROOT)
+    return f"{place:2}. {file}:{code.co_firstlineno}  {function.__qualname__}\n    {about}\n    here: {said}"
+
+
+if __name__ == "__main__":
+    print("One pod, through the code that schedules it. docs/architecture.md says how the parts belong together.\n")
+    print("\n".join(walk()))

@@ -1,0 +1,72 @@
+"""Wakes many pods, some at a time, so that the event loop can do other things in between."""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from scheduler.engine.places import Cause
+from scheduler.engine.queued import Place, QueuedPod
+from scheduler.engine.unschedulable_pods import Group
+
+
+@dataclass(slots=True)
+class _Wave:
+    """Pods that are being woken together."""
+
+    pods: Iterator[QueuedPod]
+    group: Group | None
+    """The group that is woken; None: these very pods."""
+    cause: Cause
+    real: bool
+
+    def has(self, queued: QueuedPod) -> bool:
+        """Whether a pod still waits where it did when the wave began."""
+        if self.group is None:
+            return queued.place is Place.UNSCHEDULABLE and queued.group is not None
+        return queued.group is self.group
+
+
+class Waves:
+    """The waves that are under way, those of higher priority first."""
+
+    def __init__(self, wake: Callable[[QueuedPod, float, Cause], None]) -> None:
+        """`wake` moves one pod out of where it waits."""
+        self._wake = wake
+        self._waves: list[tuple[int, int, _Wave]] = []
+        """A heap of (-priority, number, wave)."""
+        self._number = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._waves)
+
+    @property
+    def priority(self) -> int:
+        """The highest priority of pods that are being woken."""
+        return -self._waves[0][0]
+
+    def begin(self, group: Group, cause: Cause, *, real: bool) -> None:
+        """Wake a group. `real`: as in `Queue.wake`."""
+        self._begin(group.pod.priority, _Wave(iter(list(group.pods.values())), group, cause, real))
+
+    def begin_with(self, pods: Iterable[QueuedPod], cause: Cause) -> None:
+        """Wake those of these pods that wait for an event."""
+        pods = list(pods)
+        self._begin(max(queued.pod.priority for queued in pods), _Wave(iter(pods), None, cause, real=False))
+
+    def _begin(self, priority: int, wave: _Wave) -> None:
+        self._number += 1
+        heapq.heappush(self._waves, (-priority, self._number, wave))
+
+    def go_on(self, now: float, most: int) -> None:
+        """Wake so many pods at most."""
+        while most and self._waves:
+            wave = self._waves[0][2]
+            for queued in wave.pods:
+                if not wave.has(queued):
+                    continue  # it has gone, or was woken, meanwhile
+                queued.early |= wave.real
+                self._wake(queued, now, wave.cause)
+                most -= 1
+                if not most:
+                    return
+            heapq.heappop(self._waves)
