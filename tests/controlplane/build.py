@@ -41,6 +41,8 @@ CONTROL_PLANE = Program(
 _OURS = replace(CONTROL_PLANE, packages=(), long="half a minute after the control plane")
 ORACLE = replace(_OURS, name="oracle", sources=tuple(sorted((HERE.parent / "differential" / "oracle").glob("*.go"))))
 """Of tests/differential."""
+CEL = replace(_OURS, name="cel", sources=(HERE.parent / "differential" / "cel" / "main.go",))
+"""Kubernetes' compiler of device selectors; of tests/differential."""
 GARBAGE_COLLECTOR = replace(_OURS, name="gc", sources=(HERE / "gc" / "main.go",))
 """kube-controller-manager's, alone."""
 QOS = replace(_OURS, name="qos", sources=(HERE / "qos" / "main.go",))
@@ -59,4 +61,4 @@ def binaries() -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main("The control plane", (binaries, ORACLE.command, GARBAGE_COLLECTOR.command)))
+    sys.exit(main("The control plane", (binaries, ORACLE.command, CEL.command, GARBAGE_COLLECTOR.command)))

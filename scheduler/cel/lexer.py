@@ -1,0 +1,83 @@
+"""Text to tokens, by the lexer rules of the language; the longest match wins."""
+
+import re
+from typing import NamedTuple
+
+from scheduler.cel.source import Issue
+
+_ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"
+_STRING = rf"""
+    [rR](?:\"{{3}}[\s\S]*?\"{{3}} | '{{3}}[\s\S]*?'{{3}} | \"[^\"\n\r]*\" | '[^'\n\r]*')
+  | \"{{3}}(?:{_ESCAPE}|[^\\])*?\"{{3}}
+  | '{{3}}(?:{_ESCAPE}|[^\\])*?'{{3}}
+  | \"(?:{_ESCAPE}|[^\\\"\n\r])*\"
+  | '(?:{_ESCAPE}|[^\\'\n\r])*'
+"""
+_TOKEN = re.compile(
+    rf"""
+    (?P<space> [\t \r\n\f]+ | //[^\n]* )
+  | (?P<bytes> [bB](?:{_STRING}) )
+  | (?P<string> {_STRING} )
+  | (?P<float> [0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+ | \.[0-9]+(?:[eE][+-]?[0-9]+)? )
+  | (?P<uint> 0x[0-9a-fA-F]+[uU] | [0-9]+[uU] )
+  | (?P<int> 0x[0-9a-fA-F]+ | [0-9]+ )
+  | (?P<name> [A-Za-z_][A-Za-z0-9_]* )
+  | (?P<quoted> `[A-Za-z0-9_.\-/\ ]+` )
+  | (?P<operator> == | != | <= | >= | && | \|\| | [<>\[\]{{}}().,\-!?:+*/%] )
+    """,
+    re.VERBOSE | re.ASCII,
+)
+KEYWORDS = frozenset({"in", "true", "false", "null"})
+END = "<EOF>"
+
+
+class Token(NamedTuple):
+    """`kind` is the operator or keyword itself, or bytes, string, float, uint, int, name, quoted, <EOF>."""
+
+    kind: str
+    text: str
+    position: int
+
+
+def tokens_of(text: str) -> tuple[list[Token], list[Issue]]:
+    """The tokens, ended by one of kind <EOF>, and what is no token at all."""
+    tokens: list[Token] = []
+    issues: list[Issue] = []
+    position, match = 0, _TOKEN.match
+    while position < len(text):
+        found = match(text, position)
+        if found is None:
+            end = _wrong(text, position)
+            issues.append(Issue(position, f"Syntax error: token recognition error at: '{_shown(text[position:end])}'"))
+            position = end
+            continue
+        kind, token = found.lastgroup or "", found.group()
+        if kind == "operator" or (kind == "name" and token in KEYWORDS):
+            kind = token
+        if kind != "space":
+            tokens.append(Token(kind, token, position))
+        position = found.end()
+    tokens.append(Token(END, END, len(text)))
+    return tokens, issues
+
+
+def _wrong(text: str, position: int) -> int:
+    """Where what can't be a token ends: the lexer reports as far as it went before it gave up."""
+    opening = re.compile(r"[bB]?[rR]?(['\"])").match(text, position)
+    if opening is not None:
+        quote = opening.group(1)
+        raw = opening.group()[:-1].lower().endswith("r")
+        body = re.compile(rf"[^{quote}\n\r]*" if raw else rf"(?:{_ESCAPE}|[^\\{quote}\n\r])*").match(
+            text, opening.end()
+        )
+        end = body.end() if body is not None else opening.end()
+        if end < len(text) and text[end] == "\\":
+            return min(end + 2, len(text))
+        return min(end + 1, len(text))
+    if text[position] in "&|=":
+        return min(position + 2, len(text))
+    return position + 1
+
+
+def _shown(text: str) -> str:
+    return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")

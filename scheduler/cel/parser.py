@@ -1,0 +1,365 @@
+"""Tokens to a tree, by the grammar of the language, with macros expanded on the way.
+
+The parser stops at the first token that doesn't fit. cel-go's tries to go on, and may then report more.
+"""
+
+from scheduler.cel import lexer, literals, macros
+from scheduler.cel.lexer import END, Token
+from scheduler.cel.source import Issue, SyntaxIssueError
+from scheduler.cel.tree import Call, ListLiteral, Literal, MapLiteral, Message, Name, Node, Select
+
+_DEPTH = 250
+_PRECEDENCE = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3}
+_PRECEDENCE |= {"+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
+_OPERATOR = {"in": "@in"} | {text: f"_{text}_" for text in _PRECEDENCE if text != "in"}
+_LOGICAL = frozenset({"_||_", "_&&_"})
+_WORDS = "as break const continue else for function if import let loop package namespace return var void while"
+_RESERVED = frozenset(_WORDS.split())
+_STARTS = ("'['", "'{'", "'('", "'.'", "'-'", "'!'")
+_VALUES = ("'true'", "'false'", "'null'", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER")
+_BEGINNINGS = "[ { ( . - ! true false null float int uint string bytes name"
+_OPERAND = frozenset(_BEGINNINGS.split())
+
+
+def _expecting(*more: str, optional: bool = False) -> str:
+    """The set of tokens with which an operand may begin, as the grammar orders them, and others."""
+    question = ("'?'",) if optional else ()
+    return "{" + ", ".join((*_STARTS[:3], *more, *_STARTS[3:], *question, *_VALUES)) + "}"
+
+
+def parse(text: str) -> Node:
+    """The tree of an expression. Raises SyntaxIssueError."""
+    tokens, issues = lexer.tokens_of(text)
+    parser = _Parser(tokens, issues)
+    try:
+        root = parser.expression()
+        parser.close(END, "<EOF>")
+    except SyntaxIssueError as error:
+        raise SyntaxIssueError(issues + error.issues) from None
+    if issues:
+        raise SyntaxIssueError(issues)
+    return root
+
+
+class _Parser:
+    def __init__(self, tokens: list[Token], issues: list[Issue]) -> None:
+        self._tokens = tokens
+        self._issues = issues
+        self._at = 0
+        self._nesting = 0
+        self._members = 0
+        self._closed: set[int] = set()
+        """Nodes in parentheses, which take no more terms."""
+
+    def expression(self) -> Node:
+        """`a || b`, or `a ? b : c`."""
+        self._nesting += 1
+        self._bound(self._nesting)
+        result = self._binary()
+        token = self._tokens[self._at]
+        if token.kind == "?":
+            self._at += 1
+            then = self._binary()
+            self.close(":", "':'")
+            result = Call(token.position, "_?_:_", [result, then, self.expression()])
+        self._nesting -= 1
+        return result
+
+    def _binary(self) -> Node:
+        """Operands and binary operators, all left to right; `&&` and `||` take all their terms at once."""
+        operands = [self._operand()]
+        operators: list[Token] = []
+        chained = 1
+        while True:
+            token = self._tokens[self._at]
+            level = _PRECEDENCE.get(token.kind, 0)
+            while operators and _PRECEDENCE[operators[-1].kind] >= level:
+                self._reduce(operands, operators.pop())
+            if level == 0:
+                return operands[0]
+            chained = chained + 1 if level > 2 else 1
+            self._bound(chained + self._nesting - 1)
+            operators.append(token)
+            self._at += 1
+            operands.append(self._operand())
+
+    def _reduce(self, operands: list[Node], token: Token) -> None:
+        right = operands.pop()
+        left = operands.pop()
+        function = _OPERATOR[token.kind]
+        if function in _LOGICAL and type(left) is Call and left.function == function and id(left) not in self._closed:
+            left.args.append(right)
+            operands.append(left)
+        else:
+            operands.append(Call(token.position, function, [left, right]))
+
+    def _operand(self) -> Node:
+        """Signs, a primary, and what is selected from it, called on it or looked up in it."""
+        token = self._tokens[self._at]
+        sign = token
+        repeated = 0
+        if token.kind in ("!", "-"):
+            while self._tokens[self._at].kind == token.kind:
+                repeated += 1
+                self._at += 1
+        following = self._tokens[self._at]
+        negative = token.kind == "-" and repeated == 1 and following.kind in ("int", "float")
+        if negative:
+            repeated = 0
+        entered = self._members
+        self._members += 1
+        self._bound(self._members)
+        result = self._negative(sign, following) if negative else self._primary()
+        while True:
+            token = self._tokens[self._at]
+            if token.kind == ".":
+                result = self._member(token, result)
+            elif token.kind == "[":
+                self._at += 1
+                optional = self._skip("?")
+                index = self._one(_expecting(optional=not optional))
+                self.close("]", "']'")
+                result = Call(token.position, "_[?_]" if optional else "_[_]", [result, index])
+            else:
+                break
+            self._members += 1
+            self._bound(self._members)
+        self._members = entered
+        if repeated % 2:
+            result = Call(sign.position, "!_" if sign.kind == "!" else "-_", [result])
+        return result
+
+    def _negative(self, sign: Token, token: Token) -> Node:
+        self._at += 1
+        try:
+            if token.kind == "int":
+                return Literal(sign.position, literals.int_of(token.text, True))
+            return Literal(sign.position, literals.float_of(token.text, True))
+        except literals.LiteralError as error:
+            return self._issue(sign.position, str(error))
+
+    def _member(self, dot: Token, operand: Node) -> Node:
+        following = self._tokens[self._at + 1]
+        if following.kind == "?":
+            self._at += 2
+            token = self._field()
+            return Call(dot.position, "_?._", [operand, Literal(token.position, _unquoted(token))])
+        self._at += 1
+        token = self._field()
+        opening = self._tokens[self._at]
+        if opening.kind == "(" and token.kind == "name":
+            self._at += 1
+            args = self._arguments()
+            return self._expanded(opening.position, token.text, args, operand)
+        return Select(dot.position, operand, _unquoted(token))
+
+    def _field(self) -> Token:
+        token = self._tokens[self._at]
+        if token.kind not in ("name", "quoted"):
+            before = self._tokens[self._at - 1]
+            shown = before.text + ("" if token.kind == END else token.text)
+            if token.kind in lexer.KEYWORDS - {"in"}:
+                raise _wrong(token, f"mismatched input '{token.text}' expecting IDENTIFIER")
+            raise _wrong(token, f"no viable alternative at input '{shown}'")
+        self._at += 1
+        return token
+
+    def _expanded(self, position: int, function: str, args: list[Node], target: Node | None) -> Node:
+        try:
+            expanded = macros.expand(position, function, args, target)
+        except macros.MacroError as error:
+            return self._issue(error.position, error.message)
+        return Call(position, function, args, target) if expanded is None else expanded
+
+    def _primary(self) -> Node:
+        token = self._tokens[self._at]
+        kind = token.kind
+        if kind in _CONSTANT:
+            self._at += 1
+            return Literal(token.position, _CONSTANT[kind])
+        if kind in ("int", "uint", "float", "string", "bytes"):
+            self._at += 1
+            return self._literal(token)
+        if kind == "(":
+            self._at += 1
+            inner = self.expression()
+            self.close(")", "')'", insert=True)
+            self._closed.add(id(inner))
+            return inner
+        if kind == "[":
+            return self._list(token)
+        if kind == "{":
+            self._at += 1
+            return self._map(token)
+        if kind == "name" or (kind == "." and self._tokens[self._at + 1].kind == "name"):
+            return self._name(token)
+        if kind == ".":
+            raise _wrong(self._tokens[self._at + 1], "no viable alternative at input '.'")
+        raise self._unexpected(_expecting())
+
+    def _literal(self, token: Token) -> Node:
+        try:
+            return Literal(token.position, _LITERAL[token.kind](token.text))
+        except literals.LiteralError as error:
+            return self._issue(token.position, str(error))
+
+    def _name(self, token: Token) -> Node:
+        prefix = ""
+        start = token.position
+        if token.kind == ".":
+            prefix = "."
+            self._at += 1
+            token = self._tokens[self._at]
+        message = self._message_name()
+        if message is not None:
+            names, opening = message
+            return self._message(opening, prefix + names)
+        self._at += 1
+        opening = self._tokens[self._at]
+        if opening.kind == "(":
+            self._at += 1
+            args = self._arguments()
+            if token.text in _RESERVED:
+                return self._issue(start, f"reserved identifier: {token.text}")
+            return self._expanded(opening.position, prefix + token.text, args, None)
+        if token.text in _RESERVED:
+            return self._issue(start, f"reserved identifier: {token.text}")
+        return Name(token.position, prefix + token.text)
+
+    def _message_name(self) -> tuple[str, Token] | None:
+        """`a.b.C` when a brace follows."""
+        at, tokens = self._at, self._tokens
+        names = [tokens[at].text]
+        while tokens[at + 1].kind == "." and tokens[at + 2].kind == "name":
+            at += 2
+            names.append(tokens[at].text)
+        if tokens[at + 1].kind != "{":
+            return None
+        self._at = at + 2
+        return ".".join(names), tokens[at + 1]
+
+    def _message(self, opening: Token, name: str) -> Node:
+        fields: list[tuple[int, str, Node, bool]] = []
+        while self._tokens[self._at].kind not in ("}", ","):
+            optional = self._skip("?")
+            token = self._tokens[self._at]
+            if token.kind not in ("name", "quoted"):
+                raise self._mismatch("{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}" if not fields else "IDENTIFIER")
+            self._at += 1
+            colon = self._tokens[self._at]
+            self.close(":", "':'")
+            fields.append((colon.position, _unquoted(token), self.expression(), optional))
+            if not self._more("}"):
+                break
+        self._skip(",")
+        self.close("}", "{'}', ','}" if fields else "'}'")
+        return Message(opening.position, name, fields)
+
+    def _arguments(self) -> list[Node]:
+        args: list[Node] = []
+        if self._skip(")"):
+            return args
+        args.append(self._one(_expecting("')'")))
+        while self._skip(","):
+            args.append(self.expression())
+        self.close(")", "')'" if not args else "{')', ','}")
+        return args
+
+    def _list(self, opening: Token) -> Node:
+        self._at += 1
+        elements: list[Node] = []
+        optional: set[int] = set()
+        while self._tokens[self._at].kind not in ("]", ","):
+            if self._skip("?"):
+                optional.add(len(elements))
+            elements.append(self.expression())
+            if not self._more("]"):
+                break
+        self._skip(",")
+        self.close("]", "{']', ','}" if elements else "']'")
+        return ListLiteral(opening.position, elements, frozenset(optional))
+
+    def _map(self, opening: Token) -> Node:
+        entries: list[tuple[Node, Node, bool]] = []
+        while self._tokens[self._at].kind not in ("}", ","):
+            optional = self._skip("?")
+            key = self.expression()
+            self.close(":", "':'")
+            entries.append((key, self.expression(), optional))
+            if not self._more("}"):
+                break
+        self._skip(",")
+        self.close("}", "{'}', ','}" if entries else "'}'")
+        return MapLiteral(opening.position, entries)
+
+    def _more(self, closing: str) -> bool:
+        """Go over a comma that another element follows."""
+        if self._tokens[self._at].kind == "," and self._tokens[self._at + 1].kind != closing:
+            self._at += 1
+            return True
+        return False
+
+    def _one(self, expecting: str) -> Node:
+        """An expression, where more than an operand could have come."""
+        if self._tokens[self._at].kind not in _OPERAND:
+            raise self._unexpected(expecting)
+        return self.expression()
+
+    def _skip(self, kind: str) -> bool:
+        if self._tokens[self._at].kind != kind:
+            return False
+        self._at += 1
+        return True
+
+    def close(self, kind: str, expecting: str, insert: bool = False) -> None:
+        """Go over a token that must be there."""
+        token = self._tokens[self._at]
+        if token.kind == kind:
+            self._at += 1
+            return
+        if insert and token.kind == END:
+            raise _wrong(token, f"missing {expecting} at '{token.text}'")
+        if kind == END and token.kind == "string" and self._tokens[self._at + 1].kind == END:
+            raise _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
+        raise self._mismatch(expecting, kind)
+
+    def _mismatch(self, expecting: str, kind: str = "") -> SyntaxIssueError:
+        token = self._tokens[self._at]
+        following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+        if kind and token.kind != END and following.kind == kind:
+            return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
+        return _wrong(token, f"mismatched input '{token.text}' expecting {expecting}")
+
+    def _unexpected(self, expecting: str) -> SyntaxIssueError:
+        """A token with which no operand begins; when the next one would do, it is said to be too many."""
+        token = self._tokens[self._at]
+        if token.kind != END and self._tokens[self._at + 1].kind in _OPERAND:
+            return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
+        return _wrong(token, f"mismatched input '{token.text}' expecting {expecting}")
+
+    def _issue(self, position: int, message: str) -> Node:
+        self._issues.append(Issue(position, message))
+        return Literal(position, None)
+
+    @staticmethod
+    def _bound(depth: int) -> None:
+        if depth > _DEPTH:
+            raise SyntaxIssueError([Issue(-1, f"expression recursion limit exceeded: {_DEPTH}")])
+
+
+def _unquoted(token: Token) -> str:
+    return token.text[1:-1] if token.kind == "quoted" else token.text
+
+
+def _wrong(token: Token, message: str) -> SyntaxIssueError:
+    return SyntaxIssueError([Issue(token.position, f"Syntax error: {message}")])
+
+
+_CONSTANT = {"true": True, "false": False, "null": None}
+_LITERAL = {
+    "int": lambda text: literals.int_of(text, False),
+    "uint": literals.uint_of,
+    "float": lambda text: literals.float_of(text, False),
+    "string": literals.string_of,
+    "bytes": literals.bytes_of,
+}

@@ -1,0 +1,235 @@
+"""A checked tree to closures. Each closure takes the frame of an evaluation and gives a value or raises.
+
+What is constant is computed here, once; `PlanError` says that it can't be.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from scheduler.cel import calls, cost, dispatch, loops
+from scheduler.cel.attribute import Attribute, Qualifier, device_of, variable
+from scheduler.cel.calls import Plan
+from scheduler.cel.frame import Code, Frame
+from scheduler.cel.tree import Call, Fold, ListLiteral, Literal, MapLiteral, Message, Name, Node, Select
+from scheduler.cel.values import (
+    NONE,
+    EvaluationError,
+    Map,
+    Optional,
+    Uint,
+    Value,
+    go_type,
+)
+
+_CONVERSIONS: Final = frozenset(
+    {"bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"}
+)
+_QUALIFIERS: Final = frozenset({str, int, bool, Uint, float})
+
+
+class PlanError(Exception):
+    """The program can't be made; the text says why."""
+
+
+def plan(root: Node) -> tuple[Code, int]:
+    """The code of the whole expression, and how many variables it has."""
+    planner = _Planner()
+    code = planner.plan(root).code()
+    return code, planner.slots
+
+
+class _Planner:
+    def __init__(self) -> None:
+        self.slots = 0
+        self._scopes: list[dict[str, Code]] = []
+
+    def plan(self, node: Node) -> Plan:
+        """The plan of a node."""
+        return _PLANS[type(node)](self, node)
+
+    def _slot(self) -> int:
+        self.slots += 1
+        return self.slots - 1
+
+    @staticmethod
+    def _literal(node: Literal) -> Plan:
+        return Plan.constant_of(node.value)
+
+    def _name(self, node: Name) -> Plan:
+        if node.constant is not None:
+            return Plan.constant_of(node.constant)
+        for scope in reversed(self._scopes):
+            if node.name in scope:
+                return Plan(Attribute(scope[node.name]))
+        return Plan(Attribute(device_of, device=True))
+
+    def _select(self, node: Select) -> Plan:
+        if node.constant is not None:
+            return Plan.constant_of(node.constant)
+        chain = self.plan(node.operand).chain()
+        chain.add(Qualifier(node.field, test=node.test))
+        return Plan(chain)
+
+    def _call(self, node: Call) -> Plan:
+        args = [self.plan(part) for part in node.parts()]
+        function = node.function
+        special = _SPECIAL.get(function)
+        if special is not None:
+            return special(args)
+        if function in ("_[_]", "_[?_]", "_?._"):
+            return self._index(args, function != "_[_]")
+        overload = node.overloads[0] if len(node.overloads) == 1 else ""
+        if overload == "in_list":
+            among = calls.among_constants(args)
+            if among is not None:
+                return among
+        if function in _CONVERSIONS and len(args) == 1 and args[0].constant:
+            try:
+                return Plan.constant_of(dispatch.implementation(function, overload, 1)(args[0].value))
+            except EvaluationError as error:
+                raise PlanError(str(error)) from None
+        if function in ("matches", "find", "findAll") and len(args) > 1 and args[1].constant:
+            self._pattern(args[1].value)
+        implementation = dispatch.implementation(function, overload, len(args))
+        price = cost.price_of(function, overload)
+        return Plan(code=calls.call([arg.code() for arg in args], implementation, price))
+
+    @staticmethod
+    def _pattern(pattern: Value) -> None:
+        """A constant pattern is looked at when the program is made."""
+        if type(pattern) is str:
+            try:
+                dispatch.compile_pattern(pattern)
+            except ValueError as error:
+                raise PlanError(str(error)) from None
+
+    @staticmethod
+    def _index(args: list[Plan], optional: bool) -> Plan:
+        chain = args[0].chain()
+        key = args[1]
+        if key.constant:
+            if type(key.value) not in _QUALIFIERS:
+                raise PlanError(f"invalid qualifier type: {go_type(key.value)}")
+            chain.add(Qualifier(key.value, optional=optional))
+        else:
+            chain.add(Qualifier(None, key.resolved(), optional=optional))
+        return Plan(chain)
+
+    def _list(self, node: ListLiteral) -> Plan:
+        elements = [self.plan(element) for element in node.elements]
+        constant = all(element.constant for element in elements)
+        code = _list_code([element.code() for element in elements], node.optional, 0 if constant else cost.LIST)
+        return _folded(code) if constant else Plan(code=code)
+
+    def _map(self, node: MapLiteral) -> Plan:
+        entries = [(self.plan(key), self.plan(value), optional) for key, value, optional in node.entries]
+        constant = all(key.constant and value.constant for key, value, _ in entries)
+        codes = [(key.code(), value.code(), optional) for key, value, optional in entries]
+        code = _map_code(codes, 0 if constant else cost.MAP)
+        return _folded(code) if constant else Plan(code=code)
+
+    def _message(self, node: Message) -> Plan:
+        raise PlanError(f"unknown type: {node.name.removeprefix('.')}")
+
+    def _fold(self, node: Fold) -> Plan:
+        over = self.plan(node.over).code()
+        initial = self.plan(node.initial).code()
+        kept, first, second = self._slot(), self._slot(), self._slot()
+        self._scopes.append({node.accumulator: loops.accumulator(kept, initial)})
+        names = {node.first: variable(first)}
+        if node.second:
+            names[node.second] = variable(second)
+        self._scopes.append(names)
+        accumulated = self._scopes[-2][node.accumulator]
+        if node.accumulator in names:
+            names[node.accumulator] = accumulated
+        condition = self.plan(node.condition)
+        step = self.plan(node.step).code()
+        self._scopes.pop()
+        result = self.plan(node.result).code()
+        self._scopes.pop()
+        endless = condition.value if condition.constant else None
+        slots = (kept, first, second if node.second else -1)
+        return Plan(code=loops.loop(over, slots, (condition.code(), step, result), endless))
+
+
+def _folded(code: Code) -> Plan:
+    frame = Frame(Map({}), 0)
+    try:
+        return Plan.constant_of(code(frame))
+    except EvaluationError as error:
+        return Plan(code=_raiser(str(error)))
+
+
+def _raiser(text: str) -> Code:
+    def run(frame: Frame) -> Value:
+        raise EvaluationError(text)
+
+    return run
+
+
+def _list_code(elements: list[Code], optional: frozenset[int], price: int) -> Code:
+    if not optional:
+
+        def run(frame: Frame) -> Value:
+            frame.cost += price
+            return [element(frame) for element in elements]
+
+        return run
+
+    def run_optional(frame: Frame) -> Value:
+        frame.cost += price
+        result = []
+        for index, element in enumerate(elements):
+            value = element(frame)
+            if index in optional:
+                if type(value) is not Optional:
+                    shown = calls.shown(value)
+                    raise EvaluationError(f"cannot initialize optional list element from non-optional value {shown}")
+                if value is NONE:
+                    continue
+                value = value.value
+            result.append(value)
+        return result
+
+    return run_optional
+
+
+def _map_code(entries: list[tuple[Code, Code, bool]], price: int) -> Code:
+    def run(frame: Frame) -> Value:
+        frame.cost += price
+        result = Map({})
+        for key_code, value_code, optional in entries:
+            key = key_code(frame)
+            value = value_code(frame)
+            if optional:
+                if type(value) is not Optional:
+                    names = f"'{calls.shown(key)}' from non-optional value {calls.shown(value)}"
+                    raise EvaluationError(f"cannot initialize optional entry {names}")
+                if value is NONE:
+                    continue
+                value = value.value
+            result.put(key, value)
+        return result
+
+    return run
+
+
+_PLANS: dict[type[Node], Callable[[_Planner, Any], Plan]] = {
+    Literal: lambda planner, node: planner._literal(node),
+    Name: _Planner._name,
+    Select: _Planner._select,
+    Call: _Planner._call,
+    ListLiteral: _Planner._list,
+    MapLiteral: _Planner._map,
+    Message: _Planner._message,
+    Fold: _Planner._fold,
+}
+_SPECIAL: dict[str, Callable[[list[Plan]], Plan]] = {
+    "_&&_": lambda args: Plan(code=calls.logical([arg.code() for arg in args], until=False)),
+    "_||_": lambda args: Plan(code=calls.logical([arg.code() for arg in args], until=True)),
+    "_?_:_": lambda args: Plan(Attribute(args[0].code(), branches=(args[1].branch(), args[2].branch()))),
+    "@not_strictly_false": lambda args: Plan(code=calls.not_strictly_false(args[0].code())),
+    "or": lambda args: Plan(code=calls.optional_or(args[0].code(), args[1].code(), unwrap=False)),
+    "orValue": lambda args: Plan(code=calls.optional_or(args[0].code(), args[1].code(), unwrap=True)),
+}

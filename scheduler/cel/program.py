@@ -1,0 +1,226 @@
+"""Compile an expression once, evaluate it for many devices."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from scheduler.cel.checker import check
+from scheduler.cel.cost import LIMIT
+from scheduler.cel.effort import METER, over_limit
+from scheduler.cel.frame import Code, Frame
+from scheduler.cel.parser import parse
+from scheduler.cel.planner import PlanError, plan
+from scheduler.cel.quantity import Quantity
+from scheduler.cel.source import Source, SyntaxIssueError
+from scheduler.cel.types import BOOL, DYN, spelled
+from scheduler.cel.validate import validate
+from scheduler.cel.values import NONE, DefaultMap, EvaluationError, Map, Optional, Value, type_name
+from scheduler.cel.version import Version
+
+_REMEMBERED: Final = 4 << 20
+"""Characters of expressions that are kept compiled. A compiled expression takes some hundred bytes for each."""
+_LEAST: Final = 64
+_STEPS_PER_COST: Final = 0.5
+
+
+class CompileError(Exception):
+    """An expression that can't be used; the text is that of Kubernetes' compiler."""
+
+
+class Evaluation(NamedTuple):
+    """The result, the cost in cel-go's units, and the steps (about a microsecond each) that it took."""
+
+    matches: bool
+    cost: int
+    steps: int
+
+
+class DeviceView:
+    """What an expression can ask of a device.
+
+    Names of attributes and capacities are qualified by a domain (`example.com/model`) or belong to the driver's.
+    An attribute is a str, bool, int or Version. The mappings are read once, when the first expression is evaluated.
+    """
+
+    __slots__ = ("_value", "allow_multiple_allocations", "attributes", "capacity", "driver")
+
+    def __init__(
+        self,
+        driver: str,
+        attributes: Mapping[str, str | bool | int | Version],
+        capacity: Mapping[str, Quantity],
+        allow_multiple_allocations: bool | None = None,
+    ) -> None:
+        self.driver = driver
+        self.attributes = attributes
+        self.capacity = capacity
+        self.allow_multiple_allocations = allow_multiple_allocations
+        self._value: Map | None = None
+
+    def value(self) -> Map:
+        """The variable `device`."""
+        if self._value is None:
+            self._value = Map(
+                {
+                    "driver": self.driver,
+                    "allowMultipleAllocations": bool(self.allow_multiple_allocations),
+                    "attributes": _by_domain(self.attributes, self.driver),
+                    "capacity": _by_domain(self.capacity, self.driver),
+                }
+            )
+        return self._value
+
+
+def _by_domain(values: Mapping[str, Value], driver: str) -> DefaultMap:
+    domains: dict[Value, Map] = {}
+    for qualified, value in values.items():
+        domain, slash, name = qualified.partition("/")
+        if not slash:
+            domain, name = driver, qualified
+        inner = domains.get(domain)
+        if inner is None:
+            inner = domains[domain] = Map({})
+        inner.items[name] = value
+    return DefaultMap(dict(domains))
+
+
+class Program:
+    """A compiled expression, or the reason why there is none."""
+
+    __slots__ = ("_code", "_slots", "error", "expression")
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self.error: CompileError | None = None
+        self._code: Code = _refused
+        self._slots = 0
+        try:
+            self._code, self._slots = _compiled(expression)
+        except CompileError as error:
+            self.error = error
+
+    def matches(self, device: DeviceView) -> bool:
+        """Whether the device is selected. Raises EvaluationError, of which CostLimitError is one."""
+        return self.evaluate(device).matches
+
+    def evaluate(self, device: DeviceView) -> Evaluation:
+        """The same with what it cost. An error that is raised has `cost` and `steps` as well."""
+        if self.error is not None:
+            raise self.error
+        frame = Frame(device.value(), self._slots)
+        METER.spent = 0
+        try:
+            value = self._code(frame)
+            if frame.cost > LIMIT:
+                raise over_limit()
+        except RecursionError:
+            raise self._priced(EvaluationError("expression is nested too deeply"), frame) from None
+        except EvaluationError as error:
+            raise self._priced(over_limit() if frame.cost > LIMIT else error, frame) from None
+        result = value if type(value) is bool else _unwrapped(value)
+        if type(result) is not bool:
+            raise self._priced(_no_bool(value), frame)
+        return Evaluation(result, frame.cost, _steps(frame))
+
+    @staticmethod
+    def _priced(error: EvaluationError, frame: Frame) -> EvaluationError:
+        error.cost = frame.cost
+        error.steps = _steps(frame)
+        return error
+
+
+def _steps(frame: Frame) -> int:
+    return 1 + int(frame.cost * _STEPS_PER_COST) + METER.spent // 10
+
+
+def _refused(frame: Frame) -> Value:
+    raise AssertionError("the expression was not compiled")
+
+
+_NO_BOOL: Final = {
+    "string": "unsupported native conversion from string to 'bool'",
+    "int": "unsupported type conversion from 'int' to bool",
+    "uint": "unsupported type conversion from 'uint' to bool",
+    "type": "type conversion not supported for 'type'",
+}
+_NATIVE: Final = {
+    "double": "Double",
+    "bytes": "Bytes",
+    "list": "list",
+    "map": "map",
+    "null_type": "'null_type'",
+    "google.protobuf.Duration": "'Duration'",
+    "google.protobuf.Timestamp": "'Timestamp'",
+    "kubernetes.Quantity": "'Quantity'",
+    "kubernetes.Semver": "'Semver'",
+    "kubernetes.URL": "'URL'",
+    "kubernetes.NamedFormat": "'Format'",
+    "net.IP": "'IP'",
+    "net.CIDR": "'CIDR'",
+}
+
+
+def _no_bool(value: Value) -> EvaluationError:
+    """The error for a result of unknown type that turned out to be no bool."""
+    inner = value
+    while type(inner) is Optional and inner is not NONE:
+        inner = inner.value
+    name = type_name(inner)
+    reason = _NO_BOOL.get(name) or f"type conversion error from {_NATIVE.get(name, name)} to 'bool'"
+    if inner is NONE:
+        reason = "optional.none() dereference"
+    return EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: {reason}")
+
+
+def _unwrapped(value: Value) -> Value:
+    """An optional bool is taken for the bool."""
+    while type(value) is Optional and value is not NONE:
+        value = value.value
+    return value
+
+
+def _compiled(expression: str) -> tuple[Code, int]:
+    source = Source(expression)
+    try:
+        root = parse(expression)
+        issues = check(root) or validate(root)
+        if issues:
+            raise CompileError(f"compilation failed: {source.shown(issues)}")
+        if root.type not in (BOOL, DYN):
+            raise CompileError(f"must evaluate to bool or the unknown type, not {spelled(root.type)}")
+        return plan(root)
+    except SyntaxIssueError as error:
+        raise CompileError(f"compilation failed: {source.shown(error.issues)}") from None
+    except PlanError as error:
+        raise CompileError(f"program instantiation failed: {error}") from None
+    except RecursionError:
+        raise CompileError("compilation failed: ERROR: <input>:-1:0: max recursion depth exceeded") from None
+
+
+class _Programs:
+    """Compiled expressions, the longest unused given up first; what counts is their length."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, Program] = OrderedDict()
+        self._size = 0
+
+    def get(self, expression: str) -> Program:
+        """The program, compiled at most once while it is remembered."""
+        program = self._known.get(expression)
+        if program is not None:
+            self._known.move_to_end(expression)
+            return program
+        program = self._known[expression] = Program(expression)
+        self._size += len(expression) + _LEAST
+        while self._size > _REMEMBERED and len(self._known) > 1:
+            gone, _ = self._known.popitem(last=False)
+            self._size -= len(gone) + _LEAST
+        return program
+
+
+_PROGRAMS: Final = _Programs()
+
+
+def compile(expression: str) -> Program:
+    """The program of an expression. Never raises: a mistake is the program's `error`."""
+    return _PROGRAMS.get(expression)

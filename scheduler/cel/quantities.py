@@ -1,0 +1,106 @@
+"""Functions of quantities and semantic versions."""
+
+from collections.abc import Callable
+
+from scheduler.cel.quantity import Quantity, QuantityError
+from scheduler.cel.values import EvaluationError, Value
+from scheduler.cel.version import Version, VersionError
+
+_NANO = 10**9
+
+
+def _quantity(text: str) -> Quantity:
+    try:
+        return Quantity.parse(text)
+    except QuantityError as error:
+        raise EvaluationError(str(error)) from None
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        Quantity.parse(text)
+    except QuantityError:
+        return False
+    return True
+
+
+def _integer(value: Quantity) -> int:
+    if not value.whole:
+        raise EvaluationError("cannot convert value to integer")
+    return value.nano // _NANO
+
+
+def _float(value: Quantity) -> float:
+    return value.nano / _NANO
+
+
+def _sum(left: Quantity, nano: int) -> Quantity:
+    total = left.nano + nano
+    return Quantity(total, total % _NANO == 0 and -(1 << 63) <= total // _NANO < 1 << 63)
+
+
+def _compare(left: Quantity, right: Quantity) -> int:
+    return (left.nano > right.nano) - (left.nano < right.nano)
+
+
+def _version(text: str, normalize: bool = False) -> Version:
+    try:
+        return Version.parse(_normalized(text) if normalize else text)
+    except VersionError as error:
+        raise EvaluationError(str(error)) from None
+
+
+def _is_version(text: str, normalize: bool = False) -> bool:
+    try:
+        _version(text, normalize)
+    except EvaluationError:
+        return False
+    return True
+
+
+def _normalized(text: str) -> str:
+    """Without a leading v and leading zeros, and with the parts that are missing."""
+    parts = text.removeprefix("v").split(".", 2)
+    for index, part in enumerate(parts):
+        if len(part) > 1:
+            stripped = part.lstrip("0")
+            if not stripped or stripped[0] not in "0123456789":
+                stripped = "0" + stripped
+            parts[index] = stripped
+    if len(parts) < 3:
+        if "+" in parts[-1] or "-" in parts[-1]:
+            raise VersionError("short version cannot contain PreRelease/Build meta data")
+        parts += ["0"] * (3 - len(parts))
+    return ".".join(parts)
+
+
+OVERLOADS: dict[str, Callable[..., Value]] = {
+    "string_to_quantity": _quantity,
+    "is_quantity_string": _is_quantity,
+    "quantity_sign": lambda value: (value.nano > 0) - (value.nano < 0),
+    "quantity_is_greater_than": lambda left, right: left.nano > right.nano,
+    "quantity_is_less_than": lambda left, right: left.nano < right.nano,
+    "quantity_compare_to": _compare,
+    "quantity_get_float": _float,
+    "quantity_get_int": _integer,
+    "quantity_is_integer": lambda value: value.whole,
+    "quantity_add": lambda left, right: _sum(left, right.nano),
+    "quantity_add_int": lambda left, right: _sum(left, right * _NANO),
+    "quantity_sub": lambda left, right: _sum(left, -right.nano),
+    "quantity_sub_int": lambda left, right: _sum(left, -right * _NANO),
+    "string_to_semver": _version,
+    "string_bool_to_semver": _version,
+    "is_semver_string": _is_version,
+    "is_semver_string_bool": _is_version,
+    "semver_is_greater_than": lambda left, right: left.compare(right) == 1,
+    "semver_is_less_than": lambda left, right: left.compare(right) == -1,
+    "semver_compare_to": lambda left, right: left.compare(right),
+    "semver_major": lambda value: _signed(value.major),
+    "semver_minor": lambda value: _signed(value.minor),
+    "semver_patch": lambda value: _signed(value.patch),
+}
+
+
+def _signed(number: int) -> int:
+    """As int64, in which a huge number turns negative."""
+    return number - (1 << 64) if number >= 1 << 63 else number

@@ -1,0 +1,36 @@
+"""Functions that take timestamps and durations apart."""
+
+from collections.abc import Callable
+from functools import partial
+
+from scheduler.cel import times
+from scheduler.cel.values import Timestamp, Value
+
+_PARTS = {
+    "getFullYear": "year",
+    "getMonth": "month",
+    "getDayOfYear": "day_of_year",
+    "getDayOfMonth": "day_of_month",
+    "getDate": "day_of_month_1_based",
+    "getDayOfWeek": "day_of_week",
+    "getHours": "hours",
+    "getMinutes": "minutes",
+    "getSeconds": "seconds",
+    "getMilliseconds": "milliseconds",
+}
+
+
+def _in_utc(when: Timestamp, function: str) -> int:
+    return times.part(when, function)
+
+
+def _in_zone(when: Timestamp, zone: str, function: str) -> int:
+    return times.part(when, function, zone)
+
+
+OVERLOADS: dict[str, Callable[..., Value]] = {}
+for _function, _name in _PARTS.items():
+    OVERLOADS[f"timestamp_to_{_name}"] = partial(_in_utc, function=_function)
+    OVERLOADS[f"timestamp_to_{_name}_with_tz"] = partial(_in_zone, function=_function)
+    OVERLOADS[f"duration_to_{_name}"] = partial(times.span_part, function=_function)
+OVERLOADS["timestamp_to_seconds_tz"] = OVERLOADS["timestamp_to_seconds_with_tz"]
