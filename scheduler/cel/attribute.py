@@ -15,7 +15,7 @@ from scheduler.cel.values import (
     MAPS,
     MISSING,
     NONE,
-    CostLimitError,
+    AbortError,
     EvaluationError,
     Map,
     Optional,
@@ -168,7 +168,7 @@ def _looked_up(frame: Frame, part: Qualifier, value: Value, optional: bool) -> V
             if type(key) not in _KEYS:
                 raise EvaluationError(f"invalid qualifier type: {go_type(key)}")
         found = find(value, key, lenient=optional or part.test)
-    except CostLimitError:
+    except AbortError:
         raise
     except EvaluationError:
         if not optional:

@@ -5,7 +5,7 @@ from math import ceil
 from typing import Final
 
 from scheduler.cel.formats import regex_size
-from scheduler.cel.values import LISTS, MAPS, NONE, Format, Optional, Value, size_of
+from scheduler.cel.values import FAILED, LISTS, MAPS, NONE, OWN, AbortError, Format, Optional, Value, size_of
 
 LIMIT: Final = 1_000_000
 """resource.k8s.io's CELSelectorExpressionMaxCost."""
@@ -47,6 +47,10 @@ def _result_twice(args: Sequence[Value], result: Value) -> int:
 
 def _inner_size(value: Value) -> int:
     return size_of(value.value) if type(value) is Optional and value is not NONE else size_of(value)
+
+
+def _equality(args: Sequence[Value], result: Value) -> int:
+    return 1 if type(args[0]) in OWN else _smaller(args, result)
 
 
 def _smaller(args: Sequence[Value], result: Value) -> int:
@@ -111,6 +115,9 @@ def _flattened(args: Sequence[Value], result: Value) -> int:
 def _self_compared(index: int) -> Price:
     def price(args: Sequence[Value], result: Value) -> int:
         compared = args[index]
+        if compared is FAILED:
+            text = "interface conversion: *types.Err is not traits.Lister: missing method Add"
+            raise AbortError(f"internal error: {text}")
         size = size_of(compared)
         factor = 2.0
         if type(compared) in LISTS and size and type(compared[0]) in (str, bytes):
@@ -134,6 +141,7 @@ _BY_FUNCTION: Final[dict[str, Price]] = {
     "containsIP": _contains_ip,
     "containsCIDR": _contains_cidr,
     "validate": _validating,
+    "check": lambda args, result: 350_000,
 }
 _BY_OVERLOAD: Final[dict[str, Price]] = {
     "list_slice": _output,
@@ -169,7 +177,7 @@ def price_of(function: str, overload: str) -> Price | None:
     if function == "ip" and overload != "cidr_ip":
         return _first
     if function in ("_==_", "_!=_"):
-        return _smaller
+        return _equality if function == "_==_" else _smaller
     return _BY_OVERLOAD.get(overload)
 
 

@@ -26,11 +26,12 @@ _SINGLE: dict[str, Implementation] = {
     **operators.UNARY,
     **conversions.SINGLE,
     **lists.SINGLE,
+    **regex.SINGLE,
     **strings.SINGLE,
 }
 """By the function's name: one code for all overloads, which looks at its arguments itself."""
 
-compile_pattern = regex.compiled
+searching = regex.searching
 
 
 def implementation(function: str, overload: str, count: int) -> Implementation:

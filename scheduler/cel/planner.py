@@ -88,20 +88,25 @@ class _Planner:
                 return Plan.constant_of(dispatch.implementation(function, overload, 1)(args[0].value))
             except EvaluationError as error:
                 raise PlanError(str(error)) from None
-        if function in ("matches", "find", "findAll") and len(args) > 1 and args[1].constant:
-            self._pattern(args[1].value)
+        if (
+            function in ("matches", "find", "findAll")
+            and len(args) > 1
+            and args[1].constant
+            and type(args[1].value) is str
+        ):
+            searching = self._searching(function, args[1].value)
+            return Plan(code=calls.variadic([arg.code() for arg in args], searching, cost.price_of(function, overload)))
         implementation = dispatch.implementation(function, overload, len(args))
         price = cost.price_of(function, overload)
         return Plan(code=calls.call([arg.code() for arg in args], implementation, price))
 
     @staticmethod
-    def _pattern(pattern: Value) -> None:
-        """A constant pattern is looked at when the program is made."""
-        if type(pattern) is str:
-            try:
-                dispatch.compile_pattern(pattern)
-            except ValueError as error:
-                raise PlanError(str(error)) from None
+    def _searching(function: str, pattern: Value) -> calls.Implementation:
+        """A constant pattern is compiled when the program is made."""
+        try:
+            return dispatch.searching(function, pattern)
+        except ValueError as error:
+            raise PlanError(str(error)) from None
 
     @staticmethod
     def _index(args: list[Plan], optional: bool) -> Plan:

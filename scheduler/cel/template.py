@@ -52,7 +52,9 @@ def run(template: str, count: int, clause: Clause) -> str:
         at, precision = _precision(template, at + 1)
         letter = template[at]
         if letter not in "sdfebxXo":
-            raise EvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{letter}"')
+            raise EvaluationError(
+                f'could not parse formatting clause: unrecognized formatting clause "{chr(letter.encode()[0])}"'
+            )
         try:
             out.append(clause(taken, letter, precision))
         except FormatError as error:

@@ -103,8 +103,10 @@ def _zone(name: str) -> tzinfo:
         return timezone(timedelta(minutes=max(-1439, min(1439, offset))))
     if name in ("", "UTC"):
         return UTC
+    if ".." in name or name[0] in "/\\":
+        raise EvaluationError("time: invalid location name")
     try:
-        if len(name) > 64 or not _ZONE.fullmatch(name) or ".." in name:
+        if len(name) > 64 or not _ZONE.fullmatch(name):
             raise ValueError(name)
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError) as error:

@@ -25,7 +25,11 @@ class EvaluationError(Exception):
     steps: int = 0
 
 
-class CostLimitError(EvaluationError):
+class AbortError(EvaluationError):
+    """An error that no `&&` or `||` makes up for: cel-go panics there."""
+
+
+class CostLimitError(AbortError):
     """An evaluation cost more than is allowed."""
 
 
@@ -108,6 +112,8 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
+FAILED: Final = _Missing()
+"""Stands for a value that could not be had, where a call is priced."""
 
 
 def key_of(value: Value) -> Value:
@@ -254,7 +260,7 @@ def go_type(value: Value) -> str:
     return _GO[type(value)]
 
 
-_OWN: Final = frozenset({Quantity, Version, Address, Prefix, Url, Format})
+OWN: Final = frozenset({Quantity, Version, Address, Prefix, Url, Format})
 
 
 def equal(left: Value, right: Value) -> bool | None:
@@ -265,6 +271,8 @@ def equal(left: Value, right: Value) -> bool | None:
             return _equal_structures(left, right)
         if kind is Timestamp:
             return bool(left.nanos == right.nanos)
+        if kind is Quantity and right.computed:
+            return None
         return bool(left == right)
     if left is None or right is None:
         return False
@@ -272,7 +280,7 @@ def equal(left: Value, right: Value) -> bool | None:
         if kind is float or other is float:
             return float(left) == float(right)
         return int(left) == int(right)
-    if kind in _OWN:
+    if kind in OWN:
         return None
     return _equal_structures(left, right)
 
