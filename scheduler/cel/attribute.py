@@ -6,24 +6,11 @@ A chain is one step of the evaluation: it costs 1, and 1 for each qualifier that
 from dataclasses import dataclass, field
 from math import isinf
 
+from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import Code, Frame
 from scheduler.cel.gotext import shown
 from scheduler.cel.operators import no_overload
-from scheduler.cel.values import (
-    EMPTY,
-    LISTS,
-    MAPS,
-    MISSING,
-    NONE,
-    AbortError,
-    EvaluationError,
-    Map,
-    Optional,
-    Uint,
-    Value,
-    go_type,
-    type_name,
-)
+from scheduler.cel.values import EMPTY, LISTS, MAPS, MISSING, NONE, Map, Optional, Uint, Value, go_type, type_name
 
 _KEYS = frozenset({str, int, bool, Uint, float})
 

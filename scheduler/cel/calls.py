@@ -5,20 +5,11 @@ from typing import Final
 
 from scheduler.cel.attribute import Attribute
 from scheduler.cel.cost import Price
+from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import Code, Frame
 from scheduler.cel.gotext import shown
 from scheduler.cel.operators import no_overload
-from scheduler.cel.values import (
-    FAILED,
-    LISTS,
-    NONE,
-    AbortError,
-    EvaluationError,
-    Map,
-    Optional,
-    Uint,
-    Value,
-)
+from scheduler.cel.values import FAILED, LISTS, NONE, Map, Optional, Uint, Value
 
 __all__ = ["Plan", "among_constants", "call", "logical", "not_strictly_false", "optional_or", "shown"]
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 
 from scheduler.cel import times
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.gotext import fixed, number
 from scheduler.cel.operators import no_overload
 from scheduler.cel.values import (
@@ -13,7 +14,6 @@ from scheduler.cel.values import (
     MAPS,
     UINT_MAX,
     Duration,
-    EvaluationError,
     Timestamp,
     TypeValue,
     Uint,

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Final
 
+from scheduler.cel.effort import METER
+from scheduler.cel.errors import AbortError
 from scheduler.cel.formats import regex_size
-from scheduler.cel.values import FAILED, LISTS, MAPS, NONE, OWN, AbortError, Format, Optional, Value, size_of
+from scheduler.cel.values import FAILED, LISTS, MAPS, NONE, OWN, Format, Optional, Value, size_of
 
 LIMIT: Final = 1_000_000
 """resource.k8s.io's CELSelectorExpressionMaxCost."""
@@ -93,8 +95,10 @@ def _traversal(value: Value) -> int:
     if kind is bytes:
         return int(len(value) * _TRAVERSAL)
     if kind in LISTS:
+        METER.spend(len(value))
         return sum(map(_traversal, value))
     if kind in MAPS:
+        METER.spend(len(value))
         return sum(_traversal(key) + _traversal(item) for key, item in value.pairs())
     return 1
 

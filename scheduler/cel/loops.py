@@ -5,17 +5,9 @@ from collections.abc import Iterable
 from scheduler.cel.calls import bare
 from scheduler.cel.cost import LIMIT
 from scheduler.cel.effort import over_limit
+from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import UNSET, Code, Frame
-from scheduler.cel.values import (
-    LISTS,
-    MAPS,
-    AbortError,
-    EvaluationError,
-    GrowingList,
-    GrowingMap,
-    Value,
-    go_type,
-)
+from scheduler.cel.values import LISTS, MAPS, GrowingList, GrowingMap, Value, go_type
 
 
 class _Failed:

@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.gotext import quoted
 from scheduler.cel.operators import no_overload
-from scheduler.cel.values import Address, EvaluationError, Prefix, Value
+from scheduler.cel.values import Address, Prefix, Value
 
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]*", re.ASCII)
 _DIGITS = re.compile(r"[0-9]+", re.ASCII)

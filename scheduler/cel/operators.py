@@ -4,6 +4,8 @@ from collections.abc import Callable
 from math import isnan
 
 from scheduler.cel import times
+from scheduler.cel.effort import METER
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -11,7 +13,6 @@ from scheduler.cel.values import (
     MAPS,
     UINT_MAX,
     Duration,
-    EvaluationError,
     GrowingList,
     Timestamp,
     Uint,
@@ -58,6 +59,7 @@ def add(left: Value, right: Value) -> Value:
     if kind in LISTS:
         if other not in LISTS:
             raise no_overload()
+        METER.spend((len(right) if kind is GrowingList else len(left) + len(right)) >> 3)
         if kind is GrowingList:
             left.extend(right)
             return left
@@ -261,6 +263,7 @@ def contained(element: Value, within: Value) -> bool:
     """`element in within`: an element of a list, or a key of a map."""
     kind = type(within)
     if kind in LISTS:
+        METER.spend(len(within))
         return any(equal(element, item) is True for item in within)
     if kind in MAPS:
         return key_of(element) in within.items

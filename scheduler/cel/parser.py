@@ -51,6 +51,7 @@ class _Parser:
         self._at = 0
         self._nesting = 0
         self._members = 0
+        self._copies = macros.Copies()
         self._closed: set[int] = set()
         """Nodes in parentheses, which take no more terms."""
 
@@ -169,7 +170,7 @@ class _Parser:
 
     def _expanded(self, position: int, function: str, args: list[Node], target: Node | None) -> Node:
         try:
-            expanded = macros.expand(position, function, args, target)
+            expanded = macros.expand(position, function, args, target, self._copies)
         except macros.MacroError as error:
             return self._issue(error.position, error.message)
         return Call(position, function, args, target) if expanded is None else expanded

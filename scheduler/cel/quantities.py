@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.quantity import Quantity, QuantityError
-from scheduler.cel.values import EvaluationError, Value
+from scheduler.cel.values import Value
 from scheduler.cel.version import Version, VersionError
 
 

@@ -59,7 +59,7 @@ class Quantity:
         """The nearest float64 that apimachinery comes to."""
         if self.exponent is None:
             return float(self.nano) * 1e-9
-        return float(self._unscaled(self.exponent)) * float(f"1e{self.exponent}")
+        return float(self.unscaled(self.exponent)) * float(f"1e{self.exponent}")
 
     def plus(self, other: "Quantity") -> "Quantity":
         """The sum, held as apimachinery would hold it."""
@@ -70,14 +70,15 @@ class Quantity:
             return Quantity(nano, self.exponent if other.nano == 0 else other.exponent, True)
         exponent = min(self.exponent, other.exponent)
         held = Quantity(nano, exponent, True)
-        fits = all(_fits(part._unscaled(exponent)) for part in (self, other, held))
+        fits = all(_fits(part.unscaled(exponent)) for part in (self, other, held))
         return held if fits else Quantity(nano, None, True)
 
     def minus(self, other: "Quantity") -> "Quantity":
         """The difference."""
         return self.plus(Quantity(-other.nano, other.exponent))
 
-    def _unscaled(self, exponent: int) -> int:
+    def unscaled(self, exponent: int) -> int:
+        """The number that times a power of ten is the quantity."""
         return self.nano // int(10 ** (9 + exponent))
 
 

@@ -8,9 +8,10 @@ from functools import lru_cache
 from typing import Final
 
 from scheduler.cel.effort import METER
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.operators import no_overload, refused
 from scheduler.cel.pattern import Assert, Chars, Choice, PatternError, Repeat, Sequence, Tree, parse
-from scheduler.cel.values import EvaluationError, Value
+from scheduler.cel.values import Value
 
 _LARGEST: Final = 20_000
 """Instructions of a program. Go allows a hundred times as many; no pattern that means something needs them."""

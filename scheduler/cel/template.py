@@ -4,18 +4,10 @@ from collections.abc import Callable
 from math import isinf, isnan
 
 from scheduler.cel.conversions import string_of
+from scheduler.cel.effort import METER
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.gotext import quoted
-from scheduler.cel.values import (
-    LISTS,
-    MAPS,
-    Duration,
-    EvaluationError,
-    Timestamp,
-    TypeValue,
-    Uint,
-    Value,
-    type_name,
-)
+from scheduler.cel.values import LISTS, MAPS, Duration, Timestamp, TypeValue, Uint, Value, type_name
 
 _PRECISION = 6
 _FLOATS = ("NaN", "Infinity", "-Infinity")
@@ -138,6 +130,7 @@ def _float(letter: str, value: float, precision: int) -> str:
 def _string(value: Value) -> str:
     kind = type(value)
     if kind in LISTS:
+        METER.spend(len(value))
         return "[" + ", ".join(map(_inner, value)) + "]"
     if kind in MAPS:
         return "{" + ", ".join(f"{key}:{item}" for key, item in sorted(map(_pair, value.pairs()))) + "}"

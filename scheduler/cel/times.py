@@ -4,7 +4,8 @@ import re
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
-from scheduler.cel.values import INT_MAX, INT_MIN, Duration, EvaluationError, Timestamp
+from scheduler.cel.errors import EvaluationError
+from scheduler.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
 
 SECOND = 10**9
 _UNITS = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND}

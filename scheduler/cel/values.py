@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final, TypeAlias
 
+from scheduler.cel.effort import METER
 from scheduler.cel.quantity import Quantity
 from scheduler.cel.version import Version
 
@@ -16,21 +17,6 @@ Value: TypeAlias = Any
 INT_MIN: Final = -(1 << 63)
 INT_MAX: Final = (1 << 63) - 1
 UINT_MAX: Final = (1 << 64) - 1
-
-
-class EvaluationError(Exception):
-    """An expression failed at run time; the text is cel-go's. `cost` and `steps` are what it had taken by then."""
-
-    cost: int = 0
-    steps: int = 0
-
-
-class AbortError(EvaluationError):
-    """An error that no `&&` or `||` makes up for: cel-go panics there."""
-
-
-class CostLimitError(AbortError):
-    """An evaluation cost more than is allowed."""
 
 
 class Uint(int):
@@ -292,10 +278,12 @@ def _equal_structures(left: Value, right: Value) -> bool | None:
     """Lists and maps whose items are not unequal (an error is not), and optional values."""
     kind, other = type(left), type(right)
     if kind in LISTS and other in LISTS:
+        METER.spend(len(left))
         return len(left) == len(right) and all(equal(a, b) is not False for a, b in zip(left, right, strict=True))
     if kind in MAPS and other in MAPS:
         if len(left) != len(right):
             return False
+        METER.spend(len(left))
         for key, value in left.pairs():
             found = right.find(key)
             if found is MISSING or equal(value, found) is False:
