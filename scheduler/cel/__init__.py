@@ -1,8 +1,8 @@
 """CEL, the language of device selectors, with the environment that Kubernetes gives it."""
 
+from scheduler.cel.errors import CostLimitError, EvaluationError
 from scheduler.cel.program import CompileError, DeviceView, Evaluation, Program, compile
 from scheduler.cel.quantity import Quantity, QuantityError
-from scheduler.cel.values import CostLimitError, EvaluationError
 from scheduler.cel.version import Version, VersionError
 
 __all__ = [

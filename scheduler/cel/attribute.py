@@ -6,24 +6,11 @@ A chain is one step of the evaluation: it costs 1, and 1 for each qualifier that
 from dataclasses import dataclass, field
 from math import isinf
 
+from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import Code, Frame
 from scheduler.cel.gotext import shown
 from scheduler.cel.operators import no_overload
-from scheduler.cel.values import (
-    EMPTY,
-    LISTS,
-    MAPS,
-    MISSING,
-    NONE,
-    CostLimitError,
-    EvaluationError,
-    Map,
-    Optional,
-    Uint,
-    Value,
-    go_type,
-    type_name,
-)
+from scheduler.cel.values import EMPTY, LISTS, MAPS, MISSING, NONE, Map, Optional, Uint, Value, go_type, type_name
 
 _KEYS = frozenset({str, int, bool, Uint, float})
 
@@ -168,7 +155,7 @@ def _looked_up(frame: Frame, part: Qualifier, value: Value, optional: bool) -> V
             if type(key) not in _KEYS:
                 raise EvaluationError(f"invalid qualifier type: {go_type(key)}")
         found = find(value, key, lenient=optional or part.test)
-    except CostLimitError:
+    except AbortError:
         raise
     except EvaluationError:
         if not optional:

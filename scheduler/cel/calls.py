@@ -5,25 +5,15 @@ from typing import Final
 
 from scheduler.cel.attribute import Attribute
 from scheduler.cel.cost import Price
+from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import Code, Frame
 from scheduler.cel.gotext import shown
 from scheduler.cel.operators import no_overload
-from scheduler.cel.values import (
-    LISTS,
-    NONE,
-    CostLimitError,
-    EvaluationError,
-    Map,
-    Optional,
-    Uint,
-    Value,
-)
+from scheduler.cel.values import FAILED, LISTS, NONE, Map, Optional, Uint, Value
 
 __all__ = ["Plan", "among_constants", "call", "logical", "not_strictly_false", "optional_or", "shown"]
 
 Implementation = Callable[..., Value]
-_FAILED: Final = object()
-"""Stands for a value that could not be had where a call is priced."""
 
 
 class Plan:
@@ -73,7 +63,7 @@ def call(args: Sequence[Code], function: Implementation, price: Price | None) ->
         return _unary(args[0], function, price)
     if len(args) == 2:
         return _binary(args[0], args[1], function, price)
-    return _variadic(args, function, price)
+    return variadic(args, function, price)
 
 
 def _charge(frame: Frame, price: Price | None, args: Sequence[Value], result: Value) -> None:
@@ -82,14 +72,14 @@ def _charge(frame: Frame, price: Price | None, args: Sequence[Value], result: Va
 
 def _unary(arg: Code, function: Implementation, price: Price | None) -> Code:
     def run(frame: Frame) -> Value:
-        value: Value = _FAILED
+        value: Value = FAILED
         try:
             value = arg(frame)
             result = function(value)
-        except CostLimitError:
+        except AbortError:
             raise
         except EvaluationError:
-            _charge(frame, price, (value,), _FAILED)
+            _charge(frame, price, (value,), FAILED)
             raise
         if price is None:
             frame.cost += 1
@@ -102,18 +92,18 @@ def _unary(arg: Code, function: Implementation, price: Price | None) -> Code:
 
 def _binary(left: Code, right: Code, function: Implementation, price: Price | None) -> Code:
     def run(frame: Frame) -> Value:
-        one: Value = _FAILED
-        two: Value = _FAILED
+        one: Value = FAILED
+        two: Value = FAILED
         try:
             one = left(frame)
             two = right(frame)
             result = function(one, two)
-        except CostLimitError:
+        except AbortError:
             raise
         except EvaluationError:
-            if one is _FAILED:
+            if one is FAILED:
                 two = _attempted(right, frame)
-            _charge(frame, price, (one, two), _FAILED)
+            _charge(frame, price, (one, two), FAILED)
             raise
         if price is None:
             frame.cost += 1
@@ -128,13 +118,14 @@ def _attempted(code: Code, frame: Frame) -> Value:
     """What the other argument comes to after one failed: it is evaluated, and paid for."""
     try:
         return code(frame)
-    except CostLimitError:
+    except AbortError:
         raise
     except EvaluationError:
-        return _FAILED
+        return FAILED
 
 
-def _variadic(args: Sequence[Code], function: Implementation, price: Price | None) -> Code:
+def variadic(args: Sequence[Code], function: Implementation, price: Price | None) -> Code:
+    """The code of a call that ends at the first argument that fails."""
     count = len(args)
 
     def run(frame: Frame) -> Value:
@@ -143,16 +134,22 @@ def _variadic(args: Sequence[Code], function: Implementation, price: Price | Non
             for arg in args:
                 values.append(arg(frame))  # noqa: PERF401  what there was before an error is needed
             result = function(*values)
-        except CostLimitError:
+        except AbortError:
             raise
         except EvaluationError:
             if len(values) >= count - 1:
-                _charge(frame, price, [*values, _FAILED][:count], _FAILED)
+                _charge(frame, price, [*values, FAILED][:count], FAILED)
             raise
         _charge(frame, price, values, result)
         return result
 
     return run
+
+
+def bare(error: EvaluationError) -> EvaluationError:
+    """The error without what Python remembers of where it was raised, which would grow each time it is raised again."""
+    error.__traceback__ = error.__context__ = None
+    return error
 
 
 def logical(terms: Sequence[Code], until: bool) -> Code:
@@ -163,10 +160,10 @@ def logical(terms: Sequence[Code], until: bool) -> Code:
         for term in terms:
             try:
                 value = term(frame)
-            except CostLimitError:
+            except AbortError:
                 raise
             except EvaluationError as error:
-                failed = failed or error
+                failed = failed or bare(error)
                 continue
             if value is until:
                 return until
@@ -185,7 +182,7 @@ def not_strictly_false(arg: Code) -> Code:
     def run(frame: Frame) -> Value:
         try:
             value = arg(frame)
-        except CostLimitError:
+        except AbortError:
             raise
         except EvaluationError:
             value = True
@@ -241,7 +238,7 @@ def _in_set(arg: Code, known: Map) -> Code:
 def _hashable(value: Value) -> None:
     name = _UNHASHABLE.get(type(value).__name__)
     if name is not None:
-        raise EvaluationError(f"internal error: runtime error: hash of unhashable type {name}")
+        raise AbortError(f"internal error: runtime error: hash of unhashable type {name}")
 
 
 _UNHASHABLE: Final = {"bytes": "types.Bytes", "Version": "cel.Semver"}

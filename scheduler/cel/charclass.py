@@ -17,3 +17,10 @@ POSIX: Final = {
 }  # fmt: skip
 _NAMES: Final = "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
 CATEGORIES: Final = frozenset(_NAMES.split())
+SCRIPTS: Final[dict[str, tuple[str, ...]]] = {
+    name: (name.upper() + " ",)
+    for name in ("Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek", "Gujarati",
+                 "Hangul", "Hebrew", "Hiragana", "Kannada", "Katakana", "Khmer", "Lao", "Latin", "Malayalam",
+                 "Mongolian", "Myanmar", "Sinhala", "Tamil", "Telugu", "Thai", "Tibetan")
+} | {"Han": ("CJK UNIFIED ", "CJK COMPATIBILITY IDEOGRAPH", "CJK RADICAL", "KANGXI RADICAL")}  # fmt: skip
+"""By how the names of their characters begin: Python knows no scripts."""

@@ -37,10 +37,20 @@ class _Checker:
         self.types = Substitutions()
         self._functions = functions()
         self._scopes: list[dict[str, Type]] = []
+        self._checks: dict[type[Node], Callable[[Any], None]] = {
+            Literal: self._literal,
+            Name: self._name,
+            Select: self._select,
+            Call: self._call,
+            ListLiteral: self._list,
+            MapLiteral: self._map,
+            Message: self._message,
+            Fold: self._fold,
+        }
 
     def check(self, node: Node) -> None:
         """Write the type of the node and of all below it."""
-        _CHECKS[type(node)](self, node)
+        self._checks[type(node)](node)
 
     def _wrong(self, node: Node, message: str) -> None:
         self.issues.append(Issue(node.position, message))
@@ -291,15 +301,3 @@ def _path(node: Node) -> list[str] | None:
         return None
     path.append(node.name)
     return path[::-1]
-
-
-_CHECKS: dict[type[Node], Callable[[_Checker, Any], None]] = {
-    Literal: _Checker._literal,
-    Name: _Checker._name,
-    Select: _Checker._select,
-    Call: _Checker._call,
-    ListLiteral: _Checker._list,
-    MapLiteral: _Checker._map,
-    Message: _Checker._message,
-    Fold: _Checker._fold,
-}

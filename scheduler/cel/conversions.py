@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 
 from scheduler.cel import times
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.gotext import fixed, number
 from scheduler.cel.operators import no_overload
 from scheduler.cel.values import (
@@ -13,7 +14,6 @@ from scheduler.cel.values import (
     MAPS,
     UINT_MAX,
     Duration,
-    EvaluationError,
     Timestamp,
     TypeValue,
     Uint,
@@ -22,7 +22,8 @@ from scheduler.cel.values import (
 )
 
 _DECIMAL = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_DIGITS = "[0-9]+(?:_[0-9]+)*"
+_FLOAT = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?", re.ASCII)
 _HEX_FLOAT = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+", re.ASCII)
 _SPECIAL = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE | re.ASCII)
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Final
 
+from scheduler.cel.effort import METER
+from scheduler.cel.errors import AbortError
 from scheduler.cel.formats import regex_size
-from scheduler.cel.values import LISTS, MAPS, NONE, Format, Optional, Value, size_of
+from scheduler.cel.values import FAILED, LISTS, MAPS, NONE, OWN, Format, Optional, Value, size_of
 
 LIMIT: Final = 1_000_000
 """resource.k8s.io's CELSelectorExpressionMaxCost."""
@@ -49,6 +51,10 @@ def _inner_size(value: Value) -> int:
     return size_of(value.value) if type(value) is Optional and value is not NONE else size_of(value)
 
 
+def _equality(args: Sequence[Value], result: Value) -> int:
+    return 1 if type(args[0]) in OWN else _smaller(args, result)
+
+
 def _smaller(args: Sequence[Value], result: Value) -> int:
     return _scan(min(_inner_size(args[0]), _inner_size(args[1])))
 
@@ -89,8 +95,10 @@ def _traversal(value: Value) -> int:
     if kind is bytes:
         return int(len(value) * _TRAVERSAL)
     if kind in LISTS:
+        METER.spend(len(value))
         return sum(map(_traversal, value))
     if kind in MAPS:
+        METER.spend(len(value))
         return sum(_traversal(key) + _traversal(item) for key, item in value.pairs())
     return 1
 
@@ -111,6 +119,9 @@ def _flattened(args: Sequence[Value], result: Value) -> int:
 def _self_compared(index: int) -> Price:
     def price(args: Sequence[Value], result: Value) -> int:
         compared = args[index]
+        if compared is FAILED:
+            text = "interface conversion: *types.Err is not traits.Lister: missing method Add"
+            raise AbortError(f"internal error: {text}")
         size = size_of(compared)
         factor = 2.0
         if type(compared) in LISTS and size and type(compared[0]) in (str, bytes):
@@ -134,6 +145,7 @@ _BY_FUNCTION: Final[dict[str, Price]] = {
     "containsIP": _contains_ip,
     "containsCIDR": _contains_cidr,
     "validate": _validating,
+    "check": lambda args, result: 350_000,
 }
 _BY_OVERLOAD: Final[dict[str, Price]] = {
     "list_slice": _output,
@@ -169,7 +181,7 @@ def price_of(function: str, overload: str) -> Price | None:
     if function == "ip" and overload != "cidr_ip":
         return _first
     if function in ("_==_", "_!=_"):
-        return _smaller
+        return _equality if function == "_==_" else _smaller
     return _BY_OVERLOAD.get(overload)
 
 

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from scheduler.cel import conversions, lists, network, operators, optionals, quantities, regex, strings, temporal, urls
 from scheduler.cel.declarations import Overload, functions
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.types import LIST, MAP, PARAMETER, Type, is_dyn
-from scheduler.cel.values import EvaluationError, Value, type_name
+from scheduler.cel.values import Value, type_name
 
 Implementation = Callable[..., Value]
 
@@ -26,11 +27,12 @@ _SINGLE: dict[str, Implementation] = {
     **operators.UNARY,
     **conversions.SINGLE,
     **lists.SINGLE,
+    **regex.SINGLE,
     **strings.SINGLE,
 }
 """By the function's name: one code for all overloads, which looks at its arguments itself."""
 
-compile_pattern = regex.compiled
+searching = regex.searching
 
 
 def implementation(function: str, overload: str, count: int) -> Implementation:

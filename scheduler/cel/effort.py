@@ -7,7 +7,7 @@ don't overlap, so that one meter is enough.
 
 from typing import Final
 
-from scheduler.cel.values import LISTS, MAPS, CostLimitError, Value
+from scheduler.cel.errors import CostLimitError
 
 STEPS: Final = 1_000_000
 """Steps for one evaluation, beside its cost; one is about a tenth of a microsecond."""
@@ -34,23 +34,3 @@ METER: Final = Meter()
 def over_limit() -> CostLimitError:
     """The error that nothing absorbs."""
     return CostLimitError("operation cancelled: actual cost limit exceeded")
-
-
-def weigh(value: Value) -> None:
-    """Spend a step for each item of a list or a map, and of those in it."""
-    kind = type(value)
-    if kind in LISTS:
-        METER.spend(len(value))
-        for item in value:
-            weigh_nested(item)
-    elif kind in MAPS:
-        METER.spend(len(value))
-        for key, item in value.pairs():
-            weigh_nested(key)
-            weigh_nested(item)
-
-
-def weigh_nested(value: Value) -> None:
-    """As `weigh`, for most items are neither."""
-    if type(value) in LISTS or type(value) in MAPS:
-        weigh(value)

@@ -3,6 +3,7 @@
 from math import isinf, isnan
 from typing import Final
 
+from scheduler.cel.effort import METER
 from scheduler.cel.times import rfc3339
 from scheduler.cel.values import LISTS, MAPS, NONE, Duration, Optional, Timestamp, TypeValue, Value
 
@@ -93,6 +94,7 @@ def shown(value: Value) -> str:
     if kind is bytes:
         return "[" + " ".join(map(str, value)) + "]"
     if kind in LISTS:
+        METER.spend(len(value))
         return "[" + ", ".join(map(shown, value)) + "]"
     if kind in MAPS:
         return "{" + ", ".join(f"{shown(key)}: {shown(item)}" for key, item in value.pairs()) + "}"

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from functools import cmp_to_key
 
 from scheduler.cel.cost import LIMIT
-from scheduler.cel.effort import over_limit
+from scheduler.cel.effort import METER, over_limit
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.gotext import shown
 from scheduler.cel.operators import add, compare, no_overload
 from scheduler.cel.values import (
@@ -12,7 +13,6 @@ from scheduler.cel.values import (
     MAPS,
     MISSING,
     Duration,
-    EvaluationError,
     GrowingMap,
     Map,
     Timestamp,
@@ -73,8 +73,7 @@ def _flatten(values: Value, depth: int = 1) -> list[Value]:
             flat.append(value)
         else:
             flat.extend(_flatten(value, depth - 1))
-        if len(flat) > LIMIT:
-            raise over_limit()
+        METER.spend(1 + (len(flat) >> 3) if type(value) in LISTS else 1)
     return flat
 
 

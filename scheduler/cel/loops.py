@@ -2,19 +2,12 @@
 
 from collections.abc import Iterable
 
+from scheduler.cel.calls import bare
 from scheduler.cel.cost import LIMIT
 from scheduler.cel.effort import over_limit
+from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import UNSET, Code, Frame
-from scheduler.cel.values import (
-    LISTS,
-    MAPS,
-    CostLimitError,
-    EvaluationError,
-    GrowingList,
-    GrowingMap,
-    Value,
-    go_type,
-)
+from scheduler.cel.values import LISTS, MAPS, GrowingList, GrowingMap, Value, go_type
 
 
 class _Failed:
@@ -34,7 +27,7 @@ def accumulator(slot: int, initial: Code) -> Code:
         if value is UNSET:
             value = frame.slots[slot] = _begun(initial, frame)
         if type(value) is _Failed:
-            raise value.error
+            raise bare(value.error)
         return value
 
     return run
@@ -43,10 +36,10 @@ def accumulator(slot: int, initial: Code) -> Code:
 def _begun(initial: Code, frame: Frame) -> Value:
     try:
         value = initial(frame)
-    except CostLimitError:
+    except AbortError:
         raise
     except EvaluationError as error:
-        return _Failed(error)
+        return _Failed(bare(error))
     if type(value) in LISTS and not value:
         return GrowingList()
     if type(value) in MAPS and not value:
@@ -75,10 +68,10 @@ def loop(over: Code, slots: tuple[int, int, int], parts: tuple[Code, Code, Code]
                 break
             try:
                 variables[kept] = step(frame)
-            except CostLimitError:
+            except AbortError:
                 raise
             except EvaluationError as error:
-                variables[kept] = _Failed(error)
+                variables[kept] = _Failed(bare(error))
             if frame.cost > LIMIT:
                 raise over_limit()
         value = result(frame)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
-from scheduler.cel.tree import Call, Fold, ListLiteral, Literal, MapLiteral, Name, Node, Select, copy
+from scheduler.cel.tree import Call, Fold, ListLiteral, Literal, MapLiteral, Name, Node, Select
 
 ACCUMULATOR = "@result"
 _UNUSED = "#unused"
 _OTHER_ACCUMULATOR = "__result__"
+_MOST_COPIED = 20_000
 
 
 class MacroError(Exception):
@@ -21,12 +22,28 @@ class MacroError(Exception):
 _Macro = Callable[[int, Node, list[Node]], Node | None]
 
 
-def expand(position: int, function: str, args: list[Node], target: Node | None) -> Node | None:
+class Copies:
+    """Copies parts of one expression, up to a number of nodes: macros within macros double each time."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_COPIED
+
+    def of(self, node: Node) -> Node:
+        """The tree below the node, with nodes of its own. Raises MacroError."""
+        self._left -= 1
+        if self._left < 0:
+            raise MacroError(node.position, "expression is too large with its macros expanded")
+        return node.copied(self.of)
+
+
+def expand(position: int, function: str, args: list[Node], target: Node | None, copies: Copies) -> Node | None:
     """What the call becomes, or None when it is an ordinary call. Raises MacroError."""
     if target is None:
         if function == "has" and len(args) == 1:
             return _has(position, args[0])
         return None
+    if function in ("optMap", "optFlatMap") and len(args) == 2:
+        return _optional(position, function, target, args, copies)
     macro = _MACROS.get((function, len(args)))
     return None if macro is None else macro(position, target, args)
 
@@ -132,17 +149,14 @@ def _bind(at: int, target: Node, args: list[Node]) -> Node | None:
     return _bound(at, args[0].name, args[1], args[2])
 
 
-def _optional(function: str, wrap: bool) -> _Macro:
-    def macro(at: int, target: Node, args: list[Node]) -> Node:
-        if type(args[0]) is not Name:
-            raise MacroError(args[0].position, f"{function}() variable name must be a simple identifier")
-        there = Call(at, "hasValue", [], target)
-        mapped: Node = _bound(at, args[0].name, Call(at, "value", [], copy(target)), args[1])
-        if wrap:
-            mapped = _optional_call(at, "of", [mapped])
-        return Call(at, "_?_:_", [there, mapped, _optional_call(at, "none", [])])
-
-    return macro
+def _optional(at: int, function: str, target: Node, args: list[Node], copies: Copies) -> Node:
+    if type(args[0]) is not Name:
+        raise MacroError(args[0].position, f"{function}() variable name must be a simple identifier")
+    there = Call(at, "hasValue", [], target)
+    mapped: Node = _bound(at, args[0].name, Call(at, "value", [], copies.of(target)), args[1])
+    if function == "optMap":
+        mapped = _optional_call(at, "of", [mapped])
+    return Call(at, "_?_:_", [there, mapped, _optional_call(at, "none", [])])
 
 
 def _optional_call(at: int, name: str, args: list[Node]) -> Node:
@@ -178,7 +192,5 @@ _MACROS: dict[tuple[str, int], _Macro] = {
     ("transformMapEntry", 3): _transform_entry,
     ("transformMapEntry", 4): _transform_entry,
     ("bind", 3): _bind,
-    ("optMap", 2): _optional("optMap", wrap=True),
-    ("optFlatMap", 2): _optional("optFlatMap", wrap=False),
     ("sortBy", 2): _sort_by,
 }

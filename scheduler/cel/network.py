@@ -4,8 +4,10 @@ import re
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.gotext import quoted
-from scheduler.cel.values import Address, EvaluationError, Prefix, Value
+from scheduler.cel.operators import no_overload
+from scheduler.cel.values import Address, Prefix, Value
 
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]*", re.ASCII)
 _DIGITS = re.compile(r"[0-9]+", re.ASCII)
@@ -195,6 +197,14 @@ def _contains(prefix: Prefix, other: Address) -> bool:
     return int(prefix.ip) >> shift == int(other.ip) >> shift
 
 
+def _contains_text(prefix: Prefix, text: str) -> bool:
+    try:
+        other = _address(text)
+    except EvaluationError:
+        raise no_overload() from None  # as upstream words it
+    return _contains(prefix, other)
+
+
 def _contains_prefix(prefix: Prefix, other: Prefix) -> bool:
     return prefix.bits <= other.bits and _contains(prefix, Address(other.ip))
 
@@ -232,7 +242,7 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
     "is_ip": _valid(_address),
     "ip_to_string": lambda address: address_text(address.ip),
     "string_to_cidr": _prefix,
-    "cidr_contains_ip_string": lambda prefix, text: _contains(prefix, _address(text)),
+    "cidr_contains_ip_string": _contains_text,
     "cidr_contains_ip_ip": _contains,
     "cidr_contains_cidr_string": lambda prefix, text: _contains_prefix(prefix, _prefix(text)),
     "cidr_contains_cidr": _contains_prefix,

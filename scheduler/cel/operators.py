@@ -4,6 +4,8 @@ from collections.abc import Callable
 from math import isnan
 
 from scheduler.cel import times
+from scheduler.cel.effort import METER
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -11,7 +13,6 @@ from scheduler.cel.values import (
     MAPS,
     UINT_MAX,
     Duration,
-    EvaluationError,
     GrowingList,
     Timestamp,
     Uint,
@@ -44,10 +45,10 @@ def _uint(value: int) -> Uint:
 def _span(value: int) -> Duration:
     if INT_MIN <= value <= INT_MAX:
         return Duration(value)
-    raise EvaluationError("duration overflow")
+    raise EvaluationError("integer overflow")
 
 
-def _refused(left: Value, function: str) -> EvaluationError:
+def refused(left: Value, function: str) -> EvaluationError:
     """The error for a left operand that has no such operator; some types word it otherwise."""
     return no_overload() if type(left) in _RECEIVERS else EvaluationError(f"{NO_OVERLOAD}: {function}")
 
@@ -58,6 +59,7 @@ def add(left: Value, right: Value) -> Value:
     if kind in LISTS:
         if other not in LISTS:
             raise no_overload()
+        METER.spend((len(right) if kind is GrowingList else len(left) + len(right)) >> 3)
         if kind is GrowingList:
             left.extend(right)
             return left
@@ -73,7 +75,7 @@ def add(left: Value, right: Value) -> Value:
             raise no_overload()
         return times.shifted(left, right.nanos)
     if kind not in _ADD:
-        raise _refused(left, "_+_")
+        raise refused(left, "_+_")
     if kind is not other:
         raise no_overload()
     return _ADD[kind](left, right)
@@ -99,7 +101,7 @@ def subtract(left: Value, right: Value) -> Value:
             return _between(left, right)
         raise no_overload()
     if kind not in _SUBTRACT:
-        raise _refused(left, "_-_")
+        raise refused(left, "_-_")
     if kind is not other:
         raise no_overload()
     return _SUBTRACT[kind](left, right)
@@ -124,7 +126,7 @@ def _arithmetic(name: str, kinds: dict[type, Callable[[Value, Value], Value]]) -
     def operate(left: Value, right: Value) -> Value:
         kind = type(left)
         if kind not in kinds:
-            raise _refused(left, name)
+            raise refused(left, name)
         if kind is not type(right):
             raise no_overload()
         return kinds[kind](left, right)
@@ -232,7 +234,7 @@ def _compare_numbers(left: Value, right: Value) -> int:
 def _ordered(name: str, outcomes: frozenset[int]) -> Callable[[Value, Value], bool]:
     def operate(left: Value, right: Value) -> bool:
         if type(left) not in _COMPARABLE:
-            raise _refused(left, name)
+            raise refused(left, name)
         return compare(left, right) in outcomes
 
     return operate
@@ -261,6 +263,7 @@ def contained(element: Value, within: Value) -> bool:
     """`element in within`: an element of a list, or a key of a map."""
     kind = type(within)
     if kind in LISTS:
+        METER.spend(len(within))
         return any(equal(element, item) is True for item in within)
     if kind in MAPS:
         return key_of(element) in within.items

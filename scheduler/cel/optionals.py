@@ -2,18 +2,9 @@
 
 from collections.abc import Callable
 
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.gotext import shown
-from scheduler.cel.values import (
-    LISTS,
-    MAPS,
-    NONE,
-    Duration,
-    EvaluationError,
-    Optional,
-    Timestamp,
-    Uint,
-    Value,
-)
+from scheduler.cel.values import LISTS, MAPS, NONE, Duration, Optional, Timestamp, Uint, Value
 
 _EPOCH = -62135596800 * 10**9
 """What Go takes for the zero of a time: the first moment of year 1."""

@@ -20,6 +20,9 @@ _VALUES = ("'true'", "'false'", "'null'", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "S
 _BEGINNINGS = "[ { ( . - ! true false null float int uint string bytes name"
 _OPERAND = frozenset(_BEGINNINGS.split())
 
+_AFTER = dict.fromkeys((")", "]"), frozenset({END, *_PRECEDENCE, ".", "?"})) | {":": _OPERAND}
+"""What may come after a token that is missing."""
+
 
 def _expecting(*more: str, optional: bool = False) -> str:
     """The set of tokens with which an operand may begin, as the grammar orders them, and others."""
@@ -48,6 +51,7 @@ class _Parser:
         self._at = 0
         self._nesting = 0
         self._members = 0
+        self._copies = macros.Copies()
         self._closed: set[int] = set()
         """Nodes in parentheses, which take no more terms."""
 
@@ -109,7 +113,7 @@ class _Parser:
         entered = self._members
         self._members += 1
         self._bound(self._members)
-        result = self._negative(sign, following) if negative else self._primary()
+        result = self._negative(sign, following) if negative else self._primary(signed=repeated > 0)
         while True:
             token = self._tokens[self._at]
             if token.kind == ".":
@@ -166,12 +170,12 @@ class _Parser:
 
     def _expanded(self, position: int, function: str, args: list[Node], target: Node | None) -> Node:
         try:
-            expanded = macros.expand(position, function, args, target)
+            expanded = macros.expand(position, function, args, target, self._copies)
         except macros.MacroError as error:
             return self._issue(error.position, error.message)
         return Call(position, function, args, target) if expanded is None else expanded
 
-    def _primary(self) -> Node:
+    def _primary(self, signed: bool = False) -> Node:
         token = self._tokens[self._at]
         kind = token.kind
         if kind in _CONSTANT:
@@ -183,7 +187,7 @@ class _Parser:
         if kind == "(":
             self._at += 1
             inner = self.expression()
-            self.close(")", "')'", insert=True)
+            self.close(")", "')'")
             self._closed.add(id(inner))
             return inner
         if kind == "[":
@@ -195,7 +199,7 @@ class _Parser:
             return self._name(token)
         if kind == ".":
             raise _wrong(self._tokens[self._at + 1], "no viable alternative at input '.'")
-        raise self._unexpected(_expecting())
+        raise self._unexpected(_expecting(), signed)
 
     def _literal(self, token: Token) -> Node:
         try:
@@ -252,7 +256,7 @@ class _Parser:
             if not self._more("}"):
                 break
         self._skip(",")
-        self.close("}", "{'}', ','}" if fields else "'}'")
+        self._close_all("}", bool(fields))
         return Message(opening.position, name, fields)
 
     def _arguments(self) -> list[Node]:
@@ -262,7 +266,7 @@ class _Parser:
         args.append(self._one(_expecting("')'")))
         while self._skip(","):
             args.append(self.expression())
-        self.close(")", "')'" if not args else "{')', ','}")
+        self.close(")", "')'")
         return args
 
     def _list(self, opening: Token) -> Node:
@@ -276,7 +280,7 @@ class _Parser:
             if not self._more("]"):
                 break
         self._skip(",")
-        self.close("]", "{']', ','}" if elements else "']'")
+        self._close_all("]", bool(elements))
         return ListLiteral(opening.position, elements, frozenset(optional))
 
     def _map(self, opening: Token) -> Node:
@@ -289,7 +293,7 @@ class _Parser:
             if not self._more("}"):
                 break
         self._skip(",")
-        self.close("}", "{'}', ','}" if entries else "'}'")
+        self._close_all("}", bool(entries))
         return MapLiteral(opening.position, entries)
 
     def _more(self, closing: str) -> bool:
@@ -311,28 +315,39 @@ class _Parser:
         self._at += 1
         return True
 
-    def close(self, kind: str, expecting: str, insert: bool = False) -> None:
+    def _close_all(self, kind: str, some: bool) -> None:
+        """Go over the end of a list or a map, where a comma could be as well."""
+        if self._skip(kind):
+            return
+        expecting = f"{{'{kind}', ','}}" if some else f"'{kind}'"
+        token, following = self._tokens[self._at], self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+        if token.kind != END and following.kind in (kind, ","):
+            raise _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
+        raise self._mismatch(expecting)
+
+    def close(self, kind: str, expecting: str) -> None:
         """Go over a token that must be there."""
         token = self._tokens[self._at]
         if token.kind == kind:
             self._at += 1
             return
-        if insert and token.kind == END:
-            raise _wrong(token, f"missing {expecting} at '{token.text}'")
-        if kind == END and token.kind == "string" and self._tokens[self._at + 1].kind == END:
-            raise _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
         raise self._mismatch(expecting, kind)
 
     def _mismatch(self, expecting: str, kind: str = "") -> SyntaxIssueError:
+        """A token is too many when the next would do, or one is missing when this could come after it."""
         token = self._tokens[self._at]
         following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
         if kind and token.kind != END and following.kind == kind:
             return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
+        if token.kind in _AFTER.get(kind, ()) and (token.kind != END or self._nesting == 1):
+            return _wrong(token, f"missing {expecting} at '{token.text}'")
         return _wrong(token, f"mismatched input '{token.text}' expecting {expecting}")
 
-    def _unexpected(self, expecting: str) -> SyntaxIssueError:
+    def _unexpected(self, expecting: str, signed: bool = False) -> SyntaxIssueError:
         """A token with which no operand begins; when the next one would do, it is said to be too many."""
         token = self._tokens[self._at]
+        if signed and token.kind == END:
+            return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
         if token.kind != END and self._tokens[self._at + 1].kind in _OPERAND:
             return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
         return _wrong(token, f"mismatched input '{token.text}' expecting {expecting}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from scheduler.cel.charclass import CATEGORIES, LAST, PERL, POSIX, Ranges
+from scheduler.cel.charclass import CATEGORIES, LAST, PERL, POSIX, SCRIPTS, Ranges
 
 _MOST_REPEATS: Final = 1000
 _MOST_NESTED: Final = 200
@@ -93,7 +93,6 @@ class _Parser:
         self.text = text
         self.at = 0
         self._flags = _Flags()
-        self._names: set[str] = set()
 
     def choice(self, depth: int) -> Tree:
         """Alternatives up to a closing parenthesis or the end."""
@@ -202,12 +201,8 @@ class _Parser:
         parts.append(inner)
 
     def _name(self, named: "re.Match[str]") -> None:
-        name = named[1]
-        if _GROUP_NAME.fullmatch(name) is None:
+        if _GROUP_NAME.fullmatch(named[1]) is None:
             raise PatternError("invalid named capture", named[0])
-        if name in self._names:
-            raise PatternError("duplicate capture group name", name)
-        self._names.add(name)
 
     def _set_flags(self) -> bool:
         """`(?i)` for the rest of the group, which ends here, or `(?i:` for a group of its own."""
@@ -277,9 +272,12 @@ class _Parser:
             negated, name = not negated, name[1:]
         if name == "Any":
             return Chars(((0, LAST),), negated=negated)
+        if name in SCRIPTS:
+            prefixes = SCRIPTS[name]
+            return Chars((), negated, self._flags.fold, lambda one: unicodedata.name(one, "").startswith(prefixes))
         if name not in CATEGORIES:
             raise PatternError("invalid character class range", self.text[start : self.at])
-        return Chars((), negated, self._flags.fold, category=lambda one: unicodedata.category(one).startswith(name))
+        return Chars((), negated, self._flags.fold, lambda one: unicodedata.category(one).startswith(name))
 
     def _code(self) -> int:
         """The character that an escape means."""

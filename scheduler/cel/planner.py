@@ -9,17 +9,10 @@ from typing import Any, Final
 from scheduler.cel import calls, cost, dispatch, loops
 from scheduler.cel.attribute import Attribute, Qualifier, device_of, variable
 from scheduler.cel.calls import Plan
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.frame import Code, Frame
 from scheduler.cel.tree import Call, Fold, ListLiteral, Literal, MapLiteral, Message, Name, Node, Select
-from scheduler.cel.values import (
-    NONE,
-    EvaluationError,
-    Map,
-    Optional,
-    Uint,
-    Value,
-    go_type,
-)
+from scheduler.cel.values import NONE, Map, Optional, Uint, Value, go_type
 
 _CONVERSIONS: Final = frozenset(
     {"bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"}
@@ -42,10 +35,20 @@ class _Planner:
     def __init__(self) -> None:
         self.slots = 0
         self._scopes: list[dict[str, Code]] = []
+        self._plans: dict[type[Node], Callable[[Any], Plan]] = {
+            Literal: self._literal,
+            Name: self._name,
+            Select: self._select,
+            Call: self._call,
+            ListLiteral: self._list,
+            MapLiteral: self._map,
+            Message: self._message,
+            Fold: self._fold,
+        }
 
     def plan(self, node: Node) -> Plan:
         """The plan of a node."""
-        return _PLANS[type(node)](self, node)
+        return self._plans[type(node)](node)
 
     def _slot(self) -> int:
         self.slots += 1
@@ -88,20 +91,25 @@ class _Planner:
                 return Plan.constant_of(dispatch.implementation(function, overload, 1)(args[0].value))
             except EvaluationError as error:
                 raise PlanError(str(error)) from None
-        if function in ("matches", "find", "findAll") and len(args) > 1 and args[1].constant:
-            self._pattern(args[1].value)
+        if (
+            function in ("matches", "find", "findAll")
+            and len(args) > 1
+            and args[1].constant
+            and type(args[1].value) is str
+        ):
+            searching = self._searching(function, args[1].value)
+            return Plan(code=calls.variadic([arg.code() for arg in args], searching, cost.price_of(function, overload)))
         implementation = dispatch.implementation(function, overload, len(args))
         price = cost.price_of(function, overload)
         return Plan(code=calls.call([arg.code() for arg in args], implementation, price))
 
     @staticmethod
-    def _pattern(pattern: Value) -> None:
-        """A constant pattern is looked at when the program is made."""
-        if type(pattern) is str:
-            try:
-                dispatch.compile_pattern(pattern)
-            except ValueError as error:
-                raise PlanError(str(error)) from None
+    def _searching(function: str, pattern: Value) -> calls.Implementation:
+        """A constant pattern is compiled when the program is made."""
+        try:
+            return dispatch.searching(function, pattern)
+        except ValueError as error:
+            raise PlanError(str(error)) from None
 
     @staticmethod
     def _index(args: list[Plan], optional: bool) -> Plan:
@@ -215,16 +223,6 @@ def _map_code(entries: list[tuple[Code, Code, bool]], price: int) -> Code:
     return run
 
 
-_PLANS: dict[type[Node], Callable[[_Planner, Any], Plan]] = {
-    Literal: lambda planner, node: planner._literal(node),
-    Name: _Planner._name,
-    Select: _Planner._select,
-    Call: _Planner._call,
-    ListLiteral: _Planner._list,
-    MapLiteral: _Planner._map,
-    Message: _Planner._message,
-    Fold: _Planner._fold,
-}
 _SPECIAL: dict[str, Callable[[list[Plan]], Plan]] = {
     "_&&_": lambda args: Plan(code=calls.logical([arg.code() for arg in args], until=False)),
     "_||_": lambda args: Plan(code=calls.logical([arg.code() for arg in args], until=True)),

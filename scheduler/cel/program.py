@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from scheduler.cel.checker import check
 from scheduler.cel.cost import LIMIT
 from scheduler.cel.effort import METER, over_limit
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.frame import Code, Frame
 from scheduler.cel.parser import parse
 from scheduler.cel.planner import PlanError, plan
@@ -14,7 +15,7 @@ from scheduler.cel.quantity import Quantity
 from scheduler.cel.source import Source, SyntaxIssueError
 from scheduler.cel.types import BOOL, DYN, spelled
 from scheduler.cel.validate import validate
-from scheduler.cel.values import NONE, DefaultMap, EvaluationError, Map, Optional, Value, type_name
+from scheduler.cel.values import NONE, DefaultMap, Map, Optional, Value, type_name
 from scheduler.cel.version import Version
 
 _REMEMBERED: Final = 4 << 20

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.quantity import Quantity, QuantityError
-from scheduler.cel.values import EvaluationError, Value
+from scheduler.cel.values import Value
 from scheduler.cel.version import Version, VersionError
-
-_NANO = 10**9
 
 
 def _quantity(text: str) -> Quantity:
@@ -25,18 +24,10 @@ def _is_quantity(text: str) -> bool:
 
 
 def _integer(value: Quantity) -> int:
-    if not value.whole:
+    number = value.integer()
+    if number is None:
         raise EvaluationError("cannot convert value to integer")
-    return value.nano // _NANO
-
-
-def _float(value: Quantity) -> float:
-    return value.nano / _NANO
-
-
-def _sum(left: Quantity, nano: int) -> Quantity:
-    total = left.nano + nano
-    return Quantity(total, total % _NANO == 0 and -(1 << 63) <= total // _NANO < 1 << 63)
+    return number
 
 
 def _compare(left: Quantity, right: Quantity) -> int:
@@ -62,7 +53,7 @@ def _normalized(text: str) -> str:
     """Without a leading v and leading zeros, and with the parts that are missing."""
     parts = text.removeprefix("v").split(".", 2)
     for index, part in enumerate(parts):
-        if len(part) > 1:
+        if len(part.encode()) > 1:
             stripped = part.lstrip("0")
             if not stripped or stripped[0] not in "0123456789":
                 stripped = "0" + stripped
@@ -81,13 +72,13 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
     "quantity_is_greater_than": lambda left, right: left.nano > right.nano,
     "quantity_is_less_than": lambda left, right: left.nano < right.nano,
     "quantity_compare_to": _compare,
-    "quantity_get_float": _float,
+    "quantity_get_float": Quantity.approximate,
     "quantity_get_int": _integer,
-    "quantity_is_integer": lambda value: value.whole,
-    "quantity_add": lambda left, right: _sum(left, right.nano),
-    "quantity_add_int": lambda left, right: _sum(left, right * _NANO),
-    "quantity_sub": lambda left, right: _sum(left, -right.nano),
-    "quantity_sub_int": lambda left, right: _sum(left, -right * _NANO),
+    "quantity_is_integer": lambda value: value.integer() is not None,
+    "quantity_add": Quantity.plus,
+    "quantity_add_int": lambda left, right: left.plus(Quantity.of(right)),
+    "quantity_sub": Quantity.minus,
+    "quantity_sub_int": lambda left, right: left.minus(Quantity.of(right)),
     "string_to_semver": _version,
     "string_bool_to_semver": _version,
     "is_semver_string": _is_version,

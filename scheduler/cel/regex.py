@@ -8,8 +8,10 @@ from functools import lru_cache
 from typing import Final
 
 from scheduler.cel.effort import METER
+from scheduler.cel.errors import EvaluationError
+from scheduler.cel.operators import no_overload, refused
 from scheduler.cel.pattern import Assert, Chars, Choice, PatternError, Repeat, Sequence, Tree, parse
-from scheduler.cel.values import EvaluationError, Value
+from scheduler.cel.values import Value
 
 _LARGEST: Final = 20_000
 """Instructions of a program. Go allows a hundred times as many; no pattern that means something needs them."""
@@ -208,11 +210,32 @@ def compiled(pattern: str) -> Pattern:
     return Pattern(pattern)
 
 
-def _matches(text: str, pattern: str) -> bool:
+def _matches(text: Value, pattern: Value) -> bool:
+    if type(text) is not str:
+        raise refused(text, "matches")
+    if type(pattern) is not str:
+        raise no_overload()
     try:
         return compiled(pattern).matches(text)
     except PatternError as error:
         raise EvaluationError(str(error)) from None
+
+
+def searching(function: str, pattern: str) -> Callable[..., Value]:
+    """The code for a constant pattern. Raises PatternError."""
+    known = compiled(pattern)
+
+    def run(text: Value, _: Value, count: Value = -1) -> Value:
+        if type(text) is not str or type(count) is not int:
+            raise no_overload()
+        if function == "matches":
+            return known.matches(text)
+        if function == "findAll":
+            return known.find_all(text, count)
+        found = known.find(text, 0)
+        return "" if found is None else text[found[0] : found[1]]
+
+    return run
 
 
 def _searched(pattern: str) -> Pattern:
@@ -231,9 +254,8 @@ def _find_all(text: str, pattern: str, count: int = -1) -> list[Value]:
     return _searched(pattern).find_all(text, count)
 
 
+SINGLE: dict[str, Callable[..., Value]] = {"matches": _matches}
 OVERLOADS: dict[str, Callable[..., Value]] = {
-    "matches": _matches,
-    "matches_string": _matches,
     "string_find_string": _find,
     "string_find_all_string": _find_all,
     "string_find_all_string_int": _find_all,

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
-from scheduler.cel.effort import over_limit
+from scheduler.cel.effort import METER, over_limit
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.gotext import shown
 from scheduler.cel.operators import no_overload
 from scheduler.cel.template import formatted
-from scheduler.cel.values import EvaluationError, Value
+from scheduler.cel.values import Value
 
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _LOWER = {code: code + 32 for code in range(65, 91)}
@@ -62,8 +63,10 @@ def _substring_range(text: str, start: int, end: int) -> str:
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
     many = text.count(old) if count < 0 else min(count, text.count(old))
-    if len(text) + many * (len(new) - len(old)) > LONGEST:
+    length = len(text) + many * (len(new) - len(old))
+    if length > LONGEST:
         raise over_limit()
+    METER.spend(length >> 6)
     return text.replace(old, new, count if count >= 0 else -1)
 
 

@@ -4,18 +4,10 @@ from collections.abc import Callable
 from math import isinf, isnan
 
 from scheduler.cel.conversions import string_of
+from scheduler.cel.effort import METER
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.gotext import quoted
-from scheduler.cel.values import (
-    LISTS,
-    MAPS,
-    Duration,
-    EvaluationError,
-    Timestamp,
-    TypeValue,
-    Uint,
-    Value,
-    type_name,
-)
+from scheduler.cel.values import LISTS, MAPS, Duration, Timestamp, TypeValue, Uint, Value, type_name
 
 _PRECISION = 6
 _FLOATS = ("NaN", "Infinity", "-Infinity")
@@ -52,7 +44,9 @@ def run(template: str, count: int, clause: Clause) -> str:
         at, precision = _precision(template, at + 1)
         letter = template[at]
         if letter not in "sdfebxXo":
-            raise EvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{letter}"')
+            raise EvaluationError(
+                f'could not parse formatting clause: unrecognized formatting clause "{chr(letter.encode()[0])}"'
+            )
         try:
             out.append(clause(taken, letter, precision))
         except FormatError as error:
@@ -136,6 +130,7 @@ def _float(letter: str, value: float, precision: int) -> str:
 def _string(value: Value) -> str:
     kind = type(value)
     if kind in LISTS:
+        METER.spend(len(value))
         return "[" + ", ".join(map(_inner, value)) + "]"
     if kind in MAPS:
         return "{" + ", ".join(f"{key}:{item}" for key, item in sorted(map(_pair, value.pairs()))) + "}"

@@ -4,7 +4,8 @@ import re
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
-from scheduler.cel.values import INT_MAX, INT_MIN, Duration, EvaluationError, Timestamp
+from scheduler.cel.errors import EvaluationError
+from scheduler.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
 
 SECOND = 10**9
 _UNITS = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND}
@@ -103,8 +104,10 @@ def _zone(name: str) -> tzinfo:
         return timezone(timedelta(minutes=max(-1439, min(1439, offset))))
     if name in ("", "UTC"):
         return UTC
+    if ".." in name or name[0] in "/\\":
+        raise EvaluationError("time: invalid location name")
     try:
-        if len(name) > 64 or not _ZONE.fullmatch(name) or ".." in name:
+        if len(name) > 64 or not _ZONE.fullmatch(name):
             raise ValueError(name)
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError) as error:

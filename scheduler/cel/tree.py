@@ -190,11 +190,6 @@ class Fold(Node):
         return Fold(self.position, over, (self.first, self.second), self.accumulator, initial, loop)
 
 
-def copy(node: Node) -> Node:
-    """The whole tree below the node, with nodes of its own."""
-    return node.copied(copy)
-
-
 def walk(node: Node) -> Iterator[Node]:
     """The node and all below it, each before its parts."""
     waiting = [node]

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.formats import OVERLOADS as FORMATS
 from scheduler.cel.goaddress import UrlError, host_and_port, parse, parse_request, query_of
-from scheduler.cel.values import EvaluationError, Url, Value, map_from
+from scheduler.cel.values import Url, Value, map_from
 
 
 def _url(text: str) -> Url:

@@ -1,12 +1,12 @@
 """What is looked at after the types: literals of durations, timestamps and patterns, lists of one type, templates."""
 
 from scheduler.cel import conversions, template
+from scheduler.cel.errors import EvaluationError
 from scheduler.cel.pattern import PatternError, parse
 from scheduler.cel.source import Issue
 from scheduler.cel.tree import Call, ListLiteral, Literal, MapLiteral, Node, walk
 from scheduler.cel.types import DYN, Type, is_optional, shown
 from scheduler.cel.unify import equivalent
-from scheduler.cel.values import EvaluationError
 
 
 def validate(root: Node) -> list[Issue]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final, TypeAlias
 
+from scheduler.cel.effort import METER
 from scheduler.cel.quantity import Quantity
 from scheduler.cel.version import Version
 
@@ -16,17 +17,6 @@ Value: TypeAlias = Any
 INT_MIN: Final = -(1 << 63)
 INT_MAX: Final = (1 << 63) - 1
 UINT_MAX: Final = (1 << 64) - 1
-
-
-class EvaluationError(Exception):
-    """An expression failed at run time; the text is cel-go's. `cost` and `steps` are what it had taken by then."""
-
-    cost: int = 0
-    steps: int = 0
-
-
-class CostLimitError(EvaluationError):
-    """An evaluation cost more than is allowed."""
 
 
 class Uint(int):
@@ -108,6 +98,8 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
+FAILED: Final = _Missing()
+"""Stands for a value that could not be had, where a call is priced."""
 
 
 def key_of(value: Value) -> Value:
@@ -254,7 +246,7 @@ def go_type(value: Value) -> str:
     return _GO[type(value)]
 
 
-_OWN: Final = frozenset({Quantity, Version, Address, Prefix, Url, Format})
+OWN: Final = frozenset({Quantity, Version, Address, Prefix, Url, Format})
 
 
 def equal(left: Value, right: Value) -> bool | None:
@@ -265,6 +257,8 @@ def equal(left: Value, right: Value) -> bool | None:
             return _equal_structures(left, right)
         if kind is Timestamp:
             return bool(left.nanos == right.nanos)
+        if kind is Quantity and right.computed:
+            return None
         return bool(left == right)
     if left is None or right is None:
         return False
@@ -272,7 +266,7 @@ def equal(left: Value, right: Value) -> bool | None:
         if kind is float or other is float:
             return float(left) == float(right)
         return int(left) == int(right)
-    if kind in _OWN:
+    if kind in OWN:
         return None
     return _equal_structures(left, right)
 
@@ -284,10 +278,12 @@ def _equal_structures(left: Value, right: Value) -> bool | None:
     """Lists and maps whose items are not unequal (an error is not), and optional values."""
     kind, other = type(left), type(right)
     if kind in LISTS and other in LISTS:
+        METER.spend(len(left))
         return len(left) == len(right) and all(equal(a, b) is not False for a, b in zip(left, right, strict=True))
     if kind in MAPS and other in MAPS:
         if len(left) != len(right):
             return False
+        METER.spend(len(left))
         for key, value in left.pairs():
             found = right.find(key)
             if found is MISSING or equal(value, found) is False:

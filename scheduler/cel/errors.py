@@ -1,0 +1,16 @@
+"""How an evaluation may end without a result."""
+
+
+class EvaluationError(Exception):
+    """An expression failed at run time; the text is cel-go's. `cost` and `steps` are what it had taken by then."""
+
+    cost: int = 0
+    steps: int = 0
+
+
+class AbortError(EvaluationError):
+    """An error that no `&&` or `||` makes up for: cel-go panics there."""
+
+
+class CostLimitError(AbortError):
+    """An evaluation cost more than is allowed."""

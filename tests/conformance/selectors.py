@@ -1,0 +1,85 @@
+"""Selectors and devices, what Kubernetes' compiler said of them, and how our answers are compared with it.
+
+`cel/expressions.txt` has an expression a line, `cel/devices.json` devices as in ResourceSlices. `cel/answers.jsonl.gz`
+has what `python -m tests.differential.selectors --record` wrote: {"compile"}, or for each device the answers that were
+given. There may be several, since Go goes over a map in any order.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from scheduler import cel
+
+HERE = Path(__file__).parent / "cel"
+EXPRESSIONS = [line for line in (HERE / "expressions.txt").read_text().splitlines() if not line.startswith("#")]
+DEVICES: list[dict[str, Any]] = json.loads((HERE / "devices.json").read_text())
+ANSWERS = HERE / "answers.jsonl.gz"
+LIMIT = "operation cancelled: actual cost limit exceeded"
+HINT = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
+    "fields"
+)
+"""What Kubernetes adds to an error for a key that is not there; here the caller does."""
+
+Answer = dict[str, Any]
+
+
+def recorded() -> list[Answer]:
+    """The answers, in the order of the expressions."""
+    with gzip.open(ANSWERS, "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def view(given: dict[str, Any]) -> cel.DeviceView:
+    """A device of a ResourceSlice as expressions see it."""
+    device = given["device"]
+    attributes: dict[str, str | bool | int | cel.Version] = {}
+    for name, union in device.get("attributes", {}).items():
+        ((kind, value),) = union.items()
+        attributes[name] = cel.Version.parse(value) if kind == "version" else value
+    capacity = {name: cel.Quantity.parse(one["value"]) for name, one in device.get("capacity", {}).items()}
+    return cel.DeviceView(given["driver"], attributes, capacity, device.get("allowMultipleAllocations"))
+
+
+def ours(program: cel.Program, device: cel.DeviceView) -> Answer:
+    """Our answer in the form of the recorded ones."""
+    try:
+        evaluation = program.evaluate(device)
+    except cel.EvaluationError as error:
+        text = str(error)
+        return {"matches": False, "error": text + HINT if "no such key:" in text else text, "cost": error.cost}
+    return {"matches": evaluation.matches, "cost": evaluation.cost}
+
+
+def differences(expression: str, devices: list[cel.DeviceView], want: Answer) -> list[str]:
+    """What is not as it should be, as lines."""
+    program = cel.compile(expression)
+    expected = want.get("compile")
+    if program.error is not None or expected is not None:
+        return _compile_difference(expression, str(program.error) if program.error else None, expected)
+    asked = devices if "device" in expression else devices[:1]
+    for number, (device, answers) in enumerate(zip(asked, want["answers"], strict=False)):
+        answer = ours(program, device)
+        if not any(agrees(answer, one) for one in answers):
+            return [f"{expression}\n  device {number}: {answer}, not {answers}"]
+    return []
+
+
+def _compile_difference(expression: str, said: str | None, expected: str | None) -> list[str]:
+    """Of several syntax errors, only the first is found here."""
+    if said == expected:
+        return []
+    if said is not None and expected is not None and "Syntax error" in said and expected.startswith(said):
+        return []
+    return [f"{expression}\n  {said}\n  not {expected}"]
+
+
+def agrees(answer: Answer, want: Answer) -> bool:
+    """Where an evaluation is stopped, what it had cost by then doesn't matter."""
+    if answer.get("error") == LIMIT:
+        return want.get("error") == LIMIT
+    return answer == want

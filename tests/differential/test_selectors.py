@@ -1,0 +1,53 @@
+"""The recorded answers are what Kubernetes' compiler says, and generated selectors get the same from ours."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import pytest
+
+from tests.conformance.selectors import EXPRESSIONS, LIMIT, Answer, recorded
+from tests.differential.selectors import Compiler, compare, generated
+
+
+def test_the_recorded_answers(compiler: Compiler) -> None:
+    """Each answer that is given is among those recorded, and the other way round where there is only one."""
+    given = compiler.answers(EXPRESSIONS)
+    wrong = [
+        text
+        for text, now, then in zip(EXPRESSIONS, given, recorded(), strict=True)
+        if now.get("compile") != then.get("compile") or not _among(now, then)
+    ]
+    assert wrong == []
+
+
+def _among(now: Answer, then: Answer) -> bool:
+    return all(
+        _plain(one) in [_plain(other) for other in known]
+        for several, known in zip(now.get("answers", ()), then.get("answers", ()), strict=True)
+        for one in several
+    )
+
+
+def _plain(answer: Answer) -> Answer:
+    return {**answer, "cost": 0} if answer.get("error") == LIMIT else answer
+
+
+@pytest.mark.parametrize("seed", [1000, 1001])
+def test_generated_selectors(seed: int, compiler: Compiler) -> None:
+    """Same result, compile error, error and cost; `python -m tests.differential.selectors` makes many more."""
+    assert compare(compiler, generated(seed)) == []
+
+
+def test_the_declarations(compiler: Compiler) -> None:
+    """The functions, their overloads and types are those of the environment."""
+    hidden = ("__not_strictly_false__|", "_in_|", "in|")
+    lines = [line for line in compiler.declarations().splitlines() if not line.startswith(("#", *hidden))]
+    written = files("scheduler.cel").joinpath("declarations.txt").read_text(encoding="utf-8").splitlines()
+    assert [_declared(line) for line in lines] == written
+
+
+def _declared(line: str) -> str:
+    name = "_||_" if line.startswith("_||_") else line.partition("|")[0]
+    overload, style, args, result = line[len(name) + 1 :].split("|")
+    return f"{name} {overload} {style} ({', '.join(args.split(';'))}) -> {result}"
