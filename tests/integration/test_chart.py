@@ -50,6 +50,10 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
         **ALL_OF_THE_ROLE,
         "an unanswered Binding is looked up (test_restart)": {("get", "pods", "")},
         "a volume is to be made for a claim (test_volumes)": {("patch", "persistentvolumeclaims", "")},
+        "devices are given, and claims made for extended resources (test_devices)": {
+            *((verb, "resource.k8s.io/resourceclaims", "") for verb in ("get", "create", "patch", "delete")),
+            *(("patch", f"resource.k8s.io/resourceclaims/{part}", "") for part in ("status", "binding")),
+        },
     },
     "berth-operator": {
         **ALL_OF_THE_ROLE,

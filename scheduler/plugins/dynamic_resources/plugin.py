@@ -8,6 +8,7 @@ import numpy as np
 from scheduler.framework.binding import AssumedPod, Wait
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAXIMUM
 from scheduler.framework.plugin import DEVICES, NO_POINTS, NODE, SKIPPABLE, Filters, Plugin, PostFilterResult
 from scheduler.framework.status import PluginError, Reason, Reject, Rejections, Unresolvable
@@ -25,6 +26,7 @@ from scheduler.plugins.dynamic_resources.claims import (
     problem_of,
     readiness,
 )
+from scheduler.plugins.dynamic_resources.explained import unallocatable
 from scheduler.plugins.dynamic_resources.promises import (
     PromiseError,
     Promises,
@@ -206,6 +208,25 @@ class DynamicResources(Plugin):
         except ClaimError:
             return False
         return own and (before is None or before.raw_status != new.raw_status or before.uid != new.uid)
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Device by device, why none can be given; or which claim can't be used on the node."""
+        pod, cluster, node = inquiry.pod, inquiry.cluster, inquiry.node(row)
+        wants = inquiry.once((self.name, "wants"), lambda: self.wants(pod, cluster))
+        if wants is None:
+            return reason.text, {}
+        if reason == self.unavailable:
+            there = [c for c in wants.claims if (bad := self._unusable(c, cluster)) is not None and bad[row]]
+            names = ", ".join(map(str, there))
+            return f"{names}: the devices that it was given can't be used there", {"claims": [str(c) for c in there]}
+        if reason == self.refused:
+            lacking = sorted(name for name in pod.shape.requests if name not in node.allocatable and "/" in name)
+            return f"has no {', '.join(lacking)}, neither as devices nor otherwise", {"lacking": lacking}
+        if reason in (self.unallocatable, self.invalid) and wants.question is not None:
+            pools = self._questions.pools(row, node, cluster.devices)
+            wanted = wants.question.of(node) or ()
+            return unallocatable(inquiry, node, wants, pools, wanted, self._programs.selects)
+        return reason.text, {}
 
     def wants(self, pod: Pod, cluster: Cluster) -> Wants | None:
         """What the pod wants, with answers for all nodes; None: nothing. Raises SliceOver."""

@@ -14,6 +14,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.pod_devices import DeviceContainer, may_be_devices
 from scheduler.plugins.dynamic_resources.claims import device_resources
 from scheduler.plugins.dynamic_resources.extended import ExtendedClaim, extended_claim
+from scheduler.plugins.dynamic_resources.pools import Pool
 from scheduler.plugins.dynamic_resources.reach import Reach
 from scheduler.plugins.dynamic_resources.results import Results
 from scheduler.plugins.dynamic_resources.search import Selects
@@ -123,6 +124,10 @@ class Questions:
         self._selects = selects
         self._reach = Reach()
         self._kept: Bounded[Any, tuple[Question, Results]] = Bounded(_FEWEST)
+
+    def pools(self, row: int, node: Node, devices: Devices) -> list[Pool]:
+        """The pools that a node reaches."""
+        return self._reach.of(row, node, devices)
 
     def about(self, pod: Pod, claims: list[ResourceClaim], cluster: Cluster) -> Wants:
         """What a pod with these claims wants, not yet asked of any node."""

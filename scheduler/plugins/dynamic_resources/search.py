@@ -288,7 +288,7 @@ class Search:
             if not self._count(entry, pool):
                 return None
             undo.counters = True
-        if entry.taints and not _tolerates_all(alternative, entry.taints):
+        if entry.taints and not tolerates_all(alternative, entry.taints):
             self._undo(number, undo)
             return None
         for constraint in self._constraints[number]:
@@ -339,12 +339,7 @@ class Search:
         """Count what a device uses of its pool; False if there is too little left (checkAvailableCounters)."""
         available = self._available.get(pool.id)
         if available is None:
-            available = self._available[pool.id] = dict(pool.counters)
-            for one in pool.consumers:
-                if self._holders.is_allocated(one.id):
-                    for (counter_set, counter), amount in _uses(one.device):
-                        if (counter_set, counter) in available:
-                            available[counter_set, counter] -= amount
+            available = self._available[pool.id] = available_counters(pool, self._holders)
         counted = self._counted.setdefault(pool.id, {})
         self._add(counted, entry.device, 1)
         if all(amount >= counted.get(counter, 0) for counter, amount in available.items()):
@@ -354,16 +349,29 @@ class Search:
 
     @staticmethod
     def _add(counted: dict[tuple[str, str], int], device: Device, sign: int) -> None:
-        for counter, amount in _uses(device):
+        for counter, amount in uses(device):
             counted[counter] = counted.get(counter, 0) + sign * amount
 
 
-def _uses(device: Device) -> Iterable[tuple[tuple[str, str], int]]:
+def available_counters(pool: Pool, holders: Holders) -> dict[tuple[str, str], int]:
+    """What is left of the counters of a pool, in nano-units; less than nothing where too much was given."""
+    available = dict(pool.counters)
+    for one in pool.consumers:
+        if holders.is_allocated(one.id):
+            for counter, amount in uses(one.device):
+                if counter in available:
+                    available[counter] -= amount
+    return available
+
+
+def uses(device: Device) -> Iterable[tuple[tuple[str, str], int]]:
+    """((counter set, counter), nano-units) that a device takes of its pool."""
     for counter_set, counters in device.consumes:
         for counter, amount in counters:
             yield (counter_set, counter), amount
 
 
-def _tolerates_all(alternative: Alternative, taints: Iterable[DeviceTaint]) -> bool:
+def tolerates_all(alternative: Alternative, taints: Iterable[DeviceTaint]) -> bool:
+    """Whether a request tolerates each of the taints of a device."""
     tolerations: Any = alternative.asked.tolerations
     return all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in taints)

@@ -1,0 +1,157 @@
+"""Pods that claim devices, on a real API server: with the chart's rights, nobody's device is given twice."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.controlplane.api import Object
+from tests.controlplane.cluster import Cluster
+from tests.devices import claim, device, device_class, request, resource_slice
+from tests.integration import checks
+from tests.integration.berth import Harbour
+from tests.integration.objects import node, pod, pods_path
+from tests.integration.test_rights import Grant, grant
+
+__all__ = ["grant"]
+
+AddNodes = Callable[..., None]
+ROOT = "/apis/resource.k8s.io/v1"
+
+
+class Devices:
+    """The devices of one test: a driver and a class of its own."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.cluster = cluster
+        self.api = cluster.api
+        self.namespace = namespace
+        self.name = f"dra-{secrets.token_hex(4)}"
+        self.driver = f"{self.name}.test"
+
+    def make_class(self, **spec: Any) -> None:
+        """Devices of the driver."""
+        self._create("deviceclasses", device_class(self.name, f'device.driver == "{self.driver}"', **spec))
+
+    def make_slice(self, node: str, *devices: Object) -> None:
+        """A node's devices."""
+        self._create("resourceslices", resource_slice(node, *devices, node=node, driver=self.driver))
+
+    def make_claim(self, name: str, *selectors: str) -> None:
+        """A claim for one device."""
+        made = claim(name, request("r", self.name, *selectors), meta={"namespace": self.namespace})
+        self._create("resourceclaims", made, self.namespace)
+
+    def claims(self) -> list[Object]:
+        """As they are now."""
+        found: list[Object] = self.api.get(f"{ROOT}/namespaces/{self.namespace}/resourceclaims")["items"]
+        return found
+
+    def given(self) -> Counter[tuple[str, str]]:
+        """(pool, device) → how many claims have it."""
+        allocations = [claim.get("status", {}).get("allocation") for claim in self.claims()]
+        results = [result for one in allocations if one for result in one["devices"]["results"]]
+        return Counter((result["pool"], result["device"]) for result in results)
+
+    def _create(self, plural: str, document: Object, namespace: str = "") -> None:
+        document.pop("status", None)
+        document["metadata"].pop("uid")
+        path = f"{ROOT}/namespaces/{namespace}/{plural}" if namespace else f"{ROOT}/{plural}"
+        self.api.create(path, {"apiVersion": "resource.k8s.io/v1", **document})
+
+
+@pytest.fixture
+def devices(control_plane: Cluster, real_namespace: str, add_nodes: AddNodes) -> Devices:
+    """Two nodes with two devices each, of two models."""
+    made = Devices(control_plane, real_namespace)
+    names = [f"{made.name}-a", f"{made.name}-b"]
+    add_nodes(control_plane, [node(name, "zone-0") for name in names])
+    for name in names:
+        made.make_slice(name, device("d0", model="small"), device("d1", model="large"))
+    return made
+
+
+def create(devices: Devices, name: str, scheduler: str, **how: Any) -> None:
+    devices.api.create(pods_path(devices.namespace), pod(name, scheduler, **how))
+
+
+def claiming(name: str) -> list[Object]:
+    return [{"name": "device", "resourceClaimName": name}]
+
+
+def test_no_device_is_given_twice_and_freed_ones_are_taken(devices: Devices, harbour: Harbour) -> None:
+    """Three pods want one of the two large devices; the third gets it when one pod has gone with its claim."""
+    devices.make_class()
+    berth = harbour.berth(devices.cluster)
+    for i in range(3):
+        devices.make_claim(f"c{i}", f'device.attributes["{devices.driver}"].model == "large"')
+        create(devices, f"p{i}", berth.scheduler_name, resourceClaims=claiming(f"c{i}"))
+    bound = checks.wait_bound(devices.api, devices.namespace, 2)
+    given = devices.given()
+    assert set(given.values()) == {1}
+    assert {device for _, device in given} == {"d1"}
+    for claim_ in devices.claims():
+        allocation = claim_.get("status", {}).get("allocation")
+        if allocation is not None:
+            (consumer,) = claim_["status"]["reservedFor"]
+            pool = allocation["devices"]["results"][0]["pool"]
+            where = {checks.node_of(one) for one in bound if one["metadata"]["uid"] == consumer["uid"]}
+            assert where == {pool}
+            assert allocation["allocationTimestamp"]
+    gone = next(one["metadata"]["name"] for one in bound if checks.node_of(one))
+    devices.api.delete(f"{pods_path(devices.namespace)}/{gone}")
+    path = f"{ROOT}/namespaces/{devices.namespace}/resourceclaims/{gone.replace('p', 'c')}"
+    devices.api.patch(f"{path}/status", {"status": {"allocation": None, "reservedFor": None}})
+    devices.api.patch(path, {"metadata": {"finalizers": None}})
+    devices.api.delete(path)
+    checks.wait_bound(devices.api, devices.namespace, 2)
+    assert set(devices.given().values()) == {1}
+
+
+def test_an_extended_resource_is_served_by_a_device(devices: Devices, harbour: Harbour, grant: Grant) -> None:
+    """A claim is made, given a device, and named in the pod's status, with the manifest's rights."""
+    resource = f"{devices.driver}/device"
+    devices.make_class(extendedResourceName=resource)
+    berth = harbour.berth(devices.cluster, token=grant(set()))
+    made = pod("web", berth.scheduler_name)
+    amounts = made["spec"]["containers"][0].setdefault("resources", {})
+    for kind in ("requests", "limits"):
+        amounts[kind] = {**amounts.get(kind, {}), resource: "1"}
+    devices.api.create(pods_path(devices.namespace), made)
+    (found,) = checks.wait_bound(devices.api, devices.namespace, 1)
+    (claim_,) = devices.claims()
+    status = found["status"]["extendedResourceClaimStatus"]
+    assert status["resourceClaimName"] == claim_["metadata"]["name"]
+    (mapping,) = status["requestMappings"]
+    assert mapping["resourceName"] == resource
+    assert claim_["status"]["allocation"]["devices"]["results"][0]["pool"] == checks.node_of(found)
+    assert claim_["metadata"]["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
+
+
+def test_a_pod_waits_for_the_claim_of_its_template(devices: Devices, harbour: Harbour) -> None:
+    """It is gated until the claim is there and named in its status, as the claim controller does it."""
+    devices.make_class()
+    berth = harbour.berth(devices.cluster)
+    template = {"metadata": {"name": "t"}, "spec": {"spec": {"devices": {"requests": [request("r", devices.name)]}}}}
+    devices.api.create(f"{ROOT}/namespaces/{devices.namespace}/resourceclaimtemplates", template)
+    create(
+        devices,
+        "p",
+        berth.scheduler_name,
+        resourceClaims=[{"name": "device", "resourceClaimTemplateName": "t"}],
+    )
+    created = devices.api.get(f"{pods_path(devices.namespace)}/p")
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": created["metadata"]["uid"], "controller": True}
+    made = claim("p-device", request("r", devices.name), meta={"namespace": devices.namespace})
+    made["metadata"]["ownerReferences"] = [owner]
+    devices._create("resourceclaims", made, devices.namespace)
+    names = [{"name": "device", "resourceClaimName": "p-device"}]
+    path = f"{pods_path(devices.namespace)}/p/status"
+    devices.api.patch(path, {"status": {"resourceClaimStatuses": names}})
+    checks.wait_bound(devices.api, devices.namespace, 1)
+    assert set(devices.given().values()) == {1}
+    assert not checks.events(devices.api, devices.namespace, "FailedScheduling")
