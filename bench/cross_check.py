@@ -12,13 +12,11 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from scheduler.kube.changes import Change
 from scheduler.kube.client import Client
 from scheduler.kube.config import from_kubeconfig
 from scheduler.kube.cross_check import CrossCheck
 from scheduler.kube.flow import CHECK
 from scheduler.kube.listwatch import FetchPage, ListWatch, Pause
-from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import PODS
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
@@ -40,16 +38,15 @@ async def measure(cluster: ControlPlane, kubeconfig: Path) -> None:
     """Follow the pods, then make one check; what both cost."""
     decoder = Decoder()
     async with Client(from_kubeconfig([str(kubeconfig)]), qps=-1.0) as client:
-
-        def deliver(_changes: list[Change[Pod]], _replaced: bool) -> None:
-            pass
-
-        reflector: Reflector[Pod] = Reflector(client, PODS, decoder.pod, deliver)
+        machine: ListWatch[Pod] = ListWatch(decoder.pod, rng=lambda: 0.0)
         server, own = cpu(cluster.apiserver.pid), time.thread_time()
-        task = asyncio.create_task(reflector.run())
-        await reflector.wait_synced()
-        say("whole list", len(reflector), cpu(cluster.apiserver.pid) - server, time.thread_time() - own)
-        machine: ListWatch[Pod] = reflector.machine
+        while isinstance(action := machine.action(0.0), FetchPage):
+            body = await client.get(PODS.path(), query=action.query, tries=1, timeout=action.seconds)
+            for item in machine.page(body, 0.0):
+                machine.objects.listed(item)
+            machine.page_done()
+        pods = len(machine.objects.known)
+        say("whole list", pods, cpu(cluster.apiserver.pid) - server, time.thread_time() - own)
         for _ in range(3):
             check = CrossCheck(machine, rng=lambda: 0.0, every=0.0)
             before, seen, longest = machine.counts.checks, 0, 0.0
@@ -69,10 +66,8 @@ async def measure(cluster: ControlPlane, kubeconfig: Path) -> None:
                         await asyncio.sleep(seconds)
                     case found:
                         raise AssertionError(found)
-            say("one check", len(reflector), cpu(cluster.apiserver.pid) - server, time.thread_time() - own)
+            say("one check", pods, cpu(cluster.apiserver.pid) - server, time.thread_time() - own)
             print(f"  {seen / 1e6:.1f} MB; the longest turn took {1000 * longest:.1f} ms")
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def say(what: str, pods: int, server: float, own: float) -> None:

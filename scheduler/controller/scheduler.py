@@ -330,7 +330,7 @@ class Scheduler:
     async def work_forever(self) -> None:
         """Apply changes and schedule pods until the scheduler is stopped."""
         while not self._stopping:
-            if self.work(cycles=self._led and self.sight.clear):
+            if self.work(cycles=self._led):
                 await asyncio.sleep(0)
                 continue
             due = self.engine.next_tick()
@@ -339,6 +339,7 @@ class Scheduler:
 
     def work(self, *, cycles: bool) -> bool:
         """Apply changes, then schedule pods, for a few milliseconds; True when there is more to do."""
+        cycles = cycles and self.sight.clear
         engine, meter, inbox = self.engine, self.meter, self._inbox
         now = started = self._clock()
         due = engine.next_tick()

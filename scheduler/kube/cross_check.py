@@ -27,6 +27,8 @@ from scheduler.kube.wire import MALFORMED, ListMeta, Partial, Version, older, re
 
 EVERY_SECONDS = 20.0
 """Between two checks of a kind, less or more a quarter."""
+OBJECTS_PER_SECOND = 1250
+"""Of a kind that has more than 25,000 of them: 50,000 pods are compared every 40 s."""
 SECONDS = 10.0
 """For a page."""
 PAGE_SIZE = 500
@@ -41,7 +43,7 @@ ASKED_RATE, ASKED_BURST = 1 / 120, 3
 """Checks that may be asked for: three at once, then one in two minutes."""
 ASKED_GAP_SECONDS = 5.0
 RETRY_SECONDS = 5.0
-AT_ONCE = 5000
+AT_ONCE = 2000
 """Known objects that are gone through in one turn of the event loop."""
 
 
@@ -110,7 +112,7 @@ class CrossCheck:
         """Listed, and known not at all or in an older version."""
         self._absent: dict[Key, str] = {}
         """Known, and not listed."""
-        self._rest: Iterator[tuple[Key, tuple[str, Version]]] = iter(())
+        self._rest: Iterator[Key] = iter(())
 
     def soon(self, now: float) -> bool:
         """Check now, if that was not asked for too often lately; whether it will."""
@@ -183,7 +185,7 @@ class CrossCheck:
         self._next_at = now + SPREAD * self._every / pages * (0.5 + self._rng())
         if not self._next:
             self._stage = _Stage.COMPARING
-            self._rest = iter(list(known.items()))
+            self._rest = iter(list(known))
 
     def failed(self, error: ApiError | Unreachable, now: float) -> None:
         """A page did not come. The next check is made soon: what fails may be why events are lost."""
@@ -195,9 +197,11 @@ class CrossCheck:
 
     def _compare(self, now: float) -> None:
         seen, version = self._seen, self._version
-        for count, (key, (uid, known)) in enumerate(self._rest, 1):
-            if uid not in seen and not older(version, known):
-                self._absent[key] = uid
+        known = self._machine.objects.known
+        for count, key in enumerate(self._rest, 1):
+            there = known.get(key)
+            if there is not None and there[0] not in seen and not older(version, there[1]):
+                self._absent[key] = there[0]
             if count == AT_ONCE:
                 return
         self._stage = _Stage.SETTLING
@@ -232,7 +236,7 @@ class CrossCheck:
         machine.counts.checks += 1
         machine.counts.lost += lost
         self._lost_in_row += 1
-        self._end(now, self._every * min(2 ** (self._lost_in_row - 1), 4) * (0.75 + 0.5 * self._rng()))
+        self._end(now, self._pace() * min(2 ** (self._lost_in_row - 1), 4))
         return Lost(lost)
 
     def _differs(self, key: Key, uid: str, version: Version) -> bool:
@@ -245,8 +249,13 @@ class CrossCheck:
             return False
         return not objects.is_gone(key, version)
 
+    def _pace(self) -> float:
+        """Seconds until the next check; more for very many objects, so that the share of a core is bounded."""
+        every = max(self._every, len(self._machine.objects.known) / OBJECTS_PER_SECOND)
+        return every * (0.75 + 0.5 * self._rng())
+
     def _end(self, now: float, seconds: float | None = None) -> None:
         self._stage = _Stage.WAITING
         self._ended = now
-        self._due = now + (self._every * (0.75 + 0.5 * self._rng()) if seconds is None else seconds)
+        self._due = now + (self._pace() if seconds is None else seconds)
         self._seen, self._differ, self._absent, self._rest = set(), {}, {}, iter(())

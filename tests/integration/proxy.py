@@ -11,7 +11,7 @@ import json
 import ssl
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from tests.controlplane.cluster import Cluster
 PASSED = ("Authorization", "Accept", "Content-Type")
 _LINE = 8 << 20
 """Bytes that an event may have."""
+Rewrites = Callable[[str, bytes], Sequence[bytes]]
+"""What comes instead of a line (the path of its watch, and the line). Without a newline at its end, the stream ends."""
 Loses = Callable[[str, Object], bool]
 """Whether an event (the path of its watch, and the event itself) is lost."""
 
@@ -42,6 +44,7 @@ class Proxy:
     def __init__(self, cluster: Cluster) -> None:
         assert cluster.ca is not None
         self.loses: Loses = lambda path, event: False
+        self.rewrites: Rewrites | None = None
         self.lost: Counter[str] = Counter()
         """Events that were lost, by their type."""
         self.lists: Counter[str] = Counter()
@@ -150,8 +153,13 @@ class Proxy:
                 event = json.loads(line)
                 if self.loses(request.path, event):
                     self.lost[event["type"]] += 1
-                else:
-                    await answer.write(line)
+                    continue
+                for part in [line] if self.rewrites is None else self.rewrites(request.path, line):
+                    await answer.write(part)
+                    if not part.endswith(b"\n"):
+                        assert request.transport is not None
+                        request.transport.close()
+                        return answer
         except (aiohttp.ClientError, ConnectionError):
             pass  # one end went; the other is told by the end of this answer
         finally:

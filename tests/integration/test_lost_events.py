@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -112,6 +113,93 @@ def test_nodes_are_forbidden(
     wait_for("readiness", lambda: ask(berth, "/readyz")[0] == 200, START)
     wait_for("the log to say so", lambda: berth.lines("the cluster can be seen again"), START)
     berth.end()
+
+
+class Mangled:
+    """Does something to every fifth line of the pods' watch, some times."""
+
+    def __init__(self, what: Callable[[bytes, bytes], list[bytes]], times: int) -> None:
+        self.left = times
+        self._what = what
+        self._seen = 0
+        self._before = b""
+
+    def __call__(self, path: str, line: bytes) -> list[bytes]:
+        if path != PODS:
+            return [line]
+        self._seen += 1
+        before, self._before = self._before, line
+        if self._seen % 5 or not self.left:
+            return [line]
+        self.left -= 1
+        return self._what(line, before)
+
+
+def error(code: int, reason: str) -> bytes:
+    """An ERROR event."""
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    return json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
+
+
+STRANGE = b'{"type":"RENAMED","object":{"kind":"Pod","metadata":{"name":"x"}}}\n'
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(lambda line, _: [line[: len(line) // 2]], id="cut within a line"),
+        pytest.param(lambda line, _: [b'{"type":"MODI\n', line], id="no JSON"),
+        pytest.param(lambda line, before: [line, before, line, STRANGE, line], id="repeated, reordered, unknown"),
+        pytest.param(lambda line, _: [error(429, "TooManyRequests"), line], id="429"),
+        pytest.param(lambda line, _: [error(500, "InternalError"), line], id="500"),
+        pytest.param(lambda line, _: [error(504, "Timeout"), line], id="504"),
+        pytest.param(lambda line, _: [error(410, "Expired"), line], id="410"),
+    ],
+)
+def test_bad_streams(
+    control_plane: Cluster,
+    real_namespace: str,
+    harbour: Harbour,
+    add_nodes: Callable[..., None],
+    proxy: Proxy,
+    what: Callable[[bytes, bytes], list[bytes]],
+) -> None:
+    """Whatever a watch brings: it lives, applies nothing by halves, and knows in the end what the API server knows."""
+    api, path = control_plane.api, pods_path(real_namespace)
+    add_nodes(control_plane, nodes(10, real_namespace))
+    berth = behind(proxy, harbour, f"berth-{real_namespace}")
+    mangled = proxy.rewrites = Mangled(what, 4)
+    for i in range(20):
+        api.create(path, pod(f"web-{i}", berth.scheduler_name))
+        if i % 3 == 2:
+            api.delete(f"{path}/web-{i}")
+    checks.wait_bound(api, real_namespace, 14)
+    wait_for("the stream to be mangled", lambda: not mangled.left, START)
+    wait_for("the cache to be as the cluster is", lambda: compared(berth)["differences"] == 0, START)
+    assert checks.overfull(api) == []
+    berth.end()
+
+
+@pytest.mark.usefixtures("control_plane_binaries")
+def test_compacted_while_it_stood_still(harbour: Harbour) -> None:
+    """Pods are deleted, others created, and the history of it is gone, before Berth reads on: 410, and a new list."""
+    with ControlPlane(audit=True) as own:
+        api, namespace = own.api, namespaces.create(own.api)
+        path = pods_path(namespace)
+        api.create_many(NODES, nodes(2, "small", cpu="2"))
+        berth = harbour.berth(own)
+        api.create_many(path, [pod(f"first-{i}", berth.scheduler_name, cpu="1") for i in range(4)])
+        checks.wait_bound(api, namespace, 4)
+        os.kill(berth.pid, signal.SIGSTOP)
+        for i in range(4):
+            api.delete(f"{path}/first-{i}")
+        api.create_many(path, [pod(f"second-{i}", berth.scheduler_name, cpu="1") for i in range(4)])
+        own.compact()
+        own.restart_apiserver()
+        os.kill(berth.pid, signal.SIGCONT)
+        checks.bound_once_each(own, namespace, checks.wait_bound(api, namespace, 4))
+        wait_for("the cache to be as the cluster is", lambda: compared(berth)["differences"] == 0, START)
+        berth.end()
 
 
 def metrics(berth: Berth, cluster: Cluster) -> str:

@@ -71,7 +71,7 @@ class Watcher:
 
         Raises ApiError and Unreachable when the Events about earlier evictions can't be read.
         """
-        past, read_at = await self.read_remembered()
+        past, read_at = await self.remembered()
         async with asyncio.TaskGroup() as tasks:
             following = [tasks.create_task(reflector.run()) for reflector in self._reflectors]
             try:
@@ -84,7 +84,7 @@ class Watcher:
                 for task in following:
                     task.cancel()
 
-    async def read_remembered(self) -> tuple[list[Restored], float]:
+    async def remembered(self) -> tuple[list[Restored], float]:
         """What earlier evictors did, or meant to do, and since when (monotonic time) that is older than it says.
 
         How long ago it was goes by the server's clock on both sides: ours may be wrong.

@@ -25,15 +25,15 @@ class Server:
     """Stamps what it is given with its own time, and remembers one eviction."""
 
     async def create(self, _path: str, body: bytes, **_: Any) -> bytes:
-        made: dict[str, Any] = msgspec.json.decode(body)
+        made: Any = msgspec.json.decode(body)
         made["metadata"]["creationTimestamp"] = _stamp(0)
         return msgspec.json.encode(made)
 
     async def get(self, _path: str, *, query: str, **_: Any) -> bytes:
         reason = DONE if f"reason%3D{DONE}" in query else INTENT
-        text = record("owner", 1, 300.0, _stamp(BEFORE + 1))
-        body = event(ABOUT, kind="Normal", reason=reason, action="x", note="x", instance="x", annotations=text)[1]
-        made: dict[str, Any] = msgspec.json.decode(body)
+        said = record("owner", 1, 300.0, _stamp(BEFORE + 1))
+        body = event(ABOUT, kind="Normal", reason=reason, action="x", note="x", instance="x", annotations=said)[1]
+        made: Any = msgspec.json.decode(body)
         assert made["reportingController"] == CONTROLLER
         made["metadata"]["creationTimestamp"] = _stamp(BEFORE)
         return msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": [made]})
@@ -50,5 +50,5 @@ async def test_our_clock_may_be_wrong(monkeypatch: pytest.MonkeyPatch, hours: fl
     config = default_configuration()
     frameworks = build(config, registry())
     watcher = Watcher(cast(Client, Server()), frameworks, Settings(), lambda: True, ABOUT, "me")
-    (past,), _ = await watcher.read_remembered()
+    (past,), _ = await watcher.remembered()
     assert past.ago == BEFORE - 1

@@ -149,6 +149,19 @@ def test_pages_are_spread() -> None:
     assert last - first == pytest.approx(20 * 0.25 * EVERY_SECONDS / 11)
 
 
+def test_many_objects_are_compared_less_often() -> None:
+    """A check costs as its objects do, so its share of the server's time is bounded."""
+    every = {}
+    for count in (25_000, 50_000):
+        page = listing(30, *(thing(f"p{i}", 5) for i in range(count)))
+        world = Checked(*(thing(f"p{i}", 5) for i in range(count)))
+        world.run(page, until=START + 12.6)
+        ended = world.now
+        world.run(until=ended + 100.0)
+        every[count] = world.now - ended
+    assert every == {25_000: pytest.approx(20.0, abs=0.2), 50_000: pytest.approx(40.0, abs=0.2)}
+
+
 def test_what_fails_is_tried_again_soon() -> None:
     """A page of a proxy's, a time-out, an expired page, and a Retry-After; but a refusal is slow."""
     world = Checked(A)
