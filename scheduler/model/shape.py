@@ -262,7 +262,9 @@ def _parse_spread(shape: PodShape, raw: msgspec.Raw) -> None:
 
 
 def _unsupported(spec: wire.PodSpec) -> tuple[str, ...]:
-    return ("spec.resourceClaims",) if wire.present(spec.resource_claims) not in (b"", b"[]") else ()
+    claims = ("spec.resourceClaims",) if wire.present(spec.resource_claims) not in (b"", b"[]") else ()
+    group = ("spec.schedulingGroup",) if wire.present(spec.scheduling_group) not in (b"", b"{}") else ()
+    return claims + group
 
 
 def _tolerations(raw: msgspec.Raw) -> tuple[Toleration, ...]:

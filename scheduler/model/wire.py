@@ -206,6 +206,7 @@ class PodSpec(Object, gc=False):
     overhead: Raw = Raw()
     resources: Raw = Raw()
     resource_claims: Raw = Raw()
+    scheduling_group: Raw = Raw()
     scheduling_gates: list[SchedulingGate] | None = None
     volumes: list[Volume] | None = None
 

@@ -46,6 +46,13 @@ class DynamicResources(NotYet):
     needed_for = frozenset(("spec.resourceClaims",))
 
 
+class GangScheduling(NotYet):
+    """Pod groups: one by one, a part of a gang would start, and hold what the rest needs."""
+
+    name = "GangScheduling"
+    needed_for = frozenset(("spec.schedulingGroup",))
+
+
 class NodeDeclaredFeatures(NotYet):
     """Features that nodes declare."""
 

@@ -22,7 +22,7 @@ from scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBa
 from scheduler.plugins.node_resources.fit import NodeResourcesFit
 from scheduler.plugins.node_unschedulable import NodeUnschedulable
 from scheduler.plugins.node_volume_limits import NodeVolumeLimits
-from scheduler.plugins.not_yet import DynamicResources, NodeDeclaredFeatures
+from scheduler.plugins.not_yet import DynamicResources, GangScheduling, NodeDeclaredFeatures
 from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.plugins.priority_sort import PrioritySort
 from scheduler.plugins.required_during_execution import RequiredDuringExecution
@@ -57,6 +57,7 @@ IN_TREE: dict[str, Any] = {
         ImageLocality,
         DefaultBinder,
         NodeDeclaredFeatures,
+        GangScheduling,
         AnnotationAffinity,
         ServiceAffinity,
         ServiceAntiAffinity,

@@ -389,13 +389,22 @@ def test_a_plugin_that_raises_fails_its_pod_by_name_and_nothing_else(
     assert place_of(harness, "bad") is Place.BACKOFF
 
 
-def test_unsupported_fields_keep_a_pod_pending_with_a_reason(harness: Harness) -> None:
-    """A pod with a resource claim is refused rather than misplaced."""
-    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
-    harness.put(node("n1"), pod("train", resourceClaims=claims))
-    failed = harness.cycle()[0]
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("resourceClaims", [{"name": "gpu", "resourceClaimName": "gpu"}]),
+        ("schedulingGroup", {"podGroupName": "workers"}),
+    ],
+)
+def test_unsupported_fields_keep_a_pod_pending_with_a_reason(harness: Harness, field: str, value: Any) -> None:
+    """A pod with a resource claim, or of a pod group, is refused rather than misplaced: condition and event say so."""
+    harness.put(node("n1"), pod("train", **{field: value}))
+    failed, condition, event = harness.cycle()
     assert isinstance(failed, Failed)
-    assert "spec.resourceClaims, which this version of Berth does not schedule yet" in failed.message
+    assert f"spec.{field}, which this version of Berth does not schedule yet" in failed.message
+    assert isinstance(condition, PatchCondition)
+    assert isinstance(event, RecordFailure)
+    assert condition.message == event.message == failed.message
 
 
 def test_thousands_of_equal_unschedulable_pods_are_asked_as_one(harness: Harness) -> None:
