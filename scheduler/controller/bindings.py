@@ -36,7 +36,7 @@ ASK_SECONDS = 5.0
 SEND_AGAIN = 10.0
 """Seconds after which a Binding is sent again that was not answered at all. One that was answered, in a way that leaves
 open what happened, is sent again after the next question."""
-MOST_SENT = 4
+MOST_SENT = 8
 """How often one Binding is sent."""
 SETTLED = 75.0
 """Seconds after which a Binding that was sent can't be stored any more: API servers give up requests after 60 s."""
@@ -152,7 +152,8 @@ class Bindings:
     async def _post(self, posting: _Posting) -> None:
         uid = posting.bind.pod.uid
         try:
-            failure = await self._settle(posting)
+            outcome = await self._send(posting)
+            failure = await self._settle(posting, outcome) if isinstance(outcome, _Unknown) else outcome
         except Exception as error:
             # A fault of ours, or of what answers in the API server's place: the pod is tried again all the same.
             log.exception("a Binding failed in an unexpected way", **_about(posting.bind))
@@ -173,11 +174,8 @@ class Bindings:
         say("binding failed", **told, status=failure.status, why=failure.why, error=failure.message)
         self._answer(BindFailed(bind.pod.uid, failure.status, failure.message, failure.quietly))
 
-    async def _settle(self, posting: _Posting) -> _Failure | None:
-        """Send it, and again where that is needed, until it is known what became of it; None: the pod is bound."""
-        outcome = await self._send(posting)
-        if not isinstance(outcome, _Unknown):
-            return outcome
+    async def _settle(self, posting: _Posting, outcome: _Unknown) -> _Failure | None:
+        """Ask, and send it again, until it is known what became of it; None: the pod is bound."""
         self.unanswered += 1
         told = {**_about(posting.bind), "attempt": posting.bind.attempts}
         log.warning("binding unanswered, asking for the pod", **told, error=outcome.message)

@@ -174,6 +174,13 @@ UNANSWERED = Family(
     "counter",
     "Bindings without an answer that tells what became of them. Berth keeps the room and asks for the pod.",
 )
+REFUSALS = Family(
+    "berth_pods_refused_total",
+    "counter",
+    "Pods that a kubelet did not admit after Berth had bound them, by the kubelet's reason: OutOfcpu, OutOfpods and "
+    "others. Many of them mean that somebody else binds pods to the same nodes.",
+    ("reason",),
+)
 STATUSES_WAITING = Family(
     "berth_statuses_waiting", "gauge", "Pods for which a condition or a nominated node waits to be written."
 )

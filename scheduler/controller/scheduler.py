@@ -15,6 +15,7 @@ from scheduler.controller.calls import Calls
 from scheduler.controller.extenders import ExtenderBinder, Extenders
 from scheduler.controller.meter import Meter
 from scheduler.controller.originals import Originals
+from scheduler.controller.refusals import Refusals
 from scheduler.controller.reports import Reports
 from scheduler.controller.sight import NEEDED, Sight, check_seconds
 from scheduler.controller.watchdog import Watchdog
@@ -124,6 +125,7 @@ class Scheduler:
         }
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         _hear_signals(frameworks)
+        self.refusals = Refusals(lambda: self.engine.queue.frameworks)
         self.reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES)]
         self.sight = Sight(self.reflectors, NEEDED, self._awake.set)
         self._synced = asyncio.Event()
@@ -250,6 +252,7 @@ class Scheduler:
             on_trust=lambda: self.sight.trust(),
             rng=self._chance,
             clock=self._clock,
+            on_deleted=self.refusals.see if resource is PODS else None,
         )
 
     def _deliver(self, kind: str, changes: list[Change[Any]]) -> None:

@@ -105,6 +105,7 @@ class _Vitals:
             Asked(families.INBOX, lambda: {(): float(scheduler.inbox)}),
             Asked(families.BIND_FAILURES, self._bind_failures),
             Asked(families.UNANSWERED, lambda: {(): float(scheduler.writer.bindings.unanswered)}),
+            Asked(families.REFUSALS, lambda: {(why,): float(n) for why, n in scheduler.refusals.counted.items()}),
             Asked(families.STATUSES_WAITING, lambda: {(): float(len(scheduler.writer.statuses))}),
             Asked(families.STATUSES_DROPPED, lambda: {(): float(scheduler.writer.statuses.dropped)}),
             Asked(families.EVENTS_DROPPED, lambda: {(): float(written.events_dropped)}),

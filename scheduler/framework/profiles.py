@@ -39,6 +39,7 @@ DEFAULT_MULTI_POINT = (
     PluginRef("ImageLocality", 1),
     PluginRef("DefaultBinder"),
     PluginRef("NodeDeclaredFeatures"),
+    PluginRef("GangScheduling"),
     PluginRef("RequiredDuringExecution"),
 )
 """kube-scheduler's default plugins in its order, then Berth's own."""

@@ -31,6 +31,8 @@ class KnownObjects(Generic[T]):
         self.position: Version = ""
         self.unreadable: dict[Key, tuple[str, Version]] = {}
         """Objects that are there in a version that the decoder refused."""
+        self.on_deleted: Callable[[msgspec.Raw], None] | None = None
+        """Gets each known object that a watch says was deleted, as it was at last."""
         self._anew = False
         self._decode = decode
         self._counts = counts
@@ -181,6 +183,8 @@ class KnownObjects(Generic[T]):
         else:
             del self.known[key]
             self._changes.append(Deleted(*key, before[0]))
+            if self.on_deleted is not None:
+                self.on_deleted(raw)
             self._buried.pop(key, None)
             self._buried[key] = version
             if len(self._buried) > TOMBSTONES:

@@ -77,6 +77,7 @@ class Reflector(Generic[T]):
         on_lost: Callable[[Resource, int], None] | None = None,
         on_back: Callable[[Resource], None] | None = None,
         on_trust: Callable[[], None] | None = None,
+        on_deleted: Callable[[msgspec.Raw], None] | None = None,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -103,6 +104,7 @@ class Reflector(Generic[T]):
             label_selector=label_selector,
             on_malformed=None if on_malformed is None else lambda key, error: on_malformed(resource, key, error),
         )
+        self._machine.objects.on_deleted = on_deleted
         self._on_lost = on_lost
         self._on_back = on_back
         self._on_trust = on_trust

@@ -152,6 +152,7 @@ class Interner:
             wire.present(spec.resources),
             wire.present(spec.resource_claims),
             required_features(spec),
+            wire.present(spec.scheduling_group),
             tuple([_container_key(c) for c in spec.containers]),
             tuple([_container_key(c) for c in spec.init_containers]) if spec.init_containers else (),
             _volumes_key(spec.volumes) if spec.volumes else (),

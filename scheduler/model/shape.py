@@ -58,6 +58,7 @@ class PodShape:
         "host_ports",
         "image_count",
         "images",
+        "in_group",
         "namespace",
         "node_selector",
         "nonzero",
@@ -103,6 +104,8 @@ class PodShape:
     """Claims for devices."""
     containers: tuple[DeviceContainer, ...]
     """The containers, if any of them asks for a resource that may be served by devices."""
+    in_group: bool
+    """The pod is a member of a pod group."""
     features: frozenset[str]
     """What the pod needs its node to declare (status.declaredFeatures)."""
     annotation_problem: str | None
@@ -246,6 +249,7 @@ def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None) -> P
     shape.volumes = parse_volumes(volumes)
     shape.promise = parse_promise(promise)
     shape.claims = pod_claims(spec)
+    shape.in_group = wire.present(spec.scheduling_group) not in (b"", b"{}")
     shape.containers = device_containers(resources, spec)
     shape.features = required_features(spec)
     shape.warnings = tuple(warnings)

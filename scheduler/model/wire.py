@@ -231,6 +231,7 @@ class PodSpec(Object, gc=False):
     overhead: Raw = Raw()
     resources: Raw = Raw()
     resource_claims: Raw = Raw()
+    scheduling_group: Raw = Raw()
     scheduling_gates: list[SchedulingGate] | None = None
     host_network: bool | None = None
     host_users: bool | None = None

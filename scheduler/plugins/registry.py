@@ -14,6 +14,7 @@ from scheduler.plugins.annotation_affinity import AnnotationAffinity
 from scheduler.plugins.default_binder import DefaultBinder
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
+from scheduler.plugins.gang_scheduling import GangScheduling
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from scheduler.plugins.node_affinity import NodeAffinity
@@ -58,6 +59,7 @@ IN_TREE: dict[str, Any] = {
         ImageLocality,
         DefaultBinder,
         NodeDeclaredFeatures,
+        GangScheduling,
         AnnotationAffinity,
         ServiceAffinity,
         ServiceAntiAffinity,

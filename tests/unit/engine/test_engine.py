@@ -389,6 +389,17 @@ def test_a_plugin_that_raises_fails_its_pod_by_name_and_nothing_else(
     assert place_of(harness, "bad") is Place.BACKOFF
 
 
+def test_a_pod_of_a_group_stays_pending_with_a_reason(harness: Harness) -> None:
+    """Alone it would start a part of a gang: condition and event say why it is refused."""
+    harness.put(node("n1"), pod("train", schedulingGroup={"podGroupName": "workers"}))
+    failed, condition, event = harness.cycle()
+    assert isinstance(failed, Failed)
+    assert "spec.schedulingGroup, which this version of Berth does not schedule yet" in failed.message
+    assert isinstance(condition, PatchCondition)
+    assert isinstance(event, RecordFailure)
+    assert condition.message == event.message == failed.message
+
+
 def test_thousands_of_equal_unschedulable_pods_are_asked_as_one(harness: Harness) -> None:
     """An event asks each kind of waiting pod once: the hint runs once for 500 equal pods."""
     harness.put(node("n1", cpu="1"))

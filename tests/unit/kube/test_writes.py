@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 
 from scheduler.apiserver import protobuf
 from scheduler.kube import writes
-from scheduler.kube.errors import ApiError
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.flow import BIND
 from scheduler.kube.protobuf import MEDIA_TYPE
 from scheduler.kube.writes import PodRef
 from tests.unit.kube.conftest import ScriptedServer
@@ -231,3 +233,44 @@ async def test_other_refusals_are_the_callers(server: ScriptedServer) -> None:
             await writes.bind(client, POD, "n")
         assert client.protobuf
     assert len(server.seen) == 1
+
+
+async def test_swallowed_binds_hold_nobody_up(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many Bindings as may be under way are sent and never answered: the next ones go over other connections."""
+    monkeypatch.setattr(writes, "BIND_PATIENCE", 0.01)
+    over = asyncio.Event()
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        if len(server.seen) <= BIND.width:
+            await over.wait()
+        return web.Response(status=201, body=b"{}")
+
+    server.answer = answer
+    async with server.client(qps=-1) as client:
+        found = await asyncio.gather(
+            *(writes.bind(client, POD, "n") for _ in range(BIND.width + 10)), return_exceptions=True
+        )
+        lost = [each for each in found if isinstance(each, Unreachable)]
+        assert len(lost) >= BIND.width
+        assert all(each.sent for each in lost)
+        assert len(server.seen) == BIND.width + 10
+        monkeypatch.setattr(writes, "BIND_PATIENCE", 30.0)
+        await writes.bind(client, POD, "n")
+        over.set()
+
+
+async def test_a_page_is_no_yes(server: ScriptedServer) -> None:
+    """A proxy that answers 200 with a page of its own leaves open what became of the Binding, and of a patch."""
+    page = b"<html>sign in</html>"
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=page, content_type="text/html")
+
+    server.answer = answer
+    async with server.client() as client:
+        with pytest.raises(Unreachable) as caught:
+            await writes.bind(client, POD, "n")
+        assert caught.value.sent
+        with pytest.raises(Unreachable) as caught:
+            await writes.patch_object(client, "/api/v1/persistentvolumes/v", b"{}")
+        assert caught.value.sent
