@@ -44,6 +44,9 @@ def _capacity(
     scheduler: Annotated[str | None, typer.Option(help="The profile to use, by its schedulerName.")] = None,
     context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
+    timeout: Annotated[
+        str, typer.Option("--request-timeout", help="How long to wait for an answer of the API server: 5s, 2m.")
+    ] = "30s",
     at_least: Annotated[
         int, typer.Option(min=0, help="The exit code is 0 if so many more fit, and 1 if they do not.")
     ] = 1,
@@ -70,7 +73,7 @@ def _capacity(
         from scheduler.cli.live import listed
 
         path = kubeconfig or settings.client_connection.kubeconfig or None
-        there, _, usual = listed(path, context, decoder)
+        there, _, usual = listed(path, context, decoder, timeout=timeout)
     complain(there.problems[:_PROBLEMS])
     held = documents(file)
     with about(named(file)):

@@ -45,7 +45,12 @@ class Lazy(TyperGroup):
         return name, command, rest
 
 
-app = typer.Typer(cls=Lazy, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=Lazy,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 @app.callback()

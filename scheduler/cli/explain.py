@@ -68,6 +68,9 @@ def explain(
     scheduler: Annotated[str | None, typer.Option(help="The profile to use, by its schedulerName.")] = None,
     context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
+    timeout: Annotated[
+        str, typer.Option("--request-timeout", help="How long to wait for an answer of the API server: 5s, 2m.")
+    ] = "30s",
     output: Annotated[PageOutput, typer.Option("-o", "--output", help="The form of the answer.")] = PageOutput.TABLE,
     everything: Annotated[bool, typer.Option("--all", help="Show every node and every score.")] = False,
     validate: Annotated[
@@ -110,7 +113,7 @@ def explain(
     else:
         from scheduler.cli.live import listed
 
-        there, where, usual = listed(path, context, decoder, classes=file is not None)
+        there, where, usual = listed(path, context, decoder, classes=file is not None, timeout=timeout)
     complain(there.problems[:_PROBLEMS])
     if several:
         inside = None if all_namespaces else namespace or usual

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from scheduler.cli.errors import InputError
+from scheduler.cli.errors import InputError, complain
 from scheduler.kube.client import Client
 from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
@@ -25,25 +25,39 @@ _WANTED = (*(each for each in WATCHED if each.kind in KINDS and each not in _NEE
 _PAGE = 500
 _EXPIRED = 410
 _NO_SUCH_KIND = 404
+SILENCE = 3.0
+"""Seconds after which it is said that the server does not answer."""
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_NO_LIMIT = 86_400.0
+
+
+def seconds(text: str) -> float:
+    """`--request-timeout` as kubectl takes it: 5, 5s, 2m, 1h; 0 is no limit. Raises InputError."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
+    if not number.isdecimal():
+        raise InputError(f"--request-timeout: {text}: expected seconds, or a time such as 30s or 2m")
+    return int(number) * _UNITS[unit] or _NO_LIMIT
 
 
 def listed(
-    kubeconfig: str | None, context: str | None, decoder: Decoder, *, classes: bool = True
+    kubeconfig: str | None, context: str | None, decoder: Decoder, *, classes: bool = True, timeout: str = "30s"
 ) -> tuple[World, str, str]:
     """What the API server has, how to call it in messages, and the namespace that the context names.
 
     `classes`: list PriorityClasses too. Only a pod from a file needs them: of others the API server knows the priority.
+    `timeout`: of each request.
 
     Raises kube.ConfigError for unusable settings, InputError when nodes and pods can't be listed.
     """
+    limit = seconds(timeout)
     connection = connect(kubeconfig, context)
     if sys.stderr.isatty():
         from rich.console import Console
 
         with Console(stderr=True).status(f"Listing nodes and pods of {connection.host}"):
-            world = asyncio.run(_world(connection, decoder, classes))
+            world = asyncio.run(_world(connection, decoder, classes, limit))
     else:
-        world = asyncio.run(_world(connection, decoder, classes))
+        world = asyncio.run(_world(connection, decoder, classes, limit))
     return world, connection.host, connection.namespace or "default"
 
 
@@ -63,11 +77,16 @@ def listed_evictions(kubeconfig: str | None, context: str | None) -> tuple[list[
         return [], [f"can't list events: {error}; which pods an evictor leaves alone for a while is not known"]
 
 
-async def _world(connection: Connection, decoder: Decoder, classes: bool) -> World:
+async def _world(connection: Connection, decoder: Decoder, classes: bool, limit: float) -> World:
     world = World(decoder)
     kinds = [kind for kind in (*_NEEDED, *_WANTED) if classes or kind is not PRIORITY_CLASSES]
-    async with Client(connection) as client:
-        found = await asyncio.gather(*(_all(client, kind) for kind in kinds), return_exceptions=True)
+    async with Client(connection, timeout=limit) as client:
+        lists = [asyncio.ensure_future(_all(client, kind)) for kind in kinds]
+        answered, _ = await asyncio.wait(lists, timeout=SILENCE, return_when=asyncio.FIRST_COMPLETED)
+        if not answered:
+            until = "" if limit == _NO_LIMIT else f"; --request-timeout ends it after {limit:g} s"
+            complain([f"{connection.host} has not answered yet{until}"])
+        found = await asyncio.gather(*lists, return_exceptions=True)
     for kind, items in zip(kinds, found, strict=True):
         if isinstance(items, ApiError | Unreachable):
             if kind in _NEEDED:

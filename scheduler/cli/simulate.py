@@ -59,6 +59,9 @@ def simulate(
     scheduler: Annotated[str | None, typer.Option(help="The profile to use, by its schedulerName.")] = None,
     context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
+    timeout: Annotated[
+        str, typer.Option("--request-timeout", help="How long to wait for an answer of the API server: 5s, 2m.")
+    ] = "30s",
     trace: Annotated[
         Path | None,
         typer.Option(help="Play a trace instead: a directory that has openb_nodes.csv and openb_pods.csv."),
@@ -120,7 +123,8 @@ def simulate(
     else:
         from scheduler.cli.live import listed
 
-        there, where, usual = listed(kubeconfig or settings.client_connection.kubeconfig or None, context, decoder)
+        path = kubeconfig or settings.client_connection.kubeconfig or None
+        there, where, usual = listed(path, context, decoder, timeout=timeout)
     complain(there.problems[:_PROBLEMS])
     for name in drain or ():
         if there.cluster.nodes.live_row(name) is None:

@@ -154,6 +154,39 @@ class SoftenSpread(_Change, frozen=True):
         shape.spread = tuple(soften(c, hard=False) if c.topology_key == self.topology_key else c for c in shape.spread)
 
 
+class RaiseMaxSkew(_Change, frozen=True):
+    """Let a topology spread constraint be less even."""
+
+    cost = 1.5
+    topology_key: str
+    max_skew: int
+
+    def __str__(self) -> str:
+        return f"let the spread over {self.topology_key.rpartition('/')[2]} have maxSkew {self.max_skew}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Raise it for every hard constraint over this key that asks for less."""
+        shape.spread = tuple(
+            soften(c, max_skew=max(c.max_skew, self.max_skew)) if c.hard and c.topology_key == self.topology_key else c
+            for c in shape.spread
+        )
+
+
+class AllowPreemption(_Change, frozen=True):
+    """Let the pod preempt others."""
+
+    cost = 2.0
+    victims: int
+
+    def __str__(self) -> str:
+        what = "one pod" if self.victims == 1 else f"{self.victims} pods"
+        return f"drop preemptionPolicy Never: it would preempt {what} of lower priority"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Allow it."""
+        pod.preempts = True
+
+
 class DropHostPort(_Change, frozen=True):
     """Do without a host port."""
 
@@ -259,7 +292,8 @@ class AddNode(_Change, frozen=True):
         return replace(node, name=name, uid="", labels=labels, taints=taints, unschedulable=False, images=())
 
 
-OnPod = Request | Tolerate | DropNodeSelector | DropRequirement | DropPodTerm | SoftenSpread | DropHostPort | Ungate
+Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | RaiseMaxSkew | SoftenSpread | DropHostPort
+OnPod = Request | Tolerate | Relaxed | AllowPreemption | Ungate
 OnNode = Uncordon | RemoveTaint | Label
 Change = OnPod | OnNode | MovePod | AddNode
 Fix = tuple[Change, ...]

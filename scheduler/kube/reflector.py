@@ -96,7 +96,7 @@ class Reflector(Generic[T]):
         self._sleep = sleep
         self._stream: Stream | None = None
         self._synced = asyncio.Event()
-        self.machine: ListWatch[T] = ListWatch(
+        self._machine: ListWatch[T] = ListWatch(
             decode,
             rng=rng,
             page_size=page_size,
@@ -113,7 +113,7 @@ class Reflector(Generic[T]):
         self._check: CrossCheck | None = None
         if check_seconds is not None:
             self._check = CrossCheck(
-                self.machine,
+                self._machine,
                 rng=rng,
                 every=check_seconds,
                 field_selector=field_selector,
@@ -134,12 +134,12 @@ class Reflector(Generic[T]):
     @property
     def phase(self) -> Phase:
         """Where list/watch stands."""
-        return self.machine.phase
+        return self._machine.phase
 
     @property
     def refused(self) -> ApiError | None:
         """The 403 or 404 for which this kind is not followed at the moment."""
-        return self.machine.refused
+        return self._machine.refused
 
     @property
     def trusted(self) -> bool:
@@ -147,26 +147,26 @@ class Reflector(Generic[T]):
 
         Not while a stream is over and the server was not heard since, nor until a restored cluster is listed again.
         """
-        return not (self.machine.doubtful or self.machine.astray)
+        return not (self._machine.doubtful or self._machine.astray)
 
     @property
     def astray(self) -> bool:
         """Whether the server's data is that of a backup, and is not listed yet."""
-        return self.machine.astray
+        return self._machine.astray
 
     @property
     def counts(self) -> Counts:
         """Totals since the start."""
-        return self.machine.counts
+        return self._machine.counts
 
     @property
     def position(self) -> str:
         """The resourceVersion up to which changes were delivered."""
-        return str(self.machine.objects.position)
+        return str(self._machine.objects.position)
 
     def __len__(self) -> int:
         """Objects known."""
-        return len(self.machine.objects.known)
+        return len(self._machine.objects.known)
 
     def staleness(self) -> float | None:
         """Seconds since the server last said anything about the objects; None if it never did.
@@ -174,12 +174,12 @@ class Reflector(Generic[T]):
         That is an event, a bookmark, a page of a list, or a cross-check that found what was known. That a stream was
         opened says nothing. About a minute between bookmarks is normal.
         """
-        heard = self.machine.heard_at
+        heard = self._machine.heard_at
         return None if heard is None else self._clock() - heard
 
     def resync(self) -> None:
         """List again now and deliver the differences, to repair what a watch may have missed."""
-        self.machine.resync()
+        self._machine.resync()
         if self._stream is not None:
             self._stream.abort()
 
@@ -190,14 +190,14 @@ class Reflector(Generic[T]):
 
     def stray(self) -> None:
         """Another kind has shown that the server's data is that of a backup: list again, believe nothing known."""
-        self.machine.stray()
+        self._machine.stray()
         if self._stream is not None:
             self._stream.abort()
 
     def redeliver(self) -> None:
         """List again now and deliver everything as updated, for a receiver that now reads objects differently."""
         self._doubts += 1
-        self.machine.objects.doubt()
+        self._machine.objects.doubt()
         self.resync()
 
     # -- what it does --------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Reflector(Generic[T]):
             tasks.create_task(self._cross_check(self._check))
 
     async def _follow(self) -> None:
-        machine = self.machine
+        machine = self._machine
         while True:
             action = machine.action(self._clock())
             match action:
@@ -242,7 +242,7 @@ class Reflector(Generic[T]):
                         self._on_lost(self.resource, objects)
                     self.resync()
                 case Back():
-                    self.machine.counts.went_back += 1
+                    self._machine.counts.went_back += 1
                     self.stray()
                     self._tell_back()
 
@@ -261,12 +261,12 @@ class Reflector(Generic[T]):
         except (ApiError, Unreachable) as error:
             self._failed(error)
             return
-        self.machine.version_came(body, self._clock())
+        self._machine.version_came(body, self._clock())
         self._tell_back()
         self._tell_trust()
 
     async def _list(self, query: str, seconds: float) -> None:
-        machine = self.machine
+        machine = self._machine
         try:
             body = await self._client.get(self._path, query=query, tries=1, timeout=seconds)
         except (ApiError, Unreachable) as error:
@@ -286,7 +286,7 @@ class Reflector(Generic[T]):
             self._tell_trust()
 
     async def _watch(self, query: str) -> None:
-        machine = self.machine
+        machine = self._machine
         lost: Unreachable | None = None
         try:
             async with self._client.stream(self._path, query=query, idle=self._idle, lane=WATCH) as stream:
@@ -306,7 +306,7 @@ class Reflector(Generic[T]):
         machine.ended(self._clock(), lost)
 
     async def _apply(self, lines: list[bytes]) -> None:
-        machine = self.machine
+        machine = self._machine
         clock = self._clock
 
         def apply(line: bytes, decode: Callable[[msgspec.Raw], T] | None) -> None:
@@ -361,13 +361,13 @@ class Reflector(Generic[T]):
                 return lambda _: done.result()
 
     def _flush(self) -> None:
-        if changes := self.machine.take():
+        if changes := self._machine.take():
             self._deliver(changes, False)
 
     def _failed(self, error: ApiError | Unreachable) -> None:
         self.last_error = error
-        if self.machine.failed(error, self._clock()):
-            self._deliver(self.machine.take(), True)
+        if self._machine.failed(error, self._clock()):
+            self._deliver(self._machine.take(), True)
         self._tell_refused()
 
     def _tell_back(self) -> None:
@@ -381,7 +381,7 @@ class Reflector(Generic[T]):
             self._on_trust()
 
     def _tell_refused(self) -> None:
-        refused = self.machine.refused
+        refused = self._machine.refused
         if self._on_refused is not None and (refused is not None) != self._told_refused:
             self._on_refused(self.resource, refused)
         self._told_refused = refused is not None

@@ -15,6 +15,7 @@ from scheduler.report.wording import (
     asks,
     common_ending,
     count,
+    folded,
     headline,
     leads_to,
     moved,
@@ -39,6 +40,7 @@ _ELSEWHERE = 120
 _WIDE = 140
 """From this width on there is room for long node names."""
 _LONG = 28
+_INDENT = 2
 
 
 def console_for(stream: IO[str]) -> Console:
@@ -71,6 +73,7 @@ class ExplanationTable:
             yield _indented(f"node names end in {self._ending}", "dim")
         if self.answer.remedies:
             yield from self._remedies()
+            yield from self._commands(options.max_width)
         elif self.answer.rejected and self.answer.outcome == "unschedulable":
             yield from (Text(""), Text("No single small change would free it.", style="bold"))
         if self.answer.message and self.answer.outcome != "gated":
@@ -167,6 +170,15 @@ class ExplanationTable:
                 text.append(f" (or {self._short(some(remedy.instead, 2))})", style="dim")
             table.add_row(text, Text(f"then {self._short(leads_to(remedy))}"))
         yield from _section("What would free it (each was tried)", table)
+
+    def _commands(self, width: int) -> Iterator[RenderableType]:
+        with_commands = [remedy for remedy in self.answer.remedies if remedy.commands]
+        if with_commands:
+            yield from (Text(""), Text("As commands, to be copied; nothing is run", style="bold"))
+        for remedy in with_commands:
+            for command in remedy.commands:
+                for line in folded(printable(command), width - _INDENT):
+                    yield _indented(line, "dim")
 
     def _short(self, text: str) -> str:
         return printable(text.replace(self._ending, "") if self._ending else text)

@@ -1,17 +1,42 @@
 """Words and numbers as every report writes them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from scheduler.framework.changes import AddNode
 from scheduler.whatif.explanation import Explanation, FeasibleNode, Remedy
 
+_SHELL_WORD = re.compile(r"(?:'[^']*'|[^\s'])+")
+_AFTER_COMMA = re.compile(r"(?<=,)")
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def printable(text: str) -> str:
     """The text without what moves a terminal's cursor or changes its colours: names come from files and clusters."""
     return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def folded(command: str, width: int) -> Iterator[str]:
+    """The lines of a shell command that is wider than the terminal, so that it still can be copied and run.
+
+    It is broken between words, with a backslash, and after the commas of a JSON text in quotes, where the end of a line
+    means nothing. What can be broken nowhere stays as it is.
+    """
+    line = ""
+    for piece, glue in _pieces(command):
+        if line and len(line) + len(piece) + len(glue) + 2 > width:
+            yield line if line.endswith(",") else f"{line.rstrip()} \\"
+            line = "  "
+        line += piece + glue
+    yield line.rstrip()
+
+
+def _pieces(command: str) -> Iterator[tuple[str, str]]:
+    """(text, what follows it on the same line)."""
+    for word in _SHELL_WORD.findall(command):
+        parts = _AFTER_COMMA.split(word) if word.startswith("'[") else [word]
+        yield from ((part, "") for part in parts[:-1])
+        yield parts[-1], " "
 
 
 def count(number: int, what: str) -> str:

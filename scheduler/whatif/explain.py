@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
-from scheduler.framework.changes import HOSTNAME, Uncordon
+from scheduler.framework.changes import HOSTNAME, AllowPreemption, Uncordon
 from scheduler.framework.decision import Decision, fit_error, narrowed_text
 from scheduler.framework.explaining import Inquiry
 from scheduler.framework.runtime import Framework
@@ -19,7 +20,9 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
+from scheduler.whatif.commands import commands
 from scheduler.whatif.explanation import Explanation
+from scheduler.whatif.misspelt import misspelt
 from scheduler.whatif.promises import Past, state_of
 from scheduler.whatif.remedies import Obstacle, Stuck, remedies
 
@@ -64,6 +67,10 @@ def explain(
     fits = shown.FITS if claimed else shown.UNCLAIMED
     outcome = shown.GATED if gate else fits if len(decision.feasible) else shown.UNSCHEDULABLE
     offered = remedies(asking, stuck) if outcome not in (shown.FITS, shown.UNCLAIMED) else []
+    if outcome == shown.UNSCHEDULABLE:
+        offered += _preempting(pod, framework, cluster, decision)
+        about.notes += misspelt(pod, cluster)
+    offered = [structs.replace(each, commands=commands(each.changes, pod)) for each in offered]
     about.notes += asking.notes.values()
     return about.answer(
         outcome,
@@ -76,6 +83,20 @@ def explain(
         remedies=offered,
         promise=state_of(pod, node, framework, cluster, decision, past),
     )
+
+
+def _preempting(pod: Pod, framework: Framework, cluster: Cluster, decision: Decision) -> list[shown.Remedy]:
+    """What preemption would do for a pod that may not preempt."""
+    if pod.preempts:
+        return []
+    try:
+        made = framework.post_filter_result(structs.replace(pod, preempts=True), cluster, decision)
+    except PluginError:
+        return []
+    if not made.node:
+        return []
+    change = AllowPreemption(len(made.victims))
+    return [shown.Remedy(text=str(change), changes=[change], nodes=[made.node], instead=[])]
 
 
 def _unknown_namespaces(pod: Pod, cluster: Cluster) -> Iterator[str]:

@@ -110,13 +110,15 @@ class EarlyRejection(Shown, frozen=True):
 class Remedy(Shown, frozen=True):
     """A change that was tried and would free the pod. `nodes`: those it could then go to.
 
-    `instead`: other objects of which the same change was tried and would do as well.
+    `instead`: other objects of which the same change was tried and would do as well. `commands`: what makes the change
+    when it is run; empty where no one command does.
     """
 
     text: str
     changes: list[Change]
     nodes: list[str]
     instead: list[str]
+    commands: list[str] = []
 
 
 class Preemption(Shown, frozen=True):

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 
+from msgspec.structs import replace
+
 from scheduler.engine.queued import Place
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
@@ -19,6 +21,8 @@ from scheduler.whatif.quality import Mix, quality
 from scheduler.whatif.simulation import Simulation
 from scheduler.whatif.world import World
 
+_USUAL = "default-scheduler"
+"""Its decisions are the same, so its pods take part."""
 _GATED = "waits for its scheduling gates"
 _NOT_TRIED = "was not tried"
 _MIX = 1000
@@ -39,7 +43,8 @@ def plan(
 ) -> Outcome:
     """Add objects, drain nodes (all have to be there), create pods, and schedule until nothing moves.
 
-    Pods of the world that wait already and name the profile take part. `force`: drain in spite of disruption budgets.
+    Pods of the world that wait already and name the profile, or default-scheduler, take part. `force`: drain in spite
+    of disruption budgets.
     """
     name = framework.profile.name
     arriving = [(batch.pod(0), min(batch.count, _MIX)) for batch in batches if batch.count]
@@ -47,7 +52,9 @@ def plan(
     mix = Mix(chain(several, world.placed.values()), _resources(pod for pod, _ in arriving))
     before = quality(world.cluster, mix)
     simulation = Simulation({name: framework}, world.cluster)
-    others = [pod for pod in world.waiting.values() if pod.scheduler_name == name]
+    others = [
+        replace(pod, scheduler_name=name) for pod in world.waiting.values() if pod.scheduler_name in (name, _USUAL)
+    ]
     simulation.put_all(others)
     simulation.settle()
     ready = _placed(simulation, others)
@@ -81,9 +88,16 @@ def plan(
         not_simulated=list(not_simulated),
         before=before,
         after=quality(world.cluster, mix),
-        notes=list(dict.fromkeys([*notes, *(note for batch in batches for note in batch.notes)])),
+        notes=list(
+            dict.fromkeys([*notes, *_unguarded(world, drain), *(note for batch in batches for note in batch.notes)])
+        ),
         unlisted=len(placed) + sum(each.placed for each in told) - len(listed),
     )
+
+
+def _unguarded(world: World, drain: Sequence[str]) -> list[str]:
+    known = world.cluster.selecting.get("PodDisruptionBudget")
+    return ["no PodDisruptionBudget is known, so none is respected"] if drain and not known else []
 
 
 def _create(simulation: Simulation, framework: Framework, batches: Sequence[Batch]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from scheduler.framework.changes import HOSTNAME, AddNode, Change, Fix, MovePod, OnPod, Request, Ungate
+from scheduler.framework.changes import HOSTNAME, AddNode, Change, Fix, MovePod, OnPod, RaiseMaxSkew, Request, Ungate
 from scheduler.framework.explaining import Inquiry
 from scheduler.framework.status import Reason
 from scheduler.model.node import Node
@@ -148,6 +148,8 @@ def _as_much(mine: Change, other: Change) -> bool:
         return mine.requests.keys() >= other.requests.keys() and all(
             mine.requests[name] <= amount for name, amount in other.requests.items()
         )
+    if isinstance(mine, RaiseMaxSkew) and isinstance(other, RaiseMaxSkew):
+        return mine.topology_key == other.topology_key and mine.max_skew >= other.max_skew
     return mine == other
 
 
@@ -155,7 +157,7 @@ def _kind(plan: Plan) -> tuple[str, ...]:
     """The kind of a plan. Only one plan of a kind is shown: others change another amount, node or pod."""
     return tuple(
         str(change)
-        if isinstance(change, OnPod) and not isinstance(change, Request)
+        if isinstance(change, OnPod) and not isinstance(change, Request | RaiseMaxSkew)
         else f"{type(change).__name__} {','.join(getattr(change, 'requests', ()))}"
         for change in plan
     )

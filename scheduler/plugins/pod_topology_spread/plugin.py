@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework.changes import Fix, SoftenSpread
+from scheduler.framework.changes import Fix, RaiseMaxSkew, SoftenSpread
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin
@@ -217,9 +217,17 @@ class PodTopologySpread(Plugin):
         return "; ".join(text for text, _ in found), {"constraints": [numbers for _, numbers in found]}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Turn the constraints that fail here into preferences."""
-        keys = dict.fromkeys(key for key, _ in self._uneven(inquiry, row)) if inquiry.pod.shape.spread else ()
-        return [tuple(map(SoftenSpread, keys))]
+        """Turn the constraints that fail here into preferences, or let them have the skew that there would be."""
+        if not inquiry.pod.shape.spread:
+            return [()]
+        skews: dict[str, int | None] = {}
+        for key, (_, numbers) in self._uneven(inquiry, row):
+            skew = numbers.get("skew")
+            known = skews.get(key, 0)
+            skews[key] = None if skew is None or known is None else max(known, skew)
+        softened: Fix = tuple(map(SoftenSpread, skews))
+        raised: Fix = tuple(RaiseMaxSkew(key, skew) for key, skew in skews.items() if skew is not None)
+        return [raised, softened] if len(raised) == len(skews) else [softened]
 
     def _uneven(self, inquiry: Inquiry, row: int) -> Iterator[tuple[str, Detail]]:
         constraints = self._constraints(inquiry.pod, inquiry.cluster, hard=True)

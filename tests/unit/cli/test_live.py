@@ -1,6 +1,7 @@
 """`berth explain` and `berth policy impact` against an embedded API server, a process of its own, over real HTTP."""
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from scheduler.cli import live
 from tests.unit.admission.conftest import CRD
 from tests.unit.cli.conftest import Berth
 from tests.unit.whatif.story import DUMP
@@ -133,3 +135,45 @@ def test_impact_of_nothing(berth: Berth, kubeconfig: str, tmp_path: Path, words:
     found = berth("policy", "impact", "--kubeconfig", kubeconfig, *more, *words)
     assert (found.code, found.out) == (2, "")
     assert said in found.err
+
+
+@pytest.fixture
+def silent(tmp_path: Path) -> Iterator[str]:
+    """A kubeconfig for a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = server.getsockname()
+        made = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": f"http://{host}:{port}"}}],
+            "users": [{"name": "c", "user": {}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        }
+        path = tmp_path / "silent.json"
+        path.write_text(json.dumps(made))
+        yield str(path)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["explain", "web"], ["explain", "--pending"], ["simulate", "--drain", "a"]], ids=" ".join
+)
+def test_a_silent_server_is_said_and_given_up(
+    berth: Berth, silent: str, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    """One line while waiting, one at the end."""
+    monkeypatch.setattr(live, "SILENCE", 0.0)
+    found = berth(*arguments, "--kubeconfig", silent, "--request-timeout", "1s")
+    assert found.code == 2
+    first, second = found.err.splitlines()
+    assert first.startswith("berth: http://127.0.0.1:")
+    assert first.endswith("has not answered yet; --request-timeout ends it after 1 s")
+    assert "can't list nodes" in second
+
+
+@pytest.mark.parametrize("given", ["soon", "-1", "", "1.5s"])
+def test_request_timeout_is_a_time(berth: Berth, silent: str, given: str) -> None:
+    """One line, exit code 2."""
+    found = berth("explain", "web", "--kubeconfig", silent, "--request-timeout", given)
+    assert (found.code, len(found.err.splitlines())) == (2, 1)
+    assert found.err.startswith(f"berth: --request-timeout: {given}: expected seconds")

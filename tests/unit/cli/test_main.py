@@ -38,6 +38,14 @@ def test_help_of_a_command(berth: Berth) -> None:
         assert words in found.out
 
 
+@pytest.mark.parametrize("arguments", [["-h"], ["explain", "-h"], ["policy", "eval", "-h"], ["config", "lint", "-h"]])
+def test_help_is_short_too(berth: Berth, arguments: list[str]) -> None:
+    """-h is --help, for every command."""
+    found = berth(*arguments)
+    assert (found.code, found.err) == (0, "")
+    assert found.out == berth(*arguments[:-1], "--help").out
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_can_be_imported_and_explains_itself(berth: Berth, name: str) -> None:
     """A command in the list has its module."""
@@ -50,7 +58,7 @@ def test_every_command_can_be_imported_and_explains_itself(berth: Berth, name: s
         (["explian"], "berth: no such command 'explian'. Did you mean 'explain'? (see berth --help)"),
         (["version", "--foo"], "berth: no such option: --foo (see berth version --help)"),
         (["explain", "-o", "xml", "p"], "berth: invalid value for '-o' / '--output'"),
-        (["explain"], "berth: name a pod, or give one with -f FILE (see berth explain --help)"),
+        (["explain"], "berth: name a pod, give one with -f FILE, or ask about all with --pending"),
     ],
 )
 def test_wrong_usage_is_one_line(berth: Berth, arguments: list[str], said: str) -> None:

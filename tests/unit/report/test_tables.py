@@ -1,7 +1,9 @@
 """Tables as a person sees them: golden outputs of the story cluster, widths, long names, many nodes, colours."""
 
 import io
+import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from scheduler.report.tables import ExplanationTable, console_for
+from scheduler.report.wording import folded
 from scheduler.whatif.explanation import Explanation
 from tests.builders import node, pod
 from tests.unit.whatif.story import BIG, DB, WEB, explained
@@ -99,3 +102,22 @@ def test_without_a_terminal_the_width_is_fixed(monkeypatch: pytest.MonkeyPatch) 
     assert console_for(io.StringIO()).width == 120
     monkeypatch.setenv("COLUMNS", "90")
     assert console_for(io.StringIO()).width == 90
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 200])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "kubectl uncordon n",
+        "kubectl taint nodes n 'a=b c:NoSchedule'-",
+        """kubectl patch pod p -n x --type=json -p '[{"op":"add","path":"/a","value":{"key":"k","a":"b"}}]'""",
+    ],
+)
+def test_folded_commands_stay_what_they_are(command: str, width: int) -> None:
+    """A shell reads the same words, however narrow the terminal; what JSON says does not change with it."""
+    text = "\n".join(f"  {line}" for line in folded(command, width))
+
+    def words(said: str) -> list[Any]:
+        return [json.loads(word) if word.startswith("[") else word for word in shlex.split(said.replace("\\\n", ""))]
+
+    assert words(text) == words(command)

@@ -45,6 +45,10 @@ def _carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
             for constraint in spec["topologySpreadConstraints"]:
                 if constraint["topologyKey"] == key:
                     constraint["whenUnsatisfiable"] = "ScheduleAnyway"
+        case changes.RaiseMaxSkew(key, skew):
+            for constraint in spec["topologySpreadConstraints"]:
+                if constraint["topologyKey"] == key:
+                    constraint["maxSkew"] = max(constraint["maxSkew"], skew)
         case changes.DropHostPort(_, protocol, port):
             for container in spec["containers"]:
                 container["ports"] = [

@@ -267,7 +267,7 @@ def test_the_json_keeps_its_shape() -> None:
         "rejected": [{"node": "str", "plugin": "str", "code": "str", "findings": [finding], "also": []}],
         "summary": [{"plugin": "str", "reason": "str", "nodes": "int"}],
         "preemption": "NoneType",
-        "remedies": [{"text": "str", "changes": [change], "nodes": ["str"], "instead": []}],
+        "remedies": [{"text": "str", "changes": [change], "nodes": ["str"], "instead": [], "commands": ["str"]}],
         "notes": [],
         "promise": "NoneType",
     }

@@ -122,6 +122,7 @@ def test_reasons_are_kube_schedulers() -> None:
     [
         pytest.param([LARGE, pod("w")], [], ["default/w"], [], [], id="it would be placed anyway"),
         pytest.param([LARGE, pod("w", scheduler="other")], [], [], [], [], id="it is another's"),
+        pytest.param([LARGE, pod("w", scheduler="default-scheduler")], [], ["default/w"], [], [], id="the usual one"),
         pytest.param([SMALL, pod("w", cpu="2")], [], [], [], ["default/w"], id="it waits on"),
         pytest.param([SMALL, pod("w", cpu="2")], [LARGE], [], ["default/w"], [], id="a node that is added frees it"),
     ],
