@@ -33,4 +33,6 @@ class GangScheduling(Plugin):
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Refuse a pod of a group."""
+        if not pod.shape.in_group:
+            return None
         return Reject(Unresolvable("pod uses spec.schedulingGroup, which this version of Berth does not schedule yet"))
