@@ -189,7 +189,7 @@ def test_compacted_while_it_stood_still(harbour: Harbour) -> None:
         api.create_many(NODES, nodes(2, "small", cpu="2"))
         berth = harbour.berth(own)
         api.create_many(path, [pod(f"first-{i}", berth.scheduler_name, cpu="1") for i in range(4)])
-        checks.wait_bound(api, namespace, 4)
+        first = checks.wait_bound(api, namespace, 4)
         os.kill(berth.pid, signal.SIGSTOP)
         for i in range(4):
             api.delete(f"{path}/first-{i}")
@@ -197,7 +197,7 @@ def test_compacted_while_it_stood_still(harbour: Harbour) -> None:
         own.compact()
         own.restart_apiserver()
         os.kill(berth.pid, signal.SIGCONT)
-        checks.bound_once_each(own, namespace, checks.wait_bound(api, namespace, 4))
+        checks.bound_once_each(own, namespace, [*first, *checks.wait_bound(api, namespace, 4)])
         wait_for("the cache to be as the cluster is", lambda: compared(berth)["differences"] == 0, START)
         berth.end()
 

@@ -172,7 +172,14 @@ def test_configuration_and_verbose_health(control_plane: Cluster, harbour: Harbo
     status, text = ask(berth, "/readyz?verbose")
     assert (status, text.splitlines()) == (
         200,
-        ["[+]ping ok", "[+]event-loop ok", "[+]informer-sync ok", "[+]shutdown ok", "readyz check passed"],
+        [
+            "[+]ping ok",
+            "[+]event-loop ok",
+            "[+]informer-sync ok",
+            "[+]watches ok",
+            "[+]shutdown ok",
+            "readyz check passed",
+        ],
     )
     berth.end()
 
