@@ -8,6 +8,7 @@ from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Failed
 from scheduler.model import terms
 from scheduler.model.kinds import Decoder
+from scheduler.model.spread import SpreadConstraint
 from scheduler.model.wire import encode
 from scheduler.plugins.volume_binding.matching import Claims
 from scheduler.state.assumed import Assumed
@@ -114,3 +115,32 @@ def test_the_echo_of_a_status_reads_no_term_again(harness: Harness, monkeypatch:
     harness.put(worst | {"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "x"}]}})
     harness.put(worst | {"metadata": worst["metadata"] | {"labels": {"now": "other"}}})
     assert read == []
+
+
+def test_values_of_match_label_keys_are_filled_in_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of thousands of constraints may name dozens of the pod's labels: it is charged, and done once."""
+    keys = [f"k{i}" for i in range(20)]
+    harness = Harness(budget=Budget(slice=500))
+    harness.put(node("n1"), node("n2"))
+    worst = pod("worst", uid="worst", labels=dict.fromkeys(keys, "v"))
+    worst["spec"]["topologySpreadConstraints"] = [
+        {
+            "maxSkew": 1,
+            "topologyKey": f"example.com/{i}",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": "a"}},
+            "matchLabelKeys": keys,
+        }
+        for i in range(200)
+    ]
+    filled: list[Any] = []
+    real = SpreadConstraint.selector_for
+    monkeypatch.setattr(SpreadConstraint, "selector_for", lambda own, labels: filled.append(own) or real(own, labels))
+    harness.put(worst)
+    most = 0
+    while harness.engine.queue.get("worst") is not None:
+        before = len(filled)
+        harness.cycle()
+        most = max(most, len(filled) - before)
+    assert len(filled) == 200
+    assert most <= 2 * 500 // len(keys)

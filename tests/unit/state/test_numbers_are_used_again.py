@@ -59,7 +59,7 @@ def _lines(work: Any) -> int:
 
 
 def _reused(pods: int) -> int:
-    cluster, decoder = _town(pods)
+    cluster, _ = _town(pods)
     for i in range(pods - 2):
         cluster.drop_pod(f"p{i}")
     sets = cluster.incidence.terms.sets
