@@ -133,6 +133,11 @@ class PodShape:
         """Whether all terms are read."""
         return self._unread is None
 
+    def begin(self, parts: Iterator[int]) -> None:
+        """Do the first part of reading the terms: what can't be interrupted. The rest is for `read`."""
+        self._unread = parts
+        next(parts)
+
     def read(self, charge: Callable[[int], None]) -> None:
         """Read the terms that are left; `charge` is told the steps that each part took.
 
@@ -305,8 +310,7 @@ def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None, *, l
     long = len(affinity) + len(spread) > LONG
     shape.digest = 0
     shape.affinity_digest = hash((affinity, spread)) if long else 0
-    shape._unread = reading(shape, affinity, spread, problem)
-    next(shape._unread)  # what can't be interrupted: in the thread that decodes large objects
+    shape.begin(reading(shape, affinity, spread, problem))
     if not (later and long):
         shape.read(_free)
     return shape

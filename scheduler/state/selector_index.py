@@ -198,6 +198,11 @@ class TermIndex:
         return self._selectors.alive
 
     @property
+    def places(self) -> int:
+        """How many different namespaces and selectors of namespaces terms have."""
+        return len(self._numbers)
+
+    @property
     def dead(self) -> int:
         """How many numbers may still be known of terms that were removed."""
         return len(self._selectors.dead)

@@ -6,8 +6,10 @@ import pytest
 
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Failed
-from scheduler.model import terms
+from scheduler.model import terms, wire
+from scheduler.model.affinity import AffinityTerm, parse_affinity_term
 from scheduler.model.kinds import Decoder
+from scheduler.model.selectors import Labels, LabelSelector
 from scheduler.model.spread import SpreadConstraint
 from scheduler.model.wire import encode
 from scheduler.plugins.volume_binding.matching import Claims
@@ -70,7 +72,7 @@ def test_claims_that_change_are_looked_at_again() -> None:
     for _ in range(3):
         harness.cycle()
     harness.gone("PersistentVolumeClaim", f"c{CLAIMS - 1}")
-    said = []
+    said: list[Failed] = []
     while harness.engine.queue.get("worst") is not None and not said:
         said = [one for one in harness.cycle() if isinstance(one, Failed)]
     assert f'persistentvolumeclaim "c{CLAIMS - 1}" not found' in said[0].message
@@ -109,8 +111,12 @@ def test_the_echo_of_a_status_reads_no_term_again(harness: Harness, monkeypatch:
     harness.put(worst)
     assert not any(isinstance(one, Bind) for one in harness.cycles())
     read: list[str] = []
-    real = terms.parse_affinity_term
-    monkeypatch.setattr(terms, "parse_affinity_term", lambda *given: read.append(given[-1]) or real(*given))
+
+    def parse(term: wire.PodAffinityTerm, namespace: str, path: str) -> AffinityTerm:
+        read.append(path)
+        return parse_affinity_term(term, namespace, path)
+
+    monkeypatch.setattr(terms, "parse_affinity_term", parse)
     harness.decoder = type(harness.decoder)()  # it has seen so much meanwhile that it does not know the pod any more
     harness.put(worst | {"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "x"}]}})
     harness.put(worst | {"metadata": worst["metadata"] | {"labels": {"now": "other"}}})
@@ -135,7 +141,12 @@ def test_values_of_match_label_keys_are_filled_in_in_slices(monkeypatch: pytest.
     ]
     filled: list[Any] = []
     real = SpreadConstraint.selector_for
-    monkeypatch.setattr(SpreadConstraint, "selector_for", lambda own, labels: filled.append(own) or real(own, labels))
+
+    def fill_in(own: SpreadConstraint, labels: Labels) -> LabelSelector:
+        filled.append(own)
+        return real(own, labels)
+
+    monkeypatch.setattr(SpreadConstraint, "selector_for", fill_in)
     harness.put(worst)
     most = 0
     while harness.engine.queue.get("worst") is not None:

@@ -128,13 +128,23 @@ def test_terms_are_the_same_whenever_they_are_read(name: str) -> None:
     assert (later.shape.problem is not None) == ("wrong" in name)
 
 
+def _noting(read: list[str], real: Any) -> Any:
+    """The function, which notes the last argument of each call."""
+
+    def parse(*given: Any) -> Any:
+        read.append(given[-1])
+        return real(*given)
+
+    return parse
+
+
 @pytest.mark.parametrize("name", ["apart", "rather", "near", "spread"])
 def test_decoding_reads_no_small_term(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a tenant's terms cost is for its pod to pay: others' pods wait behind it on the watch meanwhile."""
     read: list[str] = []
     for function in ("parse_affinity_term", "parse_spread_constraint"):
         real = getattr(terms, function)
-        monkeypatch.setattr(terms, function, lambda *given, real=real: read.append(given[-1]) or real(*given))
+        monkeypatch.setattr(terms, function, _noting(read, real))
     found = _decoded(name)
     assert read == []
     found.shape.read(lambda _: None)
