@@ -107,10 +107,13 @@ class Machine:
         at += write.after / 1000
 
         def apply() -> None:
-            self._write(write)
+            if len(write.raw) > LARGE_BYTES:
+                self._write(write)
+            else:
+                self._in_order(write.kind, lambda: self._write(write))
             self._next_write(writes, at)
 
-        self._at(max(at, self._held.get(write.kind, 0.0)), apply)
+        self._at(at, apply)
 
     def _next_other(self, others: Iterator[bytes], every: float, at: float, until: float) -> None:
         raw = next(others, None)
@@ -118,16 +121,23 @@ class Machine:
             return
 
         def arrive() -> None:
-            if self._held.get("Pod", 0.0) > self.now:
-                self._at(self._held["Pod"], arrive)
-                return
-            pod = self._turn("decode of an ordinary pod", lambda: self._decoder.pod(raw))
-            self._arrived[pod.uid] = at
-            self._handle("Put of an ordinary pod", Put(pod, added=True))
-
+            self._in_order("Pod", lambda: self._put_other(raw, at))
             self._next_other(others, every, at + every, until)
 
         self._at(at, arrive)
+
+    def _in_order(self, kind: str, do: Callable[[], None]) -> None:
+        """What comes after a large object on the watch of a kind waits for it, and for none that comes later."""
+        held = self._held.get(kind, 0.0)
+        if held > self.now:
+            self._at(held, do)
+        else:
+            do()
+
+    def _put_other(self, raw: bytes, came: float) -> None:
+        pod = self._turn("decode of an ordinary pod", lambda: self._decoder.pod(raw))
+        self._arrived[pod.uid] = came
+        self._handle("Put of an ordinary pod", Put(pod, added=True))
 
     def _write(self, write: Write) -> None:
         if write.key is not None:

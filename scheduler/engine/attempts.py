@@ -91,6 +91,7 @@ class Attempts:
         if self.record.clock is not None:
             queued.trace = self.record.begin(queued.pod.scheduler_name, None if answer is None else queued.trace)
         try:
+            queued.pod.shape.read(effort.charge)
             outcome = self._decide(queued) if answer is None else self._go_on_with(queued, answer)
             if isinstance(outcome, Decision):
                 self._cluster.incidence.prepare(queued.pod)

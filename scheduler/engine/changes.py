@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from scheduler.engine.stimuli import Gone
 from scheduler.framework.binding import ObjectKey
 from scheduler.framework.events import ANY, ClusterEvent
@@ -51,6 +53,13 @@ def placed_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
     return event
 
 
+def as_known(old: Pod, new: Pod) -> Pod:
+    """The new pod with the old one's shape if that is the same: then its terms need not be read again."""
+    if new.shape is old.shape or not new.shape.digest or new.shape.digest != old.shape.digest:
+        return new
+    return replace(new, shape=old.shape)
+
+
 def waiting_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
     """The events for a change of a waiting pod that may help the pod itself."""
     event = ClusterEvent.NOTHING
@@ -66,16 +75,24 @@ def waiting_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
         event |= ClusterEvent.OWN_CLAIMS
     if old.shape.promise != new.shape.promise:
         event |= ClusterEvent.OWN_PROMISE
-    if old.shape is not new.shape and _wants(old.shape) != _wants(new.shape):
+    if old.shape is not new.shape and not _same_wants(old.shape, new.shape):
         # It asks for other nodes or neighbours (by annotation, or while it was gated): all verdicts may change.
         event = ANY
     return event
 
 
-def _wants(shape: PodShape) -> tuple[object, ...]:
-    """The affinity that a shape asks for."""
-    nodes = shape.required_node_affinity, shape.node_selector, shape.annotation_problem
-    return *nodes, shape.affinity_terms, shape.anti_affinity_terms
+def _same_wants(one: PodShape, other: PodShape) -> bool:
+    """Whether two shapes ask for the same affinity."""
+    if (one.node_selector, one.annotation_problem) != (other.node_selector, other.annotation_problem):
+        return False
+    if one.affinity_digest or other.affinity_digest:
+        # As it is written: thousands of terms may not be read yet, and take long to compare.
+        return one.affinity_digest == other.affinity_digest
+    return _terms(one) == _terms(other)
+
+
+def _terms(shape: PodShape) -> tuple[object, ...]:
+    return shape.required_node_affinity, shape.affinity_terms, shape.anti_affinity_terms
 
 
 def storage_changes(old: StorageKind | None, new: StorageKind) -> ClusterEvent:

@@ -17,6 +17,7 @@ from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.changes import (
+    as_known,
     device_changes,
     key_of,
     node_changes,
@@ -287,6 +288,10 @@ class Engine:
 
     def _put_waiting(self, pod: Pod, now: float) -> None:
         queued = self.queue.get(pod.uid)
+        placement = self.cluster.placement(pod.uid)
+        known = placement if queued is None else queued
+        if known is not None:
+            pod = as_known(known.pod, pod)
         event = Event.TERMINATING if pod.terminating else Event.UPDATED
         if self.binding.happens(pod.uid, event, pod, now) or (self._extender_calls.update(pod) and not pod.terminating):
             return
@@ -298,7 +303,7 @@ class Engine:
             before = queued.pod
             self.queue.update(pod, waiting_pod_changes(before, pod), now)
             self._nominator.follow(queued, before, now)
-        elif self.cluster.placement(pod.uid) is None:
+        elif placement is None:
             if pod.nominated_node_name:
                 self.cluster.nominations.put(pod, pod.nominated_node_name)
             self.queue.add(pod, now)

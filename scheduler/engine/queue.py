@@ -344,7 +344,10 @@ class Queue(Places):
     def tick(self, now: float) -> None:
         """End backoffs that are over and flush pods that waited long. If there are many, the others follow later."""
         self.unschedulable.left = unschedulable_pods.AT_ONCE
-        self.do_pending_work(now)
+        if self._waves or self._entering or self.turns.owed <= 0 or not self._counts[Place.ACTIVE]:
+            self.do_pending_work(now)
+        elif self.behind:
+            self.turns.owed -= ORDINARY  # others have not had their share yet; after some more ticks, they have
         left = AT_ONCE
         for heap in (self._backoff, self._strict_backoff):
             while left and (queued := heap.pop_due(now)) is not None:

@@ -81,11 +81,12 @@ class Woken:
 class Waiting:
     """The waiting pods of one namespace."""
 
-    __slots__ = ("events", "groups", "namespace", "upto", "walk")
+    __slots__ = ("buckets", "events", "namespace", "upto", "walk")
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
-        self.groups: dict[tuple[Bucket, Any], Group] = {}
+        self.buckets: dict[Bucket, dict[Any, Group]] = {}
+        """Most events do not concern most buckets, however many groups are in them."""
         self.events: list[PendingEvent] = []
         """The pending events, oldest first."""
         self.walk: deque[Group] | None = None
@@ -115,7 +116,8 @@ class UnschedulablePods:
     def entries(self) -> int:
         """How much is kept here, for tests of what a tenant can make grow."""
         every = self._by_namespace.values()
-        return sum(1 + len(one.groups) + len(one.events) for one in every) + len(self._behind)
+        groups = sum(len(groups) for one in every for groups in one.buckets.values())
+        return groups + sum(1 + len(one.events) for one in every) + len(self._behind)
 
     def put(self, queued: QueuedPod) -> None:
         """A pod waits here from now on."""
@@ -124,10 +126,11 @@ class UnschedulablePods:
         if waiting is None:
             waiting = self._by_namespace[pod.namespace] = Waiting(pod.namespace)
         bucket = (pod.scheduler_name, queued.plugins)
-        key = (bucket, alike(pod))
-        group = waiting.groups.get(key)
+        groups = waiting.buckets.setdefault(bucket, {})
+        key = alike(pod)
+        group = groups.get(key)
         if group is None:
-            group = waiting.groups[key] = Group(waiting, bucket, key, pod, self._number)
+            group = groups[key] = Group(waiting, bucket, key, pod, self._number)
         group.pods[pod.uid] = queued
         queued.group = group
 
@@ -154,11 +157,18 @@ class UnschedulablePods:
                 self._put_off(waiting, pending)
                 continue
             before = left
-            for group in waiting.groups.values():
-                if before - left >= PER_NAMESPACE:
-                    self._put_off(waiting, pending)
-                    break
-                left -= self._ask(group, pending, pending.room, woken)
+            for bucket, groups in waiting.buckets.items():
+                left -= 1
+                if self._concerned(bucket, pending) is None:
+                    continue
+                for group in groups.values():
+                    if before - left >= PER_NAMESPACE:
+                        self._put_off(waiting, pending)
+                        break
+                    left -= self._ask(group, pending, pending.room, woken)
+                else:
+                    continue
+                break
         self.left = left
         for found in woken:
             self._detach(found.group)
@@ -177,7 +187,8 @@ class UnschedulablePods:
         steps = 0
         while steps < most and waiting.events:
             if waiting.walk is None:
-                waiting.walk, waiting.upto = deque(waiting.groups.values()), waiting.events[-1].number
+                waiting.walk, waiting.upto = self._concerned_groups(waiting), waiting.events[-1].number
+                steps += len(waiting.buckets)
             if not waiting.walk:
                 waiting.walk = None
                 waiting.events = [pending for pending in waiting.events if pending.number > waiting.upto]
@@ -213,17 +224,10 @@ class UnschedulablePods:
     def _ask(self, group: Group, pending: PendingEvent, room: Room | None, woken: list[Woken]) -> int:
         """Ask about one group, and add it to `woken` if it is to be woken; returns the steps that this took."""
         group.asked = pending.number
-        bucket = group.bucket
-        profile, plugins = bucket
+        profile, plugins = group.bucket
         framework = self.frameworks.get(profile)
-        if framework is None:
-            return 1
-        concerned = pending.concerned
-        if bucket not in concerned:
-            asked = [framework.plugin(name) for name in plugins if framework.events(name) & pending.event]
-            concerned[bucket] = None if plugins and not asked else asked
-        them = concerned[bucket]
-        if them is None:
+        them = self._concerned(group.bucket, pending)
+        if framework is None or them is None:
             return 1
         if group.price > COSTLY:
             woken.append(Woken(group, pending.event, real=False, about=pending.about))
@@ -232,6 +236,27 @@ class UnschedulablePods:
         if not plugins or self._worth_it(pending.hint, framework, them, plugins, group.pod, room):
             woken.append(Woken(group, pending.event, pending.real, pending.about))
         return group.price + max(framework.guard.effort.spent - before, 0)
+
+    def _concerned(self, bucket: Bucket, pending: PendingEvent) -> list[Plugin | None] | None:
+        """The plugins to ask about the pods of a bucket; None: the event does not concern them."""
+        concerned = pending.concerned
+        if bucket not in concerned:
+            profile, plugins = bucket
+            framework = self.frameworks.get(profile)
+            if framework is None:
+                return None
+            asked = [framework.plugin(name) for name in plugins if framework.events(name) & pending.event]
+            concerned[bucket] = None if plugins and not asked else asked
+        return concerned[bucket]
+
+    def _concerned_groups(self, waiting: Waiting) -> deque[Group]:
+        """The groups that any of the pending events concerns."""
+        return deque(
+            group
+            for bucket, groups in waiting.buckets.items()
+            if any(self._concerned(bucket, pending) is not None for pending in waiting.events)
+            for group in groups.values()
+        )
 
     def says(self, hint: Hint, framework: Framework, plugin: Plugin | None, pod: Pod) -> bool:
         """Whether a plugin thinks that the pod may fit now. If it fails, the pod is woken."""
@@ -271,8 +296,11 @@ class UnschedulablePods:
 
     def _drop(self, group: Group, waiting: Waiting) -> None:
         """A group does not wait any more."""
-        del waiting.groups[group.key]
-        if not waiting.groups:
+        groups = waiting.buckets[group.bucket]
+        del groups[group.key]
+        if not groups:
+            del waiting.buckets[group.bucket]
+        if not waiting.buckets:
             del self._by_namespace[waiting.namespace]
             self._behind.pop(waiting.namespace, None)
 

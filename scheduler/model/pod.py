@@ -159,11 +159,15 @@ class Interner:
             _status_key(status),
             promise,
         )
+        # A node that has it, or is kept for it, counts at once what it asks of others.
+        later = not (spec.node_name or status.nominated_node_name)
         found = self.known_shapes.get(key)
-        if found is None:
-            found = parse_shape(pod, affinity, promise)
+        if found is None or not (later or found.complete):
+            found = parse_shape(pod, affinity, promise, later=later)
             found.annotation_problem = problem
             found.weight = _weight(key)
+            if found.affinity_digest:
+                found.digest = hash(key)
             self.known_shapes.put(key, found, found.weight)
         return found
 

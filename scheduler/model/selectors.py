@@ -308,9 +308,15 @@ class NodeSelector:
 def parse_node_selector(selector: wire.NodeSelector, path: str) -> NodeSelector:
     """Parse core/v1 NodeSelector leniently, as GetRequiredNodeAffinity does."""
     raw = selector.node_selector_terms or ()
-    parsed = [parse_node_selector_term(term, f"{path}.nodeSelectorTerms[{i}]") for i, term in enumerate(raw)]
+    return node_selector_of(
+        [parse_node_selector_term(term, f"{path}.nodeSelectorTerms[{i}]") for i, term in enumerate(raw)]
+    )
+
+
+def node_selector_of(parsed: Sequence[NodeSelectorTerm]) -> NodeSelector:
+    """The selector of these terms."""
     names: frozenset[str] | None = None
-    if raw and all(term.names is not None for term in parsed):
+    if parsed and all(term.names is not None for term in parsed):
         names = frozenset(name for term in parsed for name in term.names or ())
     usable = tuple(term for term in parsed if term.error is None and (term.labels or term.fields))
     return NodeSelector(usable, names, sum(1 + term.size for term in usable))

@@ -1,12 +1,15 @@
 """What of a pod's spec decides its placement, parsed once for all pods of a template.
 
-Next stage: `scheduler.model.pod` shares one shape among pods whose bytes agree.
+`terms` reads affinity and spread. Next stage: `scheduler.model.pod` shares one shape among pods whose bytes agree.
 """
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scheduler.model import wire
-from scheduler.model.affinity import Terms, WeightedTerm, WeightedTerms, parse_affinity_term
+from scheduler.model.affinity import Terms, WeightedTerms
 from scheduler.model.once import hashed_once
 from scheduler.model.pod_devices import DeviceContainer, PodClaim, device_containers, pod_claims, required_features
 from scheduler.model.promise import Promise, parse_promise
@@ -20,39 +23,38 @@ from scheduler.model.resources import (
     pod_requests,
     scoring_requests,
 )
-from scheduler.model.selectors import (
-    NodeSelector,
-    NodeSelectorTerm,
-    Requirement,
-    SelectorError,
-    parse_node_selector,
-    parse_node_selector_term,
-)
-from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
+from scheduler.model.selectors import NodeSelector, NodeSelectorTerm, Requirement
+from scheduler.model.spread import SpreadConstraint
 from scheduler.model.taints import Toleration, tolerations_of
+from scheduler.model.terms import reading
 from scheduler.model.volumes import PodVolumes, parse_volumes
 
 HostPort = tuple[str, str, int]
 """(host IP with 0.0.0.0 for any, protocol, port)."""
 
-_NO_TERMS = Terms()
-_NO_WEIGHTED_TERMS = WeightedTerms()
-_MAX_WEIGHT = 1 << 31
-_MANY = 64
 ANY_IP = "0.0.0.0"
+LONG = 8 << 10
+"""Terms of more bytes are read by whoever schedules the pod. Those of less take about half a millisecond."""
 HEAVY = 1 << 16
 """Ordinary shapes are parsed from some hundred bytes, and a tenant's may be from more than a million."""
 
 
 class PodShape:
-    """What of a pod's spec decides its placement. Compared by identity; never changed after parsing."""
+    """What of a pod's spec decides its placement. Compared by identity; never changed after parsing.
+
+    Thousands of terms are not read at once: that is work for whoever schedules the pod, a slice at a time (`read`).
+    Whoever needs them sooner reads a field as usual, and they are read to their end then.
+    """
 
     __slots__ = (
+        "_unread",
+        "affinity_digest",
         "affinity_terms",
         "annotation_problem",
         "anti_affinity_terms",
         "claims",
         "containers",
+        "digest",
         "features",
         "has_preferred_node_affinity",
         "host_ports",
@@ -119,6 +121,42 @@ class PodShape:
     """What the pod asks of its node for as long as it runs; None: it says nothing."""
     weight: int
     """The bytes that it was parsed from: what keeping it costs is some ten times that."""
+    digest: int
+    """Equal where a pod asks for the same, whether its terms are read or not; 0 where they are short."""
+    affinity_digest: int
+    """As `digest`, of affinity and spread alone."""
+    _unread: Iterator[int] | None
+    """Reads the terms that are left."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all terms are read."""
+        return self._unread is None
+
+    def begin(self, parts: Iterator[int]) -> None:
+        """Do the first part of reading the terms: what can't be interrupted. The rest is for `read`."""
+        self._unread = parts
+        next(parts)
+
+    def read(self, charge: Callable[[int], None]) -> None:
+        """Read the terms that are left; `charge` is told the steps that each part took.
+
+        Raises what `charge` raises; asked again, it goes on with the next part.
+        """
+        unread = self._unread
+        if unread is not None:
+            for steps in unread:
+                charge(steps)
+            self._unread = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A field that is not there yet."""
+            if name not in _OF_TERMS or self._unread is None:
+                raise AttributeError(f"a pod's shape has no {name}")
+            self.read(lambda _steps: None)
+            return getattr(self, name)
 
     @property
     def heavy(self) -> bool:
@@ -126,12 +164,24 @@ class PodShape:
         return self.weight > HEAVY
 
 
+_OF_TERMS = frozenset(
+    (
+        "affinity_terms",
+        "anti_affinity_terms",
+        "has_preferred_node_affinity",
+        "preferred_error",
+        "preferred_node_terms",
+        "preferred_pod_terms",
+        "problem",
+        "required_node_affinity",
+        "spread",
+    )
+)
+"""The fields that are there once the terms are read."""
 _labels_decoder = msgspec.json.Decoder(dict[str, str])
-_affinity_decoder = msgspec.json.Decoder(wire.Affinity)
 _tolerations_decoder = msgspec.json.Decoder(list[wire.Toleration])
 _resources_decoder = msgspec.json.Decoder(wire.ResourceRequirements)
 _amounts_decoder = msgspec.json.Decoder(wire.Amounts)
-_spread_decoder = msgspec.json.Decoder(list[wire.TopologySpreadConstraint])
 _ports_decoder = msgspec.json.Decoder(list[wire.ContainerPort])
 
 
@@ -217,10 +267,11 @@ def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
     return hashed_once(found)
 
 
-def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None) -> PodShape:
+def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None, *, later: bool = False) -> PodShape:
     """Parse what decides a pod's placement. Bad parts end up in `problem` and `warnings`, never in an exception.
 
-    `affinity`: the JSON to go by as spec.affinity, or nothing; `promise`: the text of its annotation.
+    `affinity`: the JSON to go by as spec.affinity, or nothing; `promise`: the text of its annotation. `later`: many
+    terms may be read later on.
 
     Raises msgspec.ValidationError when a field has the wrong JSON type.
     """
@@ -253,120 +304,23 @@ def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None) -> P
     shape.containers = device_containers(resources, spec)
     shape.features = required_features(spec)
     shape.warnings = tuple(warnings)
-    shape.problem = warnings[0] if any("not a quantity" in w for w in warnings) else None
     shape.annotation_problem = None
-    _parse_affinity(shape, affinity)
-    _parse_spread(shape, spec.topology_spread_constraints)
+    problem = warnings[0] if any("not a quantity" in w for w in warnings) else None
+    spread = wire.present(spec.topology_spread_constraints)
+    long = len(affinity) + len(spread) > LONG
+    shape.digest = 0
+    shape.affinity_digest = hash((affinity, spread)) if long else 0
+    shape.begin(reading(shape, affinity, spread, problem))
+    if not (later and long):
+        shape.read(_free)
     return shape
 
 
-def _parse_spread(shape: PodShape, raw: msgspec.Raw) -> None:
-    shape.spread = ()
-    text = wire.present(raw)
-    if not text:
-        return
-    try:
-        shape.spread = tuple(
-            parse_spread_constraint(constraint, f"spec.topologySpreadConstraints[{i}]")
-            for i, constraint in enumerate(_spread_decoder.decode(text))
-        )
-    except SelectorError as error:
-        shape.problem = str(error)
+def _free(_steps: int) -> None:
+    """Nobody is charged."""
 
 
 def _tolerations(raw: msgspec.Raw) -> tuple[Toleration, ...]:
     text = wire.present(raw)
     decoded = _tolerations_decoder.decode(text) if text else ()
     return tolerations_of(Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in decoded)
-
-
-def _parse_affinity(shape: PodShape, text: bytes) -> None:
-    shape.required_node_affinity = None
-    shape.preferred_node_terms = ()
-    shape.preferred_error = None
-    shape.has_preferred_node_affinity = False
-    shape.affinity_terms = shape.anti_affinity_terms = _NO_TERMS
-    shape.preferred_pod_terms = _NO_WEIGHTED_TERMS
-    if not text:
-        return
-    affinity = _affinity_decoder.decode(text)
-    node = affinity.node_affinity
-    if node is not None:
-        where = "spec.affinity.nodeAffinity"
-        if node.required is not None:
-            shape.required_node_affinity = parse_node_selector(
-                node.required, f"{where}.requiredDuringSchedulingIgnoredDuringExecution"
-            )
-        if node.preferred:
-            shape.has_preferred_node_affinity = True
-            shape.preferred_node_terms, shape.preferred_error = parse_preferred_node_terms(
-                node.preferred, f"{where}.preferredDuringSchedulingIgnoredDuringExecution"
-            )
-    try:
-        near, nearly = _pod_terms(affinity.pod_affinity, shape.namespace, "spec.affinity.podAffinity", 1)
-        far, barely = _pod_terms(affinity.pod_anti_affinity, shape.namespace, "spec.affinity.podAntiAffinity", -1)
-    except SelectorError as error:
-        shape.problem = str(error)
-        return
-    shape.affinity_terms, shape.anti_affinity_terms = near, far
-    shape.preferred_pod_terms = WeightedTerms((*nearly, *barely)) if nearly or barely else _NO_WEIGHTED_TERMS
-    if len(text) > HEAVY:
-        _work_out(shape)
-
-
-def _work_out(shape: PodShape) -> None:
-    """Work out now what is asked of terms later: so large an object is parsed beside the loop."""
-    preferred = (one.term for one in shape.preferred_pod_terms)
-    for term in (*shape.affinity_terms, *shape.anti_affinity_terms, *preferred):
-        _ = term.selector.conditions, term.namespace_selector.conditions
-    _ = shape.affinity_terms.by_key, shape.anti_affinity_terms.by_key
-    for by_key in shape.preferred_pod_terms.by_sign:
-        for of_key in by_key.values():
-            if len(of_key) > _MANY:
-                _ = hash(of_key.terms), hash(of_key.weights)
-    _ = hash(shape.affinity_terms), hash(shape.anti_affinity_terms), hash(shape.preferred_pod_terms)
-
-
-def parse_preferred_node_terms(
-    terms: list[wire.PreferredSchedulingTerm], path: str
-) -> tuple[tuple[tuple[int, NodeSelectorTerm], ...], str | None]:
-    """(weight, term) pairs and the first error; terms of weight 0 or without content are left out unparsed."""
-    found: list[tuple[int, NodeSelectorTerm]] = []
-    error: str | None = None
-    for i, term in enumerate(terms):
-        preference = term.preference
-        if term.weight == 0 or not (preference.match_expressions or preference.match_fields):
-            continue
-        parsed = parse_node_selector_term(preference, f"{path}[{i}].preference")
-        if parsed.error is not None:
-            error = error or parsed.error
-        else:
-            found.append((_weight(term.weight), parsed))
-    return hashed_once(found), error
-
-
-def _weight(weight: int) -> int:
-    """A preference's weight; the API allows 1 to 100, a dump may hold anything."""
-    return max(-_MAX_WEIGHT, min(weight, _MAX_WEIGHT))
-
-
-def _pod_terms(
-    affinity: wire.PodAffinity | None, namespace: str, path: str, sign: int
-) -> tuple[Terms, tuple[WeightedTerm, ...]]:
-    if affinity is None:
-        return _NO_TERMS, ()
-    required = Terms(
-        parse_affinity_term(term, namespace, f"{path}.requiredDuringSchedulingIgnoredDuringExecution[{i}]")
-        for i, term in enumerate(affinity.required or ())
-    )
-    preferred = tuple(
-        WeightedTerm(
-            parse_affinity_term(
-                term.pod_affinity_term, namespace, f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{i}]"
-            ),
-            sign * _weight(term.weight),
-        )
-        for i, term in enumerate(affinity.preferred or ())
-        if term.weight
-    )
-    return required, preferred

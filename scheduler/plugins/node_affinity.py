@@ -24,7 +24,8 @@ from scheduler.model.selectors import (
     parse_node_selector,
     parse_node_selector_term,
 )
-from scheduler.model.shape import PodShape, parse_preferred_node_terms
+from scheduler.model.shape import PodShape
+from scheduler.model.terms import parse_preferred_node_terms
 from scheduler.plugins import node_affinity_explained as explained
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at

@@ -1,6 +1,5 @@
 """Upstream: plugins/nodevolumelimits (csi.go). What is attached where is counted in `scheduler.state.attachments`."""
 
-from collections import Counter
 from collections.abc import Collection
 
 import numpy as np
@@ -12,7 +11,7 @@ from scheduler.model.devices import DeviceKind
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.model.storage import CSINode, PersistentVolumeClaim, StorageKind, VolumeAttachment
-from scheduler.model.volumes import NO_VOLUMES
+from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
 from scheduler.state.attachments import NOT_INSTALLED, of_translated
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
@@ -41,31 +40,32 @@ class NodeVolumeLimits(Plugin):
         volumes = pod.shape.volumes
         if not volumes.attachable:
             return ()
-        unusable = _unusable_claim(pod, cluster)
-        if unusable is not None:
-            return ((unusable, np.ones(cluster.nodes.rows, dtype=np.bool_)),)
+        unusable = _unusable_claims(pod, cluster)
+        if unusable:
+            return ((unusable[0], np.ones(cluster.nodes.rows, dtype=np.bool_)),)
         attached = cluster.storage.attached
         # In-tree volumes count only on nodes that have a CSINode.
         known = attached.with_csi_node()
-        wanted = self._wanted(pod, cluster, with_csi_node=True)
+        wanted = self._wanted(pod, cluster)
         untranslated = _untranslated(pod)
         if untranslated is not None:
             # Upstream fails the whole attempt when it comes to such a node.
             return ((untranslated, known),)
-        found = self._not_installed(cluster, wanted, self._wanted(pod, cluster, with_csi_node=False), known)
-        drivers = Counter(wanted.values())
+        found = self._not_installed(cluster, wanted, known)
         exceeded = np.zeros(cluster.nodes.rows, dtype=np.bool_)
-        for driver, count in drivers.items():
+        for driver, its_volumes in wanted.with_csi_node.items():
             limits = attached.limits(driver)
             limited = limits >= 0
             if not limited.any():
                 continue
-            more = np.full(cluster.nodes.rows, count, dtype=np.int64)
-            for volume in (volume for volume, its_driver in wanted.items() if its_driver == driver):
-                more[list(attached.holders(volume))] -= 1
+            more = np.full(cluster.nodes.rows, len(its_volumes), dtype=np.int64)
+            for volume in its_volumes:
+                rows = attached.holders(volume)
+                if rows:
+                    more[list(rows)] -= 1
             exceeded |= limited & (more > 0) & (attached.counts(driver) + more > limits)
-        for _, rows in found:
-            exceeded &= ~rows
+        for _, rejected in found:
+            exceeded &= ~rejected
         return [*found, (self.too_many, exceeded)]
 
     def pod_hint(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
@@ -92,40 +92,56 @@ class NodeVolumeLimits(Plugin):
                 return bool(volumes.claims) or attachment.attacher in drivers
         return False
 
-    def _wanted(self, pod: Pod, cluster: Cluster, *, with_csi_node: bool) -> dict[str, str]:
-        """Volume → driver of what the pod would attach to nodes with or without a CSINode."""
-        found: dict[str, str] = {}
+    def _wanted(self, pod: Pod, cluster: Cluster) -> "_Wanted":
+        """What the pod would attach. Raises SliceOver."""
         storage = cluster.storage
-        volumes = pod.shape.volumes
-        for used in volumes.claims:
-            claim = storage.claims.stored((pod.namespace, used.claim(pod.name)))
-            if claim is None:
-                continue
-            counted = storage.attached.of_claim(claim, with_csi_node=with_csi_node)
-            if counted is not None:
-                found[counted[0]] = counted[1]
-        for _, disk in volumes.translated if with_csi_node else ():
-            inline = of_translated(disk)
-            if inline is not None:
-                found[inline[0]] = inline[1]
-        return found
 
-    def _not_installed(
-        self, cluster: Cluster, wanted: dict[str, str], otherwise: dict[str, str], known: Bools
-    ) -> list[tuple[Reason, Bools]]:
+        def begin() -> _Wanted:
+            wanted = _Wanted()
+            for _, disk in pod.shape.volumes.translated:
+                wanted.add(of_translated(disk), None)
+            return wanted
+
+        def look(wanted: _Wanted, used: ClaimVolume) -> bool:
+            claim = storage.claims.stored((pod.namespace, used.claim(pod.name)))
+            if claim is not None:
+                of_claim = storage.attached.of_claim
+                wanted.add(of_claim(claim, with_csi_node=True), of_claim(claim, with_csi_node=False))
+            return False
+
+        return cluster.go_through_claims(pod, "attached", begin, look, each=4)
+
+    def _not_installed(self, cluster: Cluster, wanted: "_Wanted", known: Bools) -> list[tuple[Reason, Bools]]:
         """Nodes without a driver that must be installed, each for the first such driver by name."""
         found = []
         left = np.ones(cluster.nodes.rows, dtype=np.bool_)
-        for driver in sorted({*wanted.values(), *otherwise.values()}):
+        for driver in sorted(wanted.with_csi_node.keys() | wanted.without):
             opted_in = cluster.storage.drivers.get(driver)
             if opted_in is None or not opted_in.must_be_installed:
                 continue
             lacks = cluster.storage.attached.limits(driver) == NOT_INSTALLED
-            needs = known if driver not in otherwise.values() else np.ones_like(known)
+            needs = known if driver not in wanted.without else np.ones_like(known)
             rows = left & lacks & needs
             found.append((Unschedulable(f"{driver} CSI driver is not installed on the node"), rows))
             left &= ~rows
         return found
+
+
+class _Wanted:
+    """The volumes that a pod would attach."""
+
+    def __init__(self) -> None:
+        self.with_csi_node: dict[str, dict[str, None]] = {}
+        """Driver → volumes, on nodes that have a CSINode."""
+        self.without: set[str] = set()
+        """Drivers, on nodes that have none."""
+
+    def add(self, with_csi_node: tuple[str, str] | None, without: tuple[str, str] | None) -> None:
+        """One more: (volume, driver) of both kinds of nodes, None where it does not count."""
+        if with_csi_node is not None:
+            self.with_csi_node.setdefault(with_csi_node[1], {})[with_csi_node[0]] = None
+        if without is not None:
+            self.without.add(without[1])
 
 
 def not_owner(claim: PersistentVolumeClaim, pod: Pod) -> str:
@@ -141,17 +157,21 @@ def _untranslated(pod: Pod) -> Reason | None:
     return None
 
 
-def _unusable_claim(pod: Pod, cluster: Cluster) -> Reason | None:
-    """The first claim that is not there, or is another pod's."""
-    for used in pod.shape.volumes.claims:
+def _unusable_claims(pod: Pod, cluster: Cluster) -> list[Reason]:
+    """The first claim that is not there, or is another pod's. Raises SliceOver."""
+    claims = cluster.storage.claims
+
+    def look(found: list[Reason], used: ClaimVolume) -> bool:
         name = used.claim(pod.name)
-        claim = cluster.storage.claims.stored((pod.namespace, name))
-        if claim is not None and used.ephemeral and claim.owner != pod.uid:
-            return Unresolvable(not_owner(claim, pod))
+        claim = claims.stored((pod.namespace, name))
         if claim is None:
             text = f'looking up PVC {pod.namespace}/{name}: persistentvolumeclaim "{name}" not found'
-            return Unresolvable(text)
-    return None
+            found.append(Unresolvable(text))
+        elif used.ephemeral and claim.owner != pod.uid:
+            found.append(Unresolvable(not_owner(claim, pod)))
+        return bool(found)
+
+    return cluster.go_through_claims(pod, "attachable", list, look)
 
 
 def _allows_more(old: CSINode, new: CSINode) -> bool:

@@ -18,7 +18,7 @@ from scheduler.model.storage import (
     StorageClass,
     StorageKind,
 )
-from scheduler.model.volumes import NO_VOLUMES
+from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Bools
 from scheduler.state.nodes import Nodes
@@ -52,12 +52,12 @@ class VolumeZone(Plugin):
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose volumes can't be looked at: a claim, class or volume is missing."""
-        problem = next((problem for _, problem in _volumes(pod, cluster) if problem), None)
-        return None if problem is None else Reject(Unresolvable(problem))
+        volumes = _volumes(pod, cluster)
+        return Reject(Unresolvable(volumes[-1][1])) if volumes and volumes[-1][1] else None
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes that have any zone or region label, and not one that a volume asks for."""
-        wanted = [found for volume, _ in _volumes(pod, cluster) if volume is not None for found in _topologies(volume)]
+        wanted = {found for volume, _ in _volumes(pod, cluster) if volume is not None for found in _topologies(volume)}
         if not wanted:
             return ()
         nodes = cluster.nodes
@@ -91,13 +91,13 @@ class VolumeZone(Plugin):
 def _volumes(pod: Pod, cluster: Cluster) -> list[tuple[PersistentVolume | None, str]]:
     """(bound volume, or None for one that is still to be chosen; what is wrong) of each claim, up to the first fault.
 
-    Claims made for the pod are left out, as upstream does (getPVbyPod).
+    Claims made for the pod are left out, as upstream does (getPVbyPod). Raises SliceOver.
     """
-    found: list[tuple[PersistentVolume | None, str]] = []
     storage = cluster.storage
-    for used in pod.shape.volumes.claims:
+
+    def look(found: list[tuple[PersistentVolume | None, str]], used: ClaimVolume) -> bool:
         if used.ephemeral:
-            continue
+            return False
         claim = storage.claims.stored((pod.namespace, used.name))
         volume = None
         problem = ""
@@ -111,9 +111,9 @@ def _volumes(pod: Pod, cluster: Cluster) -> list[tuple[PersistentVolume | None, 
         else:
             problem = _unbound(claim, storage.classes)
         found.append((volume, problem))
-        if problem:
-            break
-    return found
+        return bool(problem)
+
+    return cluster.go_through_claims(pod, "zones", list, look)
 
 
 def _unbound(claim: PersistentVolumeClaim, classes: dict[str, StorageClass]) -> str:

@@ -4,15 +4,17 @@ Mirrors kube-scheduler `backend/cache/cache.go`. One difference in kind: there i
 cycle, since one thread both applies events and decides, the columns themselves are the snapshot.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from scheduler.model.devices import DeviceKind
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.selectors import LabelSelector, Requirement
+from scheduler.model.volumes import ClaimVolume
 from scheduler.state.column import Ints
 from scheduler.state.devices import Devices
 from scheduler.state.effort import Effort
@@ -22,6 +24,8 @@ from scheduler.state.nominations import Nominations
 from scheduler.state.rowlog import ChangeLog
 from scheduler.state.services import Services
 from scheduler.state.storage import Storage
+
+Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
@@ -79,6 +83,23 @@ class Cluster:
         """
         selector = LabelSelector(tuple([Requirement(key, "In", frozenset((labels[key],))) for key in sorted(labels)]))
         return self.incidence.on_rows(namespace, selector).by_row(self.nodes.rows)
+
+    def go_through_claims(
+        self,
+        pod: Pod,
+        question: str,
+        begin: Callable[[], Found],
+        look: Callable[[Found, ClaimVolume], bool],
+        *,
+        each: int = 1,
+    ) -> Found:
+        """What `begin` made, after `look` was told of each claim of the pod, up to one for which it returns true.
+
+        For what goes by the claims, volumes and classes alone. It is kept, so it is not to be changed. `each`: the
+        steps that a claim takes. Raises SliceOver; asked again, it goes on with the next claim.
+        """
+        storage = self.storage
+        return storage.of_claims.go_through(pod, question, begin, look, storage.version, self.effort, each=each)
 
     def assumed(self) -> int:
         """How many placements the API has not confirmed."""

@@ -76,14 +76,14 @@ class ExistingTerms:
             if len(self._asked) >= _ASKED:
                 self._forget()
             asked = self._asked[pod.namespace, id(pod.labels)] = Asked(pod.namespace, pod.labels)
-        if asked.born != len(sets.born) or asked.changes != pods.namespace_changes:
+        if asked.born != sets.born.count or asked.changes != pods.namespace_changes:
             self._match(asked, pods, effort)
         if not len(asked.by):
             return _NOTHING
         sums = asked.sums
         if sums is None:
             sums = self._shared(asked)
-        if not sums.holds(sets.placed, self._nodes, pods, len(sets.sets_born)):
+        if not sums.holds(sets.placed, self._nodes, pods, sets.sets_born.count):
             self._catch_up(sums, pods, effort)
         return sums
 
@@ -125,10 +125,10 @@ class ExistingTerms:
             asked.by, asked.changes, asked.born = NONE, pods.namespace_changes, 0
             self._leave(asked)
         sets = self.sets
-        came = sets.born[asked.born :]
-        asked.born = len(sets.born)
+        many, came = sets.born.count - asked.born, sets.born.since(asked.born)
+        asked.born = sets.born.count
         which = None
-        if len(came) <= _ONE_BY_ONE:
+        if came is not None and many <= _ONE_BY_ONE:
             new = [
                 carried.number
                 for carried in came
@@ -138,7 +138,7 @@ class ExistingTerms:
                 which = unpack(asked.by, len(sets.index))
                 which[new] = True
         else:
-            start = min(carried.number for carried in came) if len(came) <= _SOME else 0
+            start = min(carried.number for carried in came) if came is not None and many <= _SOME else 0
             means = sets.index.select(asked.namespace, of_namespace, asked.labels, start)
             means &= sets.counting[start : start + len(means)]
             if means.any():
@@ -149,7 +149,7 @@ class ExistingTerms:
             if by != asked.by:
                 asked.by = by
                 self._leave(asked)
-        effort.count(1 + min(len(came), 10 + len(sets.index) // 300))
+        effort.count(1 + min(many, 10 + len(sets.index) // 300))
 
     def _leave(self, asked: Asked) -> None:
         """The sums are not right for these pods any more; if no other pods use them, they are dropped."""
@@ -176,13 +176,14 @@ class ExistingTerms:
 
     def _catch_up(self, sums: ExistingTermSums, pods: PodClasses, effort: Effort) -> None:
         sets, placed, nodes = self.sets, self.sets.placed, self._nodes
-        came = [of for of in sets.sets_born[sums.sets :] if of.whole]
-        if not sums.stale(nodes, pods) and sum(len(of.terms) for of in came) <= _WEIGHED:
+        came = sets.sets_born.since(sums.sets)
+        if came is not None and not sums.stale(nodes, pods) and sum(len(of.terms) for of in came) <= _WEIGHED:
             if came:
                 which = unpack(sums.by, len(sets.index))
                 for of in came:
-                    self._weigh(sums, of, which)
-            sums.sets = len(sets.sets_born)
+                    if of.whole:
+                        self._weigh(sums, of, which)
+            sums.sets = sets.sets_born.count
             if placed.worth_following(sums.version):
                 effort.count(1 + sums.follow(placed))
                 return
@@ -190,7 +191,7 @@ class ExistingTerms:
         cost = 10 + self._begin_sums(sums)
         sums.add_up(placed)
         self._kept += sums.size - before
-        sums.seen(placed.version, nodes, pods, len(sets.sets_born))
+        sums.seen(placed.version, nodes, pods, sets.sets_born.count)
         effort.count(cost + len(placed) // 100)
 
     def _weigh(self, sums: ExistingTermSums, of: TermSet, which: Bools) -> None:
@@ -222,7 +223,7 @@ class ExistingTerms:
     def _begin_many(self, sums: ExistingTermSums) -> int:
         """As `_begin_sums`, for terms too many to be looked up one by one: by a pass over all terms of all sets."""
         cost = 10
-        state = len(self.sets.sets_born), self._nodes.key_changes
+        state = self.sets.sets_born.count, self._nodes.key_changes
         if self._parts is None or self._parts[0] != state:
             parts = [self._part(key, kind) for key in self._keys_on_nodes() for kind in _KINDS]
             self._parts = state, [part for part in parts if len(part.terms)]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.model.affinity import AffinityTerm
+from scheduler.state.column import Bools
 from scheduler.state.effort import Effort
 from scheduler.state.pod_classes import PodClass, PodClasses
 from scheduler.state.selector_index import TermIndex
@@ -102,14 +103,11 @@ class Members:
     def _weight(self, of: PodClass, pods: PodClasses) -> int:
         if of.terminating and not self._leaving:
             return 0
-        selects = self._selects(of, pods)
-        if self._amounts is None:
-            return int(all(selects))
-        return int(sum(amount for amount, met in zip(self._amounts.tolist(), selects, strict=True) if met))
+        means = self._means(of, pods)
+        return int(means.all()) if self._amounts is None else int(self._amounts[means].sum())
 
-    def _selects(self, of: PodClass, pods: PodClasses) -> list[bool]:
-        if len(self.terms) <= _ONE_BY_ONE:
-            return [pods.selects(term, of.namespace, of.labels) for term in self.terms]
-        assert self._index is not None
-        found: list[bool] = self._index.select(of.namespace, pods.labels_of_namespace(of.namespace), of.labels).tolist()
-        return found
+    def _means(self, of: PodClass, pods: PodClasses) -> Bools:
+        """bool[terms]: which of them mean a class."""
+        if self._index is None:
+            return np.array([pods.selects(term, of.namespace, of.labels) for term in self.terms], dtype=np.bool_)
+        return self._index.select(of.namespace, pods.labels_of_namespace(of.namespace), of.labels)

@@ -77,7 +77,10 @@ class SelectorIndex:
 
     def reuse(self) -> None:
         """Give the numbers of selectors that were removed to new ones, now that nobody knows them any more."""
-        self._free += self.dead
+        if self._free:
+            self._free += self.dead
+        else:
+            self._free = self.dead
         self.dead = []
 
     def select(self, labels: Mapping[str, str], start: int = 0) -> Bools:
@@ -177,8 +180,12 @@ class TermIndex:
         self._spaces: Codes = np.zeros(16, dtype=np.int32)
         """The number of each term's namespaces."""
         self._numbers: dict[tuple[frozenset[str], LabelSelector], int] = {}
+        self._users: dict[int, int] = {}
+        """The number of some namespaces → how many terms have them."""
+        self._came = 0
+        """Counts namespaces that were numbered."""
         self._by_labels = SelectorIndex()
-        self._by_name: dict[str, list[int]] = {}
+        self._by_name: dict[str, dict[int, None]] = {}
         self._known: dict[str, tuple[int, Mapping[str, str] | None, Bools]] = {}
 
     def __len__(self) -> int:
@@ -189,6 +196,11 @@ class TermIndex:
     def alive(self) -> int:
         """How many terms there are."""
         return self._selectors.alive
+
+    @property
+    def places(self) -> int:
+        """How many different namespaces and selectors of namespaces terms have."""
+        return len(self._numbers)
 
     @property
     def dead(self) -> int:
@@ -219,18 +231,19 @@ class TermIndex:
         assert term is not None
         self._terms[number] = None
         self._selectors.remove(number, term.selector)
+        space = int(self._spaces[number])
+        self._users[space] -= 1
+        if not self._users[space]:
+            self._forget_space(space, term)
 
     def reuse(self) -> None:
-        """Give the numbers of terms that were removed to new ones, now that nobody knows them any more."""
+        """Give the numbers of terms that were removed to new ones, now that nobody knows them any more.
+
+        It costs the same however many terms there are: what goes is taken out by `remove`.
+        """
         self._selectors.reuse()
-        there = [term for term in self._terms if term is not None]
-        if 2 * len({(term.namespaces, term.namespace_selector) for term in there}) < len(self._numbers):
-            self._numbers, self._by_labels, self._by_name = {}, SelectorIndex(), {}
-            self._known.clear()
-            self._spaces[:] = 0
-            for number, term in enumerate(self._terms):
-                if term is not None:
-                    self._spaces[number] = self._space(term)
+        self._by_labels.reuse()
+        self._known.clear()
 
     def select(
         self, namespace: str, of_namespace: Mapping[str, str] | None, labels: Mapping[str, str], start: int = 0
@@ -251,18 +264,30 @@ class TermIndex:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = self._by_labels.add(term.namespace_selector)
+            self._users[number] = 0
+            self._came += 1
             for name in term.namespaces:
-                self._by_name.setdefault(name, []).append(number)
+                self._by_name.setdefault(name, {})[number] = None
+        self._users[number] += 1
         return number
+
+    def _forget_space(self, number: int, term: AffinityTerm) -> None:
+        """No term has these namespaces any more."""
+        del self._users[number], self._numbers[term.namespaces, term.namespace_selector]
+        self._by_labels.remove(number, term.namespace_selector)
+        for name in term.namespaces:
+            of_name = self._by_name[name]
+            del of_name[number]
+            if not of_name:
+                del self._by_name[name]
 
     def _means(self, namespace: str, labels: Mapping[str, str] | None) -> Bools:
         """bool[spaces]: which of the terms' namespaces this one is among."""
-        count = len(self._by_labels)
         known = self._known.get(namespace)
-        if known is None or known[0] != count or known[1] is not labels:
+        if known is None or known[0] != self._came or known[1] is not labels:
             means = self._by_labels.everything() if labels is None else self._by_labels.select(labels)
-            means[self._by_name.get(namespace, [])] = True
+            means[list(self._by_name.get(namespace, ()))] = True
             if len(self._known) >= _PLACES_KEPT:
                 self._known.clear()
-            known = self._known[namespace] = (count, labels, means)
+            known = self._known[namespace] = (self._came, labels, means)
         return known[2]

@@ -11,6 +11,7 @@ import numpy as np
 
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.shape import PodShape
+from scheduler.state.arrivals import Arrivals
 from scheduler.state.backlog import Backlog
 from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.effort import Effort
@@ -82,14 +83,17 @@ class TermSets:
         self.index = TermIndex()
         self.in_sets = RowCounts()
         """How often each term is in each set."""
-        self.born: list[Carried] = []
-        """Terms in the order in which they began to count, since numbers were last used again."""
-        self.sets_born: list[TermSet] = []
+        self.born: Arrivals[Carried] = Arrivals()
+        """Terms in the order in which they began to count."""
+        self.sets_born: Arrivals[TermSet] = Arrivals()
         """As `born`, of sets."""
         self.weights: Ints = np.zeros(64, dtype=np.int64)
         self.keys: Codes = np.zeros(64, dtype=np.int32)
         """The code of each term's topology key."""
         self.key_codes: dict[str, int] = {}
+        self._key_users: dict[str, int] = {}
+        """Topology key → how many terms have it."""
+        self._codes = 0
         self.counting: Bools = np.zeros(64, dtype=np.bool_)
         """Which terms count."""
         self.whole: Bools = np.zeros(64, dtype=np.bool_)
@@ -227,7 +231,7 @@ class TermSets:
             if spent >= steps:
                 break
         self.backlog.last(namespace)
-        if not self.backlog or self._ready_terms * _TOGETHER > len(self.born):
+        if not self.backlog or self._ready_terms * _TOGETHER > len(self._by_term):
             spent += self._have_count()
         return spent
 
@@ -251,18 +255,14 @@ class TermSets:
         return self.index.dead > DEAD + self.index.alive or len(self._dead) > DEAD + len(self.known)
 
     def reuse(self) -> None:
-        """Use numbers again; nothing may refer to their old meaning any more."""
+        """Use numbers again; nothing may refer to their old meaning any more.
+
+        It is done in one turn, so nothing here may depend on how many terms there are.
+        """
         self.index.reuse()
         self._free += self._dead
         self._dead = []
-        self.born = [carried for carried in self._by_term.values() if carried.born]
-        self.sets_born = [of for of in self.known.values() if of.whole]
         self.placed.forget_changes()
-        used = {carried.term.topology_key for carried in self._by_term.values()}
-        if 2 * len(used) < len(self.key_codes):
-            self.key_codes = {key: code for code, key in enumerate(used)}
-            for carried in self._by_term.values():
-                self.keys[carried.number] = self.key_codes[carried.term.topology_key]
 
     # -- sets ----------------------------------------------------------------------------------------------------
 
@@ -335,20 +335,29 @@ class TermSets:
             else:
                 self._terms[number] = carried
             self.weights[number] = weight
-            self.keys[number] = self.key_codes.setdefault(term.topology_key, len(self.key_codes))
+            self.keys[number] = self._code(term.topology_key)
         carried.sets += 1
         self.in_sets.add(carried.number, of.number, 1)
         of.carried.append(carried)
         return self.index.cost(carried.term)
+
+    def _code(self, key: str) -> int:
+        """The code of a topology key that one more term has."""
+        self._key_users[key] = self._key_users.get(key, 0) + 1
+        code = self.key_codes.get(key)
+        if code is None:
+            self._codes += 1
+            code = self.key_codes[key] = self._codes
+        return code
 
     def _complete(self, of: TermSet) -> int:
         """All terms of a set are in the index: it counts from now on; returns about how many microseconds it took."""
         for carried in of.carried:
             if not carried.born:
                 carried.born = self.counting[carried.number] = True
-                self.born.append(carried)
+                self.born.add(carried)
         of.whole = self.whole[of.number] = True
-        self.sets_born.append(of)
+        self.sets_born.add(of)
         for row, amount in of.waiting.items():
             self.placed.add(of.number, row, amount)
         steps = 1 + len(of.terms) // 8 + len(of.waiting)
@@ -366,6 +375,10 @@ class TermSets:
             self._terms[carried.number] = None
             self.counting[carried.number] = False
             self.index.remove(carried.number)
+            key = carried.term.topology_key
+            self._key_users[key] -= 1
+            if not self._key_users[key]:
+                del self._key_users[key], self.key_codes[key]
         if not of.carried:
             self._ended(of)
         return self.index.cost(carried.term)

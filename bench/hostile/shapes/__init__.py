@@ -1,8 +1,10 @@
 """What a tenant may write, by kind. Each module has its `SCENARIOS`."""
 
 from bench.hostile.scenario import Scenario
-from bench.hostile.shapes import claims, nodes, placed, queueing, selecting, specs, terms
+from bench.hostile.shapes import claims, nodes, odd, placed, queueing, selecting, specs, terms
 
 SCENARIOS: list[Scenario] = [
-    scenario for module in (terms, specs, placed, queueing, selecting, claims, nodes) for scenario in module.SCENARIOS
+    scenario
+    for module in (terms, specs, placed, queueing, selecting, claims, nodes, odd)
+    for scenario in module.SCENARIOS
 ]

@@ -53,6 +53,16 @@ def _came_and_went(nodes: int) -> Iterator[Write]:
         yield gone(made, 5)
 
 
+def _die_at_once(nodes: int) -> Iterator[Write]:
+    made = [
+        _on(apart([{**one, "topologyKey": "example.com/k"} for one in not_in(700, f"s{i}-")]), i) for i in range(200)
+    ]
+    for one in made:
+        yield put(one, 10)
+    for one in made:
+        yield gone(one)
+
+
 SCENARIOS = [
     Scenario(
         "placed-anti-1000x700-alike",
@@ -72,6 +82,15 @@ SCENARIOS = [
         ),
         200,
         5.0,
+        bounds=CROWD,
+    ),
+    Scenario(
+        "placed-terms-die-at-once",
+        "Pod",
+        "200 placed pods with 700 distinct anti-affinity terms each, all deleted at once",
+        _die_at_once,
+        200,
+        6.0,
         bounds=CROWD,
     ),
     Scenario(

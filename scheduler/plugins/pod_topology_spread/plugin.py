@@ -13,6 +13,7 @@ from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.node import Node
+from scheduler.model.once import hashed_once
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import NOTHING
 from scheduler.model.shape import PodShape
@@ -23,6 +24,7 @@ from scheduler.plugins.pod_topology_spread.domains import Spread, Spreads
 from scheduler.plugins.pod_topology_spread.explained import uneven
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Codes, Ints, at
+from scheduler.state.effort import Effort
 from scheduler.state.per_node import Bounded
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -67,9 +69,7 @@ class PodTopologySpread(Plugin):
 
         Labels go by identity, which is why they are held.
         """
-        self._owned: Bounded[tuple[PodShape, int, bool], tuple[Mapping[str, str], Sequence[SpreadConstraint]]] = (
-            Bounded(_OWNED)
-        )
+        self._owned: Bounded[tuple[PodShape, int, bool], _Owned] = Bounded(_OWNED)
         """As `_selected`, for constraints of the pods' own."""
         self._system = args.defaulting_type == "System"
         self._defaults: tuple[SpreadConstraint, ...] = _SYSTEM_DEFAULTS
@@ -243,7 +243,7 @@ class PodTopologySpread(Plugin):
             return None
         # The constraints are the shape's own, or depend on the pod's labels or on what selects the pod.
         own = shape.spread and not any(constraint.match_label_keys for constraint in shape.spread)
-        key = (shape, hard) if own else (shape, hard, *constraints)
+        key = (shape, hard) if own else (shape, hard, hashed_once(constraints))
         found = self._spreads.current(key, cluster)
         if found is None:
             all_keys = hard or self._needs_all_keys(pod)
@@ -253,24 +253,22 @@ class PodTopologySpread(Plugin):
     def _constraints(self, pod: Pod, cluster: Cluster, *, hard: bool) -> Sequence[SpreadConstraint]:
         """The pod's constraints of one kind, or the defaults for a pod that belongs to a Service or controller."""
         if pod.shape.spread:
-            return self._own(pod, hard=hard)
+            return self._own(pod, cluster, hard=hard)
         return self._by_default(pod, cluster, hard=hard) if hard in self._default_kinds else ()
 
-    def _own(self, pod: Pod, *, hard: bool) -> Sequence[SpreadConstraint]:
-        """The pod's own constraints of one kind, with its values of `matchLabelKeys`; found once for equal pods."""
+    def _own(self, pod: Pod, cluster: Cluster, *, hard: bool) -> Sequence[SpreadConstraint]:
+        """The pod's own constraints of one kind, with its values of `matchLabelKeys`; found once for equal pods.
+
+        Raises SliceOver; asked again, it goes on with the next constraint.
+        """
         shape = pod.shape
         key = (shape, id(pod.labels), hard)
         found = self._owned.recall(key)
         if found is None:
-            constraints = tuple(
-                [
-                    replace(c, selector=c.selector_for(pod.labels), match_label_keys=()) if c.match_label_keys else c
-                    for c in shape.spread
-                    if c.hard == hard
-                ]
-            )
-            self._owned.keep(key, found := (pod.labels, constraints))
-        return found[1]
+            self._owned.keep(key, found := _Owned(pod.labels))
+        if found.next < len(shape.spread):
+            found.go_on(shape.spread, cluster.effort, hard=hard)
+        return found.constraints
 
     def _by_default(self, pod: Pod, cluster: Cluster, *, hard: bool) -> list[SpreadConstraint]:
         """The defaults, with the selector of what the pod belongs to; found once for equal labels and owner."""
@@ -286,6 +284,31 @@ class PodTopologySpread(Plugin):
             constraints = [replace(constraint, selector=selector or NOTHING) for constraint in defaults]
             self._selected.keep(key, found := (pod.labels, constraints, changes))
         return found[1]
+
+
+class _Owned:
+    """The constraints of one kind of pods with the same labels, as far as they were worked out."""
+
+    __slots__ = ("constraints", "labels", "next")
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self.labels = labels
+        """Kept, so that no other labels have their identity."""
+        self.constraints: list[SpreadConstraint] = []
+        self.next = 0
+        """The next of the shape's constraints."""
+
+    def go_on(self, constraints: Sequence[SpreadConstraint], effort: Effort, *, hard: bool) -> None:
+        """Work out the rest. Raises SliceOver; asked again, it goes on with the next one."""
+        while self.next < len(constraints):
+            one = constraints[self.next]
+            self.next += 1
+            keys = one.match_label_keys
+            if one.hard == hard:
+                own = replace(one, selector=one.selector_for(self.labels), match_label_keys=()) if keys else one
+                self.constraints.append(own)
+            if keys:
+                effort.charge(3 + len(keys))
 
 
 def _distinct(codes: Codes) -> int:

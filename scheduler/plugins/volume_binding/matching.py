@@ -18,11 +18,11 @@ from scheduler.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from scheduler.model.volumes import ClaimVolume
 from scheduler.plugins.node_affinity import matches, matches_all
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Bools, Column, Ints
 from scheduler.state.nodes import Nodes
-from scheduler.state.storage import Storage
 
 NONE = -1
 
@@ -103,23 +103,26 @@ class Found:
     provisions: list[Provision] = field(default_factory=list)
 
 
-def claims_of(pod: Pod, storage: Storage) -> Claims:
+def claims_of(pod: Pod, cluster: Cluster) -> Claims:
     """Sort a pod's claims, as assumed (GetPodVolumeClaims). They all exist.
 
-    Raises MatchingError.
+    Raises MatchingError, SliceOver.
     """
-    found = Claims()
-    for used in pod.shape.volumes.claims:
+    storage = cluster.storage
+
+    def sort(found: Claims, used: ClaimVolume) -> bool:
         claim = storage.claims.get((pod.namespace, used.claim(pod.name)))
         if claim is None:
-            continue
+            return False
         if claim.bound:
             found.bound.append(claim)
         elif _waits(claim, storage.classes.get(claim.storage_class)):
             found.waiting.append(claim)
         else:
             found.immediate.append(claim)
-    return found
+        return False
+
+    return cluster.go_through_claims(pod, "sorted", Claims, sort)
 
 
 def _waits(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> bool:

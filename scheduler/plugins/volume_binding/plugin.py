@@ -22,7 +22,7 @@ from scheduler.model.storage import (
     StorageClass,
     StorageKind,
 )
-from scheduler.model.volumes import NO_VOLUMES
+from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
 from scheduler.plugins.node_resources.arguments import ShapePoint, check_shape
 from scheduler.plugins.node_resources.strategies import broken_linear
 from scheduler.plugins.node_volume_limits import not_owner
@@ -97,9 +97,9 @@ class VolumeBinding(Plugin):
         """Reject a pod whose claims are not there, not its own, on their way out, or for others to bind."""
         if not pod.shape.volumes.claims:
             return None
-        problem = _problem(pod, cluster)
-        if problem is not None:
-            return Reject(Unresolvable(problem))
+        problems = _problems(pod, cluster)
+        if problems:
+            return Reject(Unresolvable(problems[0]))
         return Reject(self.unbound) if self._claims(pod, cluster).immediate else None
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
@@ -168,7 +168,9 @@ class VolumeBinding(Plugin):
         if not pod.shape.volumes.claims:
             return None
         try:
-            return assume(self._find(pod, cluster), cluster, row) or None
+            found = self._find(pod, cluster)
+            cluster.storage.of_claims.forget(pod)
+            return assume(found, cluster, row) or None
         except OutOfSyncError as error:
             raise PluginError(self.name, str(error), "Reserve") from None
 
@@ -194,7 +196,7 @@ class VolumeBinding(Plugin):
 
     def _claims(self, pod: Pod, cluster: Cluster) -> Claims:
         try:
-            return claims_of(pod, cluster.storage)
+            return claims_of(pod, cluster)
         except MatchingError as error:
             raise PluginError(self.name, str(error)) from None
 
@@ -207,7 +209,7 @@ class VolumeBinding(Plugin):
         state = (storage, storage.version, nodes.label_changes, nodes.rows)
         try:
             if self._found is None or self._found[0] is not pod or self._found[1] != state:
-                self._found = (pod, state, begin(claims_of(pod, storage), cluster))
+                self._found = (pod, state, begin(claims_of(pod, cluster), cluster))
             go_on(self._found[2], cluster)
         except MatchingError as error:
             self._found = None
@@ -215,22 +217,27 @@ class VolumeBinding(Plugin):
         return self._found[2]
 
 
-def _problem(pod: Pod, cluster: Cluster) -> str | None:
+def _problems(pod: Pod, cluster: Cluster) -> list[str]:
     """What is wrong with the first claim that can't be used (podHasPVCs)."""
-    for used in pod.shape.volumes.claims:
+    claims = cluster.storage.claims
+
+    def look(found: list[str], used: ClaimVolume) -> bool:
         name = used.claim(pod.name)
-        claim = cluster.storage.claims.stored((pod.namespace, name))
+        claim = claims.stored((pod.namespace, name))
         if claim is None and used.ephemeral:
-            return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
-        if claim is None:
-            return f'persistentvolumeclaim "{name}" not found'
-        if claim.lost:
-            return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.volume_name}"'
-        if claim.terminating:
-            return f'persistentvolumeclaim "{name}" is being deleted'
-        if used.ephemeral and claim.owner != pod.uid:
-            return not_owner(claim, pod)
-    return None
+            found.append(f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"')
+        elif claim is None:
+            found.append(f'persistentvolumeclaim "{name}" not found')
+        elif claim.lost:
+            volume = claim.volume_name
+            found.append(f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"')
+        elif claim.terminating:
+            found.append(f'persistentvolumeclaim "{name}" is being deleted')
+        elif used.ephemeral and claim.owner != pod.uid:
+            found.append(not_owner(claim, pod))
+        return bool(found)
+
+    return cluster.go_through_claims(pod, "usable", list, look)
 
 
 class _Usage:

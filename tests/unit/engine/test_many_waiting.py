@@ -11,6 +11,7 @@ from scheduler.engine import unschedulable_pods
 from scheduler.engine.instructions import Bind, Failed
 from scheduler.engine.queue import AT_ONCE
 from scheduler.engine.queued import Place
+from scheduler.engine.turns import ORDINARY
 from scheduler.engine.unschedulable_pods import AT_ONCE as ASKED_AT_ONCE
 from scheduler.engine.unschedulable_pods import MOST_PENDING
 from scheduler.framework.config import decode
@@ -160,6 +161,34 @@ def test_questions_that_pile_up_are_answered_with_yes(hints: Hints) -> None:
     while harness.engine.queue.has_pending_work:
         harness.after(0.0)
     assert Place.UNSCHEDULABLE not in places(harness)
+
+
+def test_an_event_passes_over_whoever_it_is_nothing_to(hints: Hints) -> None:
+    """Thousands of groups wait for nodes: others' pods that are bound cost no step for each of them."""
+    harness = waiting(hints, [other(f"a{i}", "a") for i in range(300)])
+    unschedulable = harness.engine.queue.unschedulable
+    unschedulable.left = ASKED_AT_ONCE
+    placed = pod("placed", cpu="1m")
+    placed["spec"]["nodeName"] = "n0"
+    harness.put(placed)
+    assert ASKED_AT_ONCE - unschedulable.left <= 2
+    harness.put(node("n1"))
+    assert hints.asked
+
+
+def test_questions_wait_for_their_turn_whatever_the_time_is(hints: Hints) -> None:
+    """Backoffs end all the time; that is no reason to ask a namespace before others had their share."""
+    harness = waiting(hints, [other(f"a{i}", "a") for i in range(600)])
+    harness.put(node("n1"))
+    assert harness.engine.queue.behind
+    harness.put(*(other(f"b{i}", "b") for i in range(5)))
+    harness.engine.queue.turns.owed = 3 * ORDINARY
+    before = len(hints.asked)
+    for _ in range(3):
+        harness.after(0.0)
+    assert len(hints.asked) == before
+    harness.after(0.0)
+    assert len(hints.asked) > before, "nobody is put off for ever"
 
 
 def test_a_kind_that_is_dear_to_ask_about(hints: Hints) -> None:

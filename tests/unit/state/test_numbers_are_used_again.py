@@ -1,0 +1,112 @@
+"""Numbers of terms that died are used again, in one turn: what that takes must not grow with how many there are."""
+
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from scheduler.model.kinds import Decoder
+from scheduler.model.wire import encode
+from scheduler.state import arrivals, term_sets
+from scheduler.state.arrivals import Arrivals
+from scheduler.state.cluster import Cluster
+from scheduler.state.validate import validate
+from tests.builders import namespace, node, pod, term
+
+EACH = 40
+
+
+@pytest.fixture(autouse=True)
+def _no_set_is_kept_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the last one."""
+    monkeypatch.setattr(term_sets, "IDLE", 0)
+
+
+def _town(pods: int, salt: str = "") -> tuple[Cluster, Decoder]:
+    """Placed pods with terms of which no two are alike: by value, by namespaces and by topology key."""
+    cluster, decoder = Cluster(), Decoder()
+    cluster.put_namespace(decoder.namespace(encode(namespace("default"))))
+    cluster.put_node(decoder.node(encode(node("n1"))))
+    for i in range(pods):
+        cluster.put_pod(_carrier(decoder, i, salt))
+    _settle(cluster)
+    return cluster, decoder
+
+
+def _carrier(decoder: Decoder, i: int, salt: str = "") -> Any:
+    terms = [
+        term(f"zz notin {salt}x{i}-{k}", f"key-{i}-{k}") | {"namespaces": ["default", f"{salt}-{i}-{k}"]}
+        for k in range(EACH)
+    ]
+    return decoder.pod(encode(pod(f"p{i}", uid=f"p{i}", on="n1", apart=terms)))
+
+
+def _settle(cluster: Cluster) -> None:
+    cluster.incidence.terms.sets.settle(cluster.effort)
+
+
+def _lines(work: Any) -> int:
+    """Lines of Python that something takes."""
+    count = 0
+
+    def line(_frame: FrameType, _event: str, _what: Any) -> Any:
+        nonlocal count
+        count += 1
+        return line
+
+    before = sys.gettrace()
+    sys.settrace(line)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def _reused(pods: int) -> int:
+    cluster, _ = _town(pods)
+    for i in range(pods - 2):
+        cluster.drop_pod(f"p{i}")
+    sets = cluster.incidence.terms.sets
+    _settle(cluster)
+    assert sets.index.dead == (pods - 3) * EACH, "all but those of the last pod that went"
+    lines = _lines(cluster.incidence.terms.reuse)
+    assert sets.index.dead == 0
+    return lines
+
+
+def test_using_numbers_again_costs_the_same_for_many() -> None:
+    """140,000 terms die at once when a tenant deletes its pods: that is no turn of 50 ms for all others."""
+    assert _reused(40) <= _reused(4) + 20
+
+
+def test_numbers_that_are_used_again_mean_the_new_terms() -> None:
+    """Namespaces and topology keys that no term has any more go with the last one, and their numbers come back."""
+    cluster, decoder = _town(6)
+    sets = cluster.incidence.terms.sets
+    for salt in ("a", "b", "c"):
+        for i in range(6):
+            cluster.drop_pod(f"p{i}")
+        _settle(cluster)
+        cluster.incidence.terms.reuse()
+        assert (len(sets.key_codes), sets.index.places) == (EACH, EACH), "those of the last pod that went"
+        for i in range(6):
+            cluster.put_pod(_carrier(decoder, i, salt))
+        _settle(cluster)
+        assert len(sets.index) <= 7 * EACH, "no new numbers, but for one pod's"
+        assert validate(cluster) == []
+
+
+def test_arrivals_are_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has not asked for too long has to look at everything."""
+    monkeypatch.setattr(arrivals, "REMEMBERED", 4)
+    came: Arrivals[int] = Arrivals()
+    for i in range(7):
+        came.add(i)
+    assert came.since(0) == [0, 1, 2, 3, 4, 5, 6]
+    assert came.since(7) == []
+    came.add(7)
+    assert came.since(0) is None
+    assert came.since(4) == [4, 5, 6, 7]
+    assert came.since(3) is None
