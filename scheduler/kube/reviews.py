@@ -126,6 +126,11 @@ class Reviews:
         """Questions that were not asked since the last line of the log about it."""
         self._told_at = float("-inf")
 
+    @property
+    def kept(self) -> dict[str, int]:
+        """How many answers and peers are remembered: bounded, as anyone may ask."""
+        return {"allowed": len(self._allowed), "refused": len(self._refused), "peers": len(self._peers)}
+
     async def authorities(self, found: Callable[[bytes], None], kept: Callable[[str], None]) -> None:
         """Tell of the CAs that sign clients' certificates, as `authorities.follow` does."""
         await follow(self._client, found, kept)

@@ -104,6 +104,11 @@ class Desk:
         self._terms = Terms("")
         self._held: dict[str, tuple[int, Held]] = {}
 
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Whose rules are here."""
+        return frozenset(self._held)
+
     def do(self, job: Job, body: bytearray) -> Reply:
         """One job."""
         match job:

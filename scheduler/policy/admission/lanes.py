@@ -57,6 +57,11 @@ class Lanes:
         return sum(len(lane.waiting) for lane in self._in_line.values())
 
     @property
+    def kept(self) -> int:
+        """How many namespaces are known, idle ones too: bounded, as tenants name them."""
+        return len(self._lanes)
+
+    @property
     def busy(self) -> int:
         """Slots in use."""
         return self._busy

@@ -98,7 +98,7 @@ class SharedSecret:
         self._on_change = on_change
         self._now = now
         self._missing = asyncio.Event()
-        self._reflector: Reflector[Secret] = Reflector(
+        self.reflector: Reflector[Secret] = Reflector(
             client, SECRETS, _decode, self._changed, namespace=namespace, field_selector=f"metadata.name={name}"
         )
 
@@ -121,7 +121,7 @@ class SharedSecret:
     async def follow(self) -> None:
         """Take over what others write, put the Secret back when it is deleted; until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._reflector.run())
+            tasks.create_task(self.reflector.run())
             while True:
                 await self._missing.wait()
                 self._missing.clear()

@@ -183,7 +183,7 @@ def test_rules_are_forgotten_when_told() -> None:
     body = bytearray(encoded(review(config_map(), namespace="a")))
     desk.do(Review("a", 1, Question("mutate"), rules), body)
     desk.do(Review("b", 1, Question("mutate"), rules, ("a",)), body)
-    assert set(desk._held) == {"b"}
+    assert desk.namespaces == {"b"}
 
 
 def test_owner_is_asked_for_once() -> None:

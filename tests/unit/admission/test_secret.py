@@ -74,7 +74,7 @@ async def test_deleted_secret_is_put_back(api: Api) -> None:
         before = (await api.get(ONE))["data"]
         following = asyncio.create_task(replica.follow())
         try:
-            await until(lambda: replica._reflector.has_synced)
+            await until(lambda: replica.reflector.has_synced)
             assert (await api.call("DELETE", ONE)).status == 200
 
             async def back() -> bool:

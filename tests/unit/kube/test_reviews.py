@@ -150,9 +150,10 @@ async def test_who_is_known_is_served_beside_strangers(server: ScriptedServer) -
             await reviews.authorize(f"Bearer more{i}", "/metrics", peer=f"10.1.{i // 200}.{i % 200}")
             now += 0.001
         assert (await reviews.authorize("Bearer good99", "/499", peer="10.0.0.9"))[0] == 200
-        assert len(reviews._allowed) <= KEEP_MOST
-        assert len(reviews._refused) <= KEEP_MOST
-        assert len(reviews._peers) <= PEERS_MOST + 1
+        kept = reviews.kept
+        assert kept["allowed"] <= KEEP_MOST
+        assert kept["refused"] <= KEEP_MOST
+        assert kept["peers"] <= PEERS_MOST + 1
 
 
 async def test_a_token_of_any_length_is_no_token(server: ScriptedServer) -> None:
