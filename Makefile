@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check unit controlplane browser vectors reference manifests schemas chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale hostile
+.PHONY: help setup demo tour test check unit controlplane browser vectors reference manifests schemas chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale hostile storm
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench-scale: $(STAMP) ## The engine alone, up to 50,000 nodes and 500,000 pods: 
 
 hostile: $(STAMP) controlplane ## What legal objects at their largest cost, each with its bound: make hostile ROWS=anti PARTS=scheduler SEARCH=minutes RECORD=1
 	@$(BIN)/python -m bench.hostile $(if $(PARTS),--parts $(PARTS)) $(if $(ROWS),--rows $(ROWS)) $(if $(SEARCH),--search $(SEARCH)) $(if $(RECORD),--record)
+
+storm: $(STAMP) ## A simulated week: berth run in a world that lies, delays and dies, by seed: make storm SEEDS=0-9999 MUTANTS=1
+	@$(BIN)/python -m tests.storm $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MUTANTS),--mutants) $(if $(TRACE),--trace)
 
 vectors: $(STAMP) ## Compare decisions with the real plugins' answers: make vectors VECTORS=path
 	@$(BIN)/pytest -q tests/conformance

@@ -94,7 +94,8 @@ class Collection:
     def __init__(self, history: int, oldest: int) -> None:
         self.items: dict[str, Stored] = {}
         self.history: deque[Change] = deque()
-        self.listeners: set[Listener] = set()
+        self.listeners: dict[Listener, None] = {}
+        """In the order in which they came."""
         # The lowest resourceVersion from which a watch still sees everything.
         self.oldest = oldest
         self._limit = history
@@ -116,7 +117,7 @@ class Collection:
         self.history.append(change)
         while len(self.history) > self._limit:
             self.oldest = self.history.popleft().revision
-        for listener in self.listeners:
+        for listener in list(self.listeners):
             listener.offer(change)
 
     def compact(self, revision: int) -> None:

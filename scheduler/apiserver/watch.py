@@ -121,7 +121,7 @@ class Watcher:
             yield error_line(too_large_version(options.since, self._store.revision))
             return
         self._begin(options)
-        self._collection.listeners.add(self)
+        self._collection.listeners[self] = None
         clock = asyncio.get_running_loop().time
         try:
             deadline = clock() + options.timeout
@@ -151,4 +151,4 @@ class Watcher:
                 except TimeoutError:
                     continue
         finally:
-            self._collection.listeners.discard(self)
+            self._collection.listeners.pop(self, None)

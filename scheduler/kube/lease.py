@@ -378,7 +378,13 @@ def own_identity() -> str:
 
 
 def _decode(body: bytes) -> Record:
-    record: Record = msgspec.json.decode(body, type=dict[str, Any])
+    """The Lease of an answer that says that all went well. Raises Unreachable for what is none, as a proxy's page."""
+    try:
+        record: Record = msgspec.json.decode(body, type=dict[str, Any])
+        if not isinstance(record["metadata"], dict) or not isinstance(record.get("spec") or {}, dict):
+            raise TypeError("metadata and spec are no objects")
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise Unreachable(f"the answer is no Lease: {error}") from error
     return record
 
 

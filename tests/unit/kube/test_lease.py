@@ -210,6 +210,32 @@ async def test_gives_up_by_the_deadline(store: Store, error: Exception) -> None:
     assert store.writes[-1] == "me"  # nothing was released that we might not hold
 
 
+@pytest.mark.parametrize("page", [b"<html>back soon</html>", b"[]", b"{}", b'{"metadata": 1}', b"\xff"])
+async def test_a_page_is_no_lease(store: Store, monkeypatch: pytest.MonkeyPatch, page: bytes) -> None:
+    """A proxy answers 200 with a page for people: that is no answer, neither for a candidate nor for the holder."""
+    right, pages, told = store.request, 2, list[str]()
+
+    async def request(verb: str, path: str, **given: Any) -> bytes:
+        nonlocal pages
+        answer = await right(verb, path, **given)
+        pages -= 1
+        return page if pages >= 0 else answer
+
+    monkeypatch.setattr(store, "request", request)
+    elector = store.elector(on_problem=told.append)
+    store.held_by("")
+    await elector.acquire()
+    pages = 2
+    keeping = asyncio.create_task(elector.keep())
+    passed = asyncio.Event()
+    store.plan(30.0, passed.set)
+    await passed.wait()
+    assert elector.leading
+    keeping.cancel()
+    assert len(told) == 2
+    assert all(said.startswith("the answer is no Lease") for said in told)
+
+
 async def test_short_trouble_is_survived(store: Store) -> None:
     """Failures for less than the deadline end nothing, and are forgotten after a success."""
     elector = store.elector()

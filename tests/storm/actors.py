@@ -1,0 +1,333 @@
+"""Who else acts in a cluster: kubelets, controllers that keep pods in being, garbage collection, a rival scheduler.
+
+They act near the server, without a network: what is tested is Berth. Each takes its chances from a generator of its
+own, so that leaving one out of a run leaves the others as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from scheduler.apiserver.storage import Change
+from tests import builders
+from tests.storm.loop import Loop
+from tests.storm.server import Server
+
+JsonObject = dict[str, Any]
+MERGE = "application/merge-patch+json"
+ENDED = frozenset({"Failed", "Succeeded"})
+GRACE_SECONDS = 3
+RIVAL = "rival"
+
+
+def cpu_of(pod: JsonObject) -> int:
+    """What a pod requests, in millicores."""
+    return _millicores(pod["spec"]["containers"][0].get("resources", {}).get("requests", {}).get("cpu", "0"))
+
+
+def room_of(node: JsonObject) -> tuple[int, int]:
+    """What a node has for pods: millicores, and how many."""
+    allocatable = node["status"]["allocatable"]
+    return _millicores(allocatable["cpu"]), int(allocatable["pods"])
+
+
+def _millicores(text: str) -> int:
+    return int(text[:-1]) if text.endswith("m") else 1000 * int(text)
+
+
+def node_of(pod: JsonObject) -> str:
+    """Where a pod is bound; empty: nowhere."""
+    return str(pod["spec"].get("nodeName", ""))
+
+
+def ended(pod: JsonObject) -> bool:
+    """Whether it uses nothing any more."""
+    return (pod.get("status") or {}).get("phase") in ENDED
+
+
+@dataclass(frozen=True)
+class Size:
+    """A node's room, as its kubelet reports it."""
+
+    cpu: int
+    pods: int
+    zone: str
+
+
+class Nodes:
+    """The machines: their kubelets report them, admit pods, and let them go."""
+
+    def __init__(self, server: Server, loop: Loop, rng: Random) -> None:
+        self.sizes: dict[str, Size] = {}
+        self._server = server
+        self._loop = loop
+        self._rng = rng
+        self._admitted: set[str] = set()
+        pods = server.registry.built_in("pods")
+        server.store.collection(pods.collection).listeners[self] = None
+
+    def join(self, name: str, size: Size) -> None:
+        """A machine comes, or comes again."""
+        self.sizes[name] = size
+        body = builders.node(name, f"{size.cpu}m", pods=str(size.pods), zone=size.zone)
+        body["status"]["capacity"] = body["status"]["allocatable"]
+        body["metadata"].pop("uid")
+        self._server.call(f"kubelet-{name}", "POST", "/api/v1/nodes", body)
+        self._readmit(name)
+
+    def resize(self, name: str, size: Size) -> None:
+        """It reports other figures."""
+        if self._server.stored("nodes", name) is None:
+            return
+        self.sizes[name] = size
+        figures = {"cpu": f"{size.cpu}m", "pods": str(size.pods), "memory": "16Gi"}
+        body = {"status": {"allocatable": figures, "capacity": figures}}
+        self._server.call(f"kubelet-{name}", "PATCH", f"/api/v1/nodes/{name}/status", body, MERGE)
+
+    def leave(self, name: str) -> None:
+        """It is deleted; its pods go later."""
+        self._server.call("user", "DELETE", f"/api/v1/nodes/{name}")
+        self._loop.call_later(8 + 10 * self._rng.random(), self._collect, name)
+
+    def look_again(self) -> None:
+        """After a restore: what kubelets and collectors would find by their own lists."""
+        for name, size in self.sizes.items():
+            if self._server.stored("nodes", name) is not None:
+                self._loop.call_later(2.0, self.resize, name, size)
+        for pod in self._server.objects("pods"):
+            self._see(pod)
+            if node_of(pod) and self._server.stored("nodes", node_of(pod)) is None:
+                self._loop.call_later(10.0, self._collect, node_of(pod))
+
+    def offer(self, change: Change) -> None:
+        if change.type == "DELETED":
+            self._admitted.discard(change.new.uid)
+        else:
+            self._see(change.new.obj)
+
+    def _see(self, pod: JsonObject) -> None:
+        if not node_of(pod):
+            return
+        meta = pod["metadata"]
+        if meta.get("deletionTimestamp"):
+            self._loop.call_later(
+                GRACE_SECONDS * self._rng.random(), self._let_go, meta["namespace"], meta["name"], meta["uid"]
+            )
+        elif not ended(pod) and meta["uid"] not in self._admitted:
+            self._loop.call_later(
+                0.1 + 2 * self._rng.random(), self._admit, meta["namespace"], meta["name"], meta["uid"]
+            )
+
+    def _admit(self, namespace: str, name: str, uid: str) -> None:
+        pod = self._server.stored("pods", f"{namespace}/{name}")
+        if pod is None or pod["metadata"]["uid"] != uid or uid in self._admitted or ended(pod):
+            return
+        node = self._server.stored("nodes", node_of(pod))
+        if node is None:
+            return  # no kubelet there; the collector takes it
+        others = [
+            other
+            for other in self._server.objects("pods")
+            if other["metadata"]["uid"] in self._admitted and node_of(other) == node_of(pod) and not ended(other)
+        ]
+        cpu, most = room_of(node)
+        if sum(map(cpu_of, others)) + cpu_of(pod) > cpu:
+            self._refuse(namespace, name, "OutOfcpu")
+        elif len(others) + 1 > most:
+            self._refuse(namespace, name, "OutOfpods")
+        else:
+            self._status(namespace, name, {"phase": "Running"})
+            self._admitted.add(uid)
+
+    def _refuse(self, namespace: str, name: str, reason: str) -> None:
+        self._status(namespace, name, {"phase": "Failed", "reason": reason})
+
+    def _status(self, namespace: str, name: str, status: JsonObject) -> None:
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"
+        code, _ = self._server.call("kubelet", "PATCH", path, {"status": status}, MERGE)
+        if code == 0:
+            pod = self._server.stored("pods", f"{namespace}/{name}")
+            if pod is not None:
+                self._loop.call_later(2.0, self._see, pod)
+
+    def _readmit(self, node: str) -> None:
+        for pod in self._server.objects("pods"):
+            if node_of(pod) == node:
+                self._admitted.discard(pod["metadata"]["uid"])
+                self._see(pod)
+
+    def _let_go(self, namespace: str, name: str, uid: str) -> None:
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+        code, _ = self._server.call("kubelet", "DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", body)
+        if code == 0:
+            self._loop.call_later(2.0, self._let_go, namespace, name, uid)
+
+    def _collect(self, node: str) -> None:
+        if self._server.stored("nodes", node) is not None:
+            return
+        for pod in self._server.objects("pods"):
+            if node_of(pod) == node:
+                meta = pod["metadata"]
+                self._let_go(meta["namespace"], meta["name"], meta["uid"])
+        self._loop.call_later(15.0, self._collect, node)
+
+
+@dataclass
+class Wanted:
+    """So many pods of one kind."""
+
+    namespace: str
+    name: str
+    replicas: int
+    cpu: int
+    zone: str = ""
+    priority: str = ""
+    scheduler: str = "berth"
+    apart: bool = False
+    gated: bool = False
+
+
+class Controllers:
+    """They keep pods in being, each under its own name, as a StatefulSet does; at once, or a little later."""
+
+    def __init__(self, server: Server, loop: Loop, rng: Random) -> None:
+        self.wanted: dict[tuple[str, str], Wanted] = {}
+        self._server = server
+        self._loop = loop
+        self._rng = rng
+        pods = server.registry.built_in("pods")
+        server.store.collection(pods.collection).listeners[self] = None
+
+    def want(self, wanted: Wanted) -> None:
+        """From now on there are to be these."""
+        key = wanted.namespace, wanted.name
+        before = self.wanted.get(key)
+        self.wanted[key] = wanted
+        for i in range(wanted.replicas):
+            self._soon(0.3 * self._rng.random(), wanted.namespace, f"{wanted.name}-{i}")
+        for i in range(wanted.replicas, before.replicas if before else 0):
+            self._server.call("controller", "DELETE", f"/api/v1/namespaces/{wanted.namespace}/pods/{wanted.name}-{i}")
+
+    def ungate(self) -> None:
+        """Take the gates of all pods away."""
+        for wanted in self.wanted.values():
+            wanted.gated = False
+        for pod in self._server.objects("pods"):
+            if pod["spec"].get("schedulingGates"):
+                meta = pod["metadata"]
+                path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+                code, _ = self._server.call("controller", "PATCH", path, {"spec": {"schedulingGates": None}}, MERGE)
+                if code == 0:
+                    self._loop.call_later(2.0, self.ungate)
+                    return
+
+    def look_again(self) -> None:
+        """Whether all that is wanted is there."""
+        for pod in self._server.objects("pods"):
+            if ended(pod):
+                self._see_ended(pod)
+        for wanted in self.wanted.values():
+            for i in range(wanted.replicas):
+                self._soon(0.5 * self._rng.random(), wanted.namespace, f"{wanted.name}-{i}")
+
+    def offer(self, change: Change) -> None:
+        meta = change.new.obj["metadata"]
+        if change.type == "DELETED":
+            late = 0.0 if self._rng.random() < 0.5 else self._rng.random()
+            self._soon(late, meta["namespace"], meta["name"])
+        elif ended(change.new.obj) and not meta.get("deletionTimestamp"):
+            self._see_ended(change.new.obj)
+
+    def _see_ended(self, pod: JsonObject) -> None:
+        meta = pod["metadata"]
+        self._loop.call_later(0.2 + self._rng.random(), self._replace, meta["namespace"], meta["name"], meta["uid"])
+
+    def _replace(self, namespace: str, name: str, uid: str) -> None:
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+        code, _ = self._server.call("controller", "DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", body)
+        if code == 0:
+            self._loop.call_later(2.0, self._replace, namespace, name, uid)
+
+    def _soon(self, seconds: float, namespace: str, name: str) -> None:
+        self._loop.call_later(seconds, self._make, namespace, name)
+
+    def _make(self, namespace: str, name: str) -> None:
+        kind, _, number = name.rpartition("-")
+        wanted = self.wanted.get((namespace, kind))
+        if wanted is None or int(number) >= wanted.replicas:
+            return
+        if self._server.stored("pods", f"{namespace}/{name}") is not None:
+            return
+        body = builders.pod(
+            name,
+            f"{wanted.cpu}m",
+            namespace=namespace,
+            labels={"app": kind},
+            select={"zone": wanted.zone} if wanted.zone else None,
+            apart=[f"app={kind}"] if wanted.apart else (),
+            scheduler=wanted.scheduler,
+            gates=["storm.test/gate"] if wanted.gated else (),
+        )
+        body["metadata"].pop("uid", None)
+        body["spec"]["terminationGracePeriodSeconds"] = GRACE_SECONDS
+        if wanted.priority:
+            body["spec"]["priorityClassName"] = wanted.priority
+        code, _ = self._server.call("controller", "POST", f"/api/v1/namespaces/{namespace}/pods", body)
+        if code in (0, 403, 404):
+            self._soon(2.0, namespace, name)  # the server is away, or the namespace is
+
+
+class Rival:
+    """Another scheduler on the same nodes, with a cache of its own that is some seconds old."""
+
+    def __init__(self, server: Server, loop: Loop, rng: Random, every: float) -> None:
+        self._server = server
+        self._loop = loop
+        self._rng = rng
+        self._every = every
+        loop.call_later(every, self._look)
+
+    def _look(self) -> None:
+        """Decide on what is seen now, and bind some seconds later."""
+        used: dict[str, int] = {}
+        for pod in self._server.objects("pods"):
+            if node_of(pod) and not ended(pod):
+                used[node_of(pod)] = used.get(node_of(pod), 0) + cpu_of(pod)
+        nodes = self._server.objects("nodes")
+        for pod in self._server.objects("pods"):
+            if node_of(pod) or pod["spec"].get("schedulerName") != RIVAL or pod["metadata"].get("deletionTimestamp"):
+                continue
+            fitting = [
+                node
+                for node in nodes
+                if not node["spec"].get("unschedulable")
+                and room_of(node)[0] - used.get(node["metadata"]["name"], 0) >= cpu_of(pod)
+            ]
+            if fitting:
+                name = self._rng.choice(fitting)["metadata"]["name"]
+                used[name] = used.get(name, 0) + cpu_of(pod)
+                self._loop.call_later(self._every * self._rng.random(), self._bind, pod["metadata"], name)
+        self._loop.call_later(self._every, self._look)
+
+    def _bind(self, meta: JsonObject, node: str) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]},
+            "target": {"kind": "Node", "name": node},
+        }
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/binding"
+        self._server.call(RIVAL, "POST", path, body)
+
+
+def periodically(loop: Loop, seconds: float, do: Callable[[], None]) -> None:
+    """Do this again and again."""
+
+    def again() -> None:
+        do()
+        loop.call_later(seconds, again)
+
+    loop.call_later(seconds, again)

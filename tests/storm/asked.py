@@ -1,0 +1,78 @@
+"""A request, what goes wrong with it, and the line that it leaves in the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from scheduler.apiserver import paths
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request."""
+
+    at: float
+    user: str
+    method: str
+    info: paths.RequestInfo
+    query: dict[str, str]
+    content: str
+    body: bytes
+    orphan: bool = False
+    """Whoever asked has no way to hear what comes of it."""
+
+    @property
+    def what(self) -> str:
+        """`create pods/binding`."""
+        return f"{self.info.verb} {self.info.resource}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the audit log."""
+
+    at: float
+    user: str
+    verb: str
+    resource: str
+    namespace: str
+    name: str
+    code: int
+    uid: str = ""
+    node: str = ""
+    body: bytes = b""
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        to = f" → {self.node} ({self.uid})" if self.node else ""
+        return f"{self.at:.4f} {self.user} {self.verb} {self.resource} {where}{to} {self.code}"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What goes wrong with a request: an answer in place of the right one, or none, before or after it is acted on."""
+
+    code: int = 0
+    """0: the connection ends without an answer; -1: nothing comes, and the connection stays."""
+    acted: bool = False
+    after: float = 0.0
+    """Seconds until it is acted on."""
+    late: float = 0.0
+    """Seconds until the answer leaves."""
+    retry_after: int = 0
+    orphan: float = 0.0
+    """The connection ends at once, and it is acted on so many seconds later: it waited in a proxy."""
+    right: bool = False
+    """The right answer, only late."""
+    page: bool = False
+    """The answer is a page for people, from a proxy that is in the way."""
+
+
+@dataclass
+class Trouble:
+    """What is asked before things go right; the faults put their functions here."""
+
+    requests: list[Callable[[Asked], Effect | None]] = field(default_factory=list)
+    lines: list[Callable[[str, bytes], list[bytes] | None]] = field(default_factory=list)
+    """Kind and line of a watch → the lines that are sent in its place; None: this one has nothing against it."""

@@ -1,0 +1,337 @@
+"""What must hold, judged from the server's own log and store, never from what Berth says of itself.
+
+While the storm lasts: I1 (each pod UID is bound at most once, and each Binding names one), I2 (no node over its room by
+our binds), I5 (no write to pods of other schedulers), L1 (nobody binds while another holds the Lease), and that a
+Binding goes to a node that was there and open. Afterwards: I3 (the cache is what is stored), I4 (no pod that fits
+waits), and that every counter agrees.
+
+A replica can't know what has not reached it. What happened to a node less than `NEWS_SECONDS` before a Binding excuses
+it; what the same process did itself excuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.apiserver.storage import Change
+from scheduler.controller.comparer import differences
+from scheduler.model.kinds import Decoder
+from scheduler.state.validate import validate
+from tests.storm.actors import RIVAL, cpu_of, ended, node_of, room_of
+from tests.storm.asked import Asked, Entry
+from tests.storm.berth import LEASE, NAMESPACE, Berth
+
+if TYPE_CHECKING:
+    from tests.storm.world import World
+
+NEWS_SECONDS = 100.0
+"""A silent watch is noticed within 70 s; then it is opened, or listed, again."""
+ASKED_SECONDS = 70.0
+"""Until then it may not have been asked what became of a Binding whose answer was lost."""
+RESTORED_SECONDS = 150.0
+"""After a restore the cluster's past is another one; what was known before is wrong for a while."""
+
+
+class Judge:
+    """Watches one run."""
+
+    def __init__(self, world: World) -> None:
+        self.violations: list[str] = []
+        self._world = world
+        self._bound: dict[str, tuple[float, str]] = {}
+        """UID → when, and by which life of which replica."""
+        self._ours: dict[str, tuple[float, str]] = {}
+        """The same, of Bindings by Berth only."""
+        self._orphans: set[str] = set()
+        """UIDs of pods of which Berth may not have heard that they are bound: they were gone before it could ask."""
+        self._bound_by: dict[str, int] = {}
+        """Life → Bindings that were accepted."""
+        self._disturbed: dict[str, float] = {}
+        """Node → when something last happened to it that a cache may not know yet."""
+        self._gone: dict[str, float] = {}
+        """Node → when it was last deleted, while it is not there."""
+        self._closed: dict[str, float] = {}
+        """Node → when it was cordoned, while it is."""
+        server = world.server
+        for plural, see in (("nodes", _Nodes(self)), ("pods", _Pods(self))):
+            server.store.collection(server.registry.built_in(plural).collection).listeners[see] = None
+        server.on_entry = self.entered
+
+    def say(self, invariant: str, what: str) -> None:
+        """A violation."""
+        if len(self.violations) < 20:
+            self.violations.append(f"{invariant}: {self._world.now:.3f} s: {what}")
+            self._world.note(f"violated {invariant}: {what}")
+
+    # -- while it storms -----------------------------------------------------------------------------------------
+
+    def entered(self, entry: Entry, asked: Asked | None) -> None:
+        """A line of the audit log."""
+        self._world.note(str(entry))
+        if not entry.user.startswith("berth"):
+            return
+        if entry.resource == "pods/binding":
+            self._binding(entry, asked)
+        elif entry.verb in ("patch", "update", "delete") and entry.resource.startswith("pods") and entry.code < 300:
+            self._wrote(entry)
+
+    def _binding(self, entry: Entry, asked: Asked | None) -> None:
+        if not msgspec.json.decode(entry.body).get("metadata", {}).get("uid"):
+            self.say("I1", f"a Binding of {entry.namespace}/{entry.name} names no UID")
+        if entry.code == 201 and entry.uid:
+            self._accepted(entry)
+            if asked is not None and asked.orphan:
+                self._orphans.add(entry.uid)
+
+    def _accepted(self, entry: Entry) -> None:
+        world, server = self._world, self._world.server
+        now = entry.at
+        restored = now - server.restored_at < RESTORED_SECONDS
+        self._bound_by[entry.user] = self._bound_by.get(entry.user, 0) + 1
+        before = self._ours.get(entry.uid)
+        self._bound[entry.uid] = self._ours[entry.uid] = now, entry.user
+        if before is not None and not server.lost_since(before[0]):
+            self.say("I1", f"{entry.uid} bound again by {entry.user}, first at {before[0]:.3f} by {before[1]}")
+        pod = server.stored("pods", f"{entry.namespace}/{entry.name}")
+        assert pod is not None
+        if pod["spec"].get("schedulerName") != "berth":
+            self.say("I5", f"{entry.user} bound a pod of {pod['spec'].get('schedulerName')}")
+        if restored:
+            return
+        node = server.stored("nodes", entry.node)
+        if node is None:
+            if now - self._gone.get(entry.node, float("-inf")) > NEWS_SECONDS:
+                self.say("I2", f"{entry.user} bound {entry.uid} to {entry.node}, which is long gone")
+            return
+        zone = pod["spec"].get("nodeSelector", {})
+        labels = node["metadata"].get("labels", {})
+        if any(labels.get(key) != value for key, value in zone.items()):
+            self.say("I2", f"{entry.user} bound {entry.uid} to {entry.node}, which it does not select")
+        if entry.node in self._closed and now - self._closed[entry.node] > NEWS_SECONDS:
+            self.say(
+                "I2", f"{entry.user} bound {entry.uid} to {entry.node}, cordoned at {self._closed[entry.node]:.1f}"
+            )
+        self._room(entry, node)
+        world.survived["bound"] += 1
+
+    def _room(self, entry: Entry, node: dict[str, Any]) -> None:
+        now = entry.at
+        if now - self._disturbed.get(entry.node, float("-inf")) <= NEWS_SECONDS:
+            return
+        there = [pod for pod in self._world.server.objects("pods") if node_of(pod) == entry.node and not ended(pod)]
+        cpu, most = room_of(node)
+        used = sum(map(cpu_of, there))
+        if used <= cpu and len(there) <= most:
+            return
+        for pod in there:
+            at, who = self._bound.get(pod["metadata"]["uid"], (float("-inf"), "another"))
+            if who != entry.user and now - at <= NEWS_SECONDS:
+                return  # somebody else's, and new
+        what = f"{used}m of {cpu}m, {len(there)} of {most} pods"
+        self.say("I2", f"{entry.node} has {what} after {entry.user} bound {entry.namespace}/{entry.name}")
+
+    def _wrote(self, entry: Entry) -> None:
+        pod = self._world.server.stored("pods", f"{entry.namespace}/{entry.name}")
+        if pod is not None and pod["spec"].get("schedulerName") == RIVAL and entry.verb != "delete":
+            victim = any(one.get("type") == "DisruptionTarget" for one in pod["status"].get("conditions", ()))
+            if not victim:
+                self.say("I5", f"{entry.user} {entry.verb} {entry.resource} {entry.namespace}/{entry.name}")
+
+    def leading(self, who: Berth) -> None:
+        """A replica has just sent a Binding."""
+        server = self._world.server
+        lease = server.stored("leases", f"{NAMESPACE}/{LEASE}")
+        if lease is None or self._world.now - max(server.restored_at, self._world.lease_gone_at) < RESTORED_SECONDS:
+            return
+        holder = lease["spec"].get("holderIdentity", "")
+        if holder not in ("", who.user) and holder != "":
+            self.say("L1", f"{who.user} sent a Binding while {holder} holds the Lease")
+
+    def disturb(self, node: str) -> None:
+        """A cache may not know this node's state yet."""
+        self._disturbed[node] = self._world.now
+
+    def deleted(self, uid: str) -> None:
+        """A pod is gone."""
+        if uid in self._ours and self._world.now - self._ours[uid][0] < ASKED_SECONDS:
+            self._orphans.add(uid)
+
+    def bound(self, pod: dict[str, Any]) -> None:
+        """Somebody bound it; ours is noted by the audit log."""
+        uid = pod["metadata"]["uid"]
+        if uid not in self._bound:
+            self._bound[uid] = self._world.now, "another"
+
+    # -- when it is over -----------------------------------------------------------------------------------------
+
+    def waiting(self) -> set[str]:
+        """I4: pods of ours that wait, and that a node has room for."""
+        server = self._world.server
+        used: dict[str, tuple[int, int]] = {}
+        apps: dict[str, set[str]] = {}
+        pods = server.objects("pods")
+        for pod in pods:
+            if (on := node_of(pod)) and not ended(pod):
+                cpu, count = used.get(on, (0, 0))
+                used[on] = cpu + cpu_of(pod), count + 1
+                apps.setdefault(on, set()).add(f"{pod['metadata']['namespace']}/{_app(pod)}")
+        found = set()
+        for pod in pods:
+            spec = pod["spec"]
+            if node_of(pod) or spec.get("schedulerName") != "berth" or spec.get("schedulingGates"):
+                continue
+            if pod["metadata"].get("deletionTimestamp") or ended(pod):
+                continue
+            for node in server.objects("nodes"):
+                name, labels = node["metadata"]["name"], node["metadata"].get("labels", {})
+                cpu, count = used.get(name, (0, 0))
+                if (
+                    not node["spec"].get("unschedulable")
+                    and not node["spec"].get("taints")
+                    and all(labels.get(key) == value for key, value in spec.get("nodeSelector", {}).items())
+                    and cpu + cpu_of(pod) <= room_of(node)[0]
+                    and count + 1 <= room_of(node)[1]
+                    and f"{pod['metadata']['namespace']}/{_app(pod)}" not in (apps.get(name, ()) if _apart(pod) else ())
+                    and not self._spoken_for(name, pod)
+                ):
+                    found.add(f"{pod['metadata']['namespace']}/{pod['metadata']['name']} ({pod['metadata']['uid']})")
+                    break
+        return found
+
+    def _spoken_for(self, node: str, pod: dict[str, Any]) -> bool:
+        """A more important pod is nominated there: its room is kept for it."""
+        mine = pod["spec"].get("priority", 0)
+        return any(
+            other["status"].get("nominatedNodeName") == node and not node_of(other)
+            for other in self._world.server.objects("pods")
+            if other["spec"].get("priority", 0) >= mine and other["metadata"]["uid"] != pod["metadata"]["uid"]
+        )
+
+    def finish(self) -> None:
+        """I3, who leads, and the counters."""
+        world = self._world
+        for what in world.broken():
+            self.say("X", what)
+        leaders = [
+            berth for berth in world.berths if berth.alive and berth.elector is not None and berth.elector.leading
+        ]
+        if len(leaders) != 1:
+            self.say("L2", f"{len(leaders)} replicas lead: {[berth.user for berth in leaders]}")
+        for berth in world.berths:
+            if not berth.alive or berth.scheduler is None:
+                self.say("L2", f"{berth.user} is not there at the end: {berth.ended[-1:]}")
+                continue
+            for line in self._cache(berth):
+                self.say("I3", f"{berth.user}: {line}")
+        told = self._told()
+        for uid, times in sorted(told.items()):
+            if times > 1:
+                self.say("E1", f"{uid} has {times} Scheduled events")
+        for berth in leaders:
+            for uid in self._untold(berth, told):
+                self.say("E2", f"{berth.user} bound {uid}, and no event says so")
+            for line in self._counters(berth):
+                self.say("C", f"{berth.user}: {line}")
+
+    def _told(self) -> Counter[str]:
+        """How many events say that a pod was bound, by its UID."""
+        events = self._world.server.objects("events")
+        return Counter(event["involvedObject"].get("uid", "") for event in events if event.get("reason") == "Scheduled")
+
+    def _untold(self, berth: Berth, told: Counter[str]) -> Iterator[str]:
+        """Pods that it bound, that are there, and that nobody was told of, although it dropped no event."""
+        assert berth.scheduler is not None
+        if berth.scheduler.writer.written.events_dropped or self._world.server.restored_at > 0:
+            return
+        there = {pod["metadata"]["uid"] for pod in self._world.server.objects("pods")} - self._orphans
+        for uid, (_, who) in self._ours.items():
+            if who == berth.user and uid in there and not told[uid]:
+                yield uid
+
+    def _cache(self, berth: Berth) -> Iterator[str]:
+        server = self._world.server
+        assert berth.scheduler is not None
+        engine = berth.scheduler.engine
+        decoder = Decoder()
+        nodes = [decoder.node(_raw(node, "Node")) for node in server.objects("nodes")]
+        pods = [decoder.pod(_raw(pod, "Pod")) for pod in server.objects("pods") if not ended(pod)]
+        yield from (line for line in differences(engine, nodes, pods) if line is not None)
+        yield from validate(engine.cluster)
+
+    def _counters(self, berth: Berth) -> Iterator[str]:
+        scheduler = berth.scheduler
+        assert scheduler is not None and berth.client is not None
+        engine = scheduler.engine
+        if engine.in_flight:
+            yield f"{engine.in_flight} Bindings in flight for ever"
+        if assumed := engine.cluster.assumed():
+            yield f"{assumed} pods assumed for ever"
+        if tasks := len(scheduler.writer._under_way._tasks):
+            yield f"{tasks} writes that never end"
+        for name, lane in berth.client._lanes.items():
+            free = lane.slots._value
+            if lane.lane.width and free != lane.lane.width:
+                yield f"lane {name} has {free} of {lane.lane.width} slots"
+        accepted = self._bound_by.get(berth.user, 0)
+        counted, errors = scheduler.writer.written.bound, scheduler.writer.bindings.failures.total()
+        if counted > accepted or counted + errors < accepted:
+            yield f"counts {counted} pods as bound and {errors} refused, the server accepted {accepted}"
+        sure = sum(who == berth.user and uid not in self._orphans for uid, (_, who) in self._ours.items())
+        if counted < sure:
+            yield f"counts {counted} pods as bound, the server accepted {sure} for which it could know"
+        pending = sum(
+            1
+            for pod in self._world.server.objects("pods")
+            if not node_of(pod) and pod["spec"].get("schedulerName") == "berth" and not ended(pod)
+        )
+        if len(engine.queue) != pending:
+            yield f"{len(engine.queue)} pods in the queue, {pending} are pending"
+
+
+class _Nodes:
+    """Hears of nodes."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    def offer(self, change: Change) -> None:
+        judge, name = self._judge, change.new.obj["metadata"]["name"]
+        now = judge._world.now
+        judge.disturb(name)
+        judge._gone.pop(name, None)
+        if change.type == "DELETED":
+            judge._gone[name] = now
+        if not change.new.obj["spec"].get("unschedulable"):
+            judge._closed.pop(name, None)
+        else:
+            judge._closed.setdefault(name, now)
+
+
+class _Pods:
+    """Hears of pods that others bind."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    def offer(self, change: Change) -> None:
+        old, new = change.old, change.new.obj
+        if change.type == "DELETED":
+            self._judge.deleted(change.new.uid)
+        if change.type == "MODIFIED" and node_of(new) and old is not None and not node_of(old.obj):
+            self._judge.bound(new)
+
+
+def _app(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"].get("labels", {}).get("app", ""))
+
+
+def _apart(pod: dict[str, Any]) -> bool:
+    return bool(pod["spec"].get("affinity", {}).get("podAntiAffinity"))
+
+
+def _raw(obj: dict[str, Any], kind: str) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode({"kind": kind, "apiVersion": "v1", **obj}))

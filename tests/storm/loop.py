@@ -1,0 +1,292 @@
+"""Virtual time: event loops that take turns on one timeline, without threads, sockets or sleep.
+
+Each simulated process has a loop of its own and a clock of its own. The timeline always runs the loop that is due next
+and moves its time there, so ten quiet minutes cost nothing. A loop that is stopped (SIGSTOP) takes no turns; one that
+is dead (kill -9) never takes another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, Protocol
+
+TURN_SECONDS = 2e-5
+"""What a turn of a loop takes at least, so that a loop that never sleeps does not hold up time."""
+LOOK_SECONDS = 1e-5
+"""What passes each time that a process looks at its clock: work takes time, and slices end."""
+
+
+class Connects(Protocol):
+    """Whatever connects a process to others."""
+
+    async def connect(self, loop: Loop, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Any: ...
+
+
+class Timeline:
+    """The time of the world, and whose turn is next."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.turns = 0
+        self._due: list[tuple[float, int, Loop]] = []
+        self._order = 0
+
+    def wake(self, loop: Loop, at: float) -> None:
+        """Give this loop a turn at that time, in the world's seconds."""
+        self._order += 1
+        heapq.heappush(self._due, (at, self._order, loop))
+
+    def run(self, until: float) -> None:
+        """Let loops take turns until then."""
+        due = self._due
+        while due and due[0][0] <= until:
+            at, _, loop = heapq.heappop(due)
+            if loop.wakes_at != at or loop.still:
+                continue  # it was woken earlier, or is stopped
+            self.now = max(self.now, at)
+            self.turns += 1
+            loop.turn()
+        self.now = max(self.now, until)
+
+
+class Handle:
+    """A callback that was asked for."""
+
+    __slots__ = ("args", "at", "callback", "context", "loop")
+
+    def __init__(
+        self, loop: Loop, callback: Callable[..., object] | None, args: tuple[Any, ...], context: Context | None
+    ) -> None:
+        self.loop = loop
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.at = 0.0
+
+    def cancel(self) -> None:
+        self.callback = None
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        return self.callback is None
+
+    def when(self) -> float:
+        return self.at
+
+
+_Abstract: Any = asyncio.AbstractEventLoop
+
+
+class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are not there
+    """The loop of one process. Its clock begins at `offset` and goes `rate` times as fast as the world's."""
+
+    def __init__(
+        self, timeline: Timeline, name: str, *, offset: float = 0.0, rate: float = 1.0, network: Connects | None = None
+    ) -> None:
+        self.name = name
+        self.timeline = timeline
+        self.network = network
+        self.dead = False
+        self.stopped = False
+        self.void = False
+        """At the end of the world: nothing can be reached, and no time passes."""
+        self.wakes_at: float | None = None
+        self.broken: list[str] = []
+        """What nobody handled."""
+        self._rate = rate
+        self._offset = offset
+        self._spent = 0.0
+        self._ready: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, Handle]] = []
+        self._order = 0
+        self.tasks: set[asyncio.Task[Any]] = set()
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    @property
+    def still(self) -> bool:
+        """It takes no turns."""
+        return self.dead or self.stopped
+
+    @property
+    def here(self) -> float:
+        """The world's time, with what this turn has taken so far."""
+        return self.timeline.now + self._spent
+
+    def time(self) -> float:
+        """The process' own monotonic clock."""
+        return self._offset + self.here * self._rate
+
+    def look(self) -> float:
+        """The same, as the process' code asks for it: some time passes."""
+        self._spent += LOOK_SECONDS
+        return self.time()
+
+    def turn(self) -> None:
+        """One iteration, in asyncio's order: timers that are due join what is ready, and that runs once."""
+        self.wakes_at = float("-inf")  # nothing needs to wake it now
+        timers, ready = self._timers, self._ready
+        now = self.timeline.now
+        while timers and timers[0][0] <= now:
+            ready.append(heapq.heappop(timers)[2])
+        self._spent = TURN_SECONDS
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                callback = handle.callback
+                if callback is None:
+                    continue
+                if handle.context is not None:
+                    handle.context.run(callback, *handle.args)
+                else:
+                    callback(*handle.args)
+                if self.still:
+                    return
+        finally:
+            events._set_running_loop(before)
+            spent, self._spent = self._spent, 0.0
+            self.wakes_at = None
+            if not self.still:
+                self._sleep(now + spent)
+
+    def _sleep(self, free_at: float) -> None:
+        if self._ready:
+            self._wake(free_at)
+            return
+        timers = self._timers
+        while timers and timers[0][2].callback is None:
+            heapq.heappop(timers)
+        if timers:
+            self._wake(max(timers[0][0], free_at))
+
+    def _wake(self, at: float) -> None:
+        if not self.still and (self.wakes_at is None or at < self.wakes_at):
+            self.wakes_at = at
+            self.timeline.wake(self, at)
+
+    def stop_turning(self) -> None:
+        """SIGSTOP."""
+        self.stopped = True
+
+    def go_on(self) -> None:
+        """SIGCONT: what became due meanwhile is done now."""
+        self.stopped = False
+        self.wakes_at = None
+        self._sleep(self.timeline.now)
+
+    def kill(self) -> None:
+        """SIGKILL: not another step."""
+        self.dead = True
+
+    # -- what asyncio asks of a loop -----------------------------------------------------------------------------
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:
+        handle = Handle(self, callback, args, context)
+        self._ready.append(handle)
+        if self.wakes_at is None or self.wakes_at > self.here:
+            self._wake(self.here)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        handle = self.at((when - self._offset) / self._rate, callback, *args, context=context)
+        handle.at = when
+        return handle
+
+    def at(self, world: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:
+        """Call at a time of the world."""
+        handle = Handle(self, callback, args, context)
+        self._order += 1
+        heapq.heappush(self._timers, (world, self._order, handle))
+        self._wake(max(world, self.timeline.now))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self, coro: Coroutine[Any, Any, Any], *, name: object = None, context: Context | None = None, **_: Any
+    ) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name="" if name is None else str(name), context=context)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """At once, on this thread; the answer is seen in a later turn, as a thread's would be."""
+        done = self.create_future()
+
+        def answer() -> None:
+            if done.cancelled():
+                return
+            try:
+                done.set_result(func(*args))
+            except Exception as error:  # noqa: BLE001 - it belongs to whoever awaits
+                done.set_exception(error)
+
+        self.call_later(0.001, answer)
+        return done
+
+    async def create_connection(
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_: Any
+    ) -> Any:
+        if self.network is None or self.void:
+            raise ConnectionRefusedError(f"{host}:{port} refused")
+        return await self.network.connect(self, protocol_factory, host, port)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return not self.dead
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self.dead and not self.void:
+            error = context.get("exception")
+            self.broken.append(f"{context.get('message')}: {type(error).__name__}: {error}")
+
+    def _timer_handle_cancelled(self, handle: Any) -> None:
+        """For asyncio's own timers, of which there are none here."""
+
+    # -- the end of the world ------------------------------------------------------------------------------------
+
+    def wind_up(self) -> None:
+        """Cancel every task and let it end, so that nothing is left half way."""
+        self.void, self.dead, self.stopped = True, False, False
+        timeline, self.timeline = self.timeline, Timeline()
+        self.timeline.now = timeline.now
+        self.wakes_at = None
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            for _ in range(1000):
+                for task in list(self.tasks):
+                    task.cancel()
+                if not self.tasks:
+                    break
+                self._sleep(self.timeline.now)
+                self.timeline.run(self.timeline.now + 10.0)
+        finally:
+            events._set_running_loop(before)
+        for task in self.tasks:
+            raise RuntimeError(f"{self.name}: {task!r} does not end")
+        self._ready.clear()
+        self._timers.clear()

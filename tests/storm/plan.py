@@ -1,0 +1,197 @@
+"""From a seed to a run: how large the world is, who acts in it, and what happens when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.storm.berth import Clock
+from tests.storm.happenings import Happening, at
+
+STORM_SECONDS = 330.0
+"""Faults begin and end within this time,"""
+CALM_SECONDS = 270.0
+"""and then there are none for so long."""
+FIRST_SECONDS = 20.0
+NAMESPACES = ("blue", "green")
+REPLICAS = ("berth-a", "berth-b")
+KINDS = ("pods", "nodes", "")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is made of. `shrink` leaves happenings out."""
+
+    seed: str
+    nodes: tuple[tuple[str, int, int, str], ...]
+    clocks: tuple[Clock, ...]
+    rival_every: float
+    happenings: tuple[Happening, ...]
+    seconds: float = STORM_SECONDS + CALM_SECONDS
+
+
+def plan(seed: int | str) -> Plan:
+    """The plan of a seed."""
+    rng = Random(f"plan/{seed}")
+    nodes = tuple(
+        (f"n{i}", rng.choice((1000, 2000, 2000, 4000)), rng.choice((6, 12, 110)), "ab"[i % 2])
+        for i in range(rng.randint(4, 8))
+    )
+    clocks = tuple(
+        Clock(
+            rng.uniform(0, 1e6), 1 + rng.choice((0, 0, 1e-3, -1e-3, 5e-3)), rng.choice((0.0, 0.0, 3600.0, -3600.0, 7.0))
+        )
+        for _ in REPLICAS
+    )
+    found = _work(rng, len(nodes), sum(cpu for _, cpu, _, _ in nodes))
+    found += _faults(rng, [name for name, *_ in nodes])
+    found.sort(key=lambda happening: happening.at)
+    return Plan(str(seed), nodes, clocks, rng.choice((3.0, 8.0, 20.0)), tuple(found))
+
+
+def _work(rng: Random, nodes: int, room: int) -> list[Happening]:
+    """Workloads that come, grow, shrink, and come again: at times more than there is room for."""
+    found = []
+    asked = rng.choice((0.5, 0.9, 1.0, 1.1, 1.4)) * room
+    for i in range(8):
+        if asked <= 0:
+            break
+        given: dict[str, Any] = {"namespace": rng.choice(NAMESPACES), "name": f"w{i}"}
+        given |= {"cpu": rng.choice((100, 250, 500, 500, 1000, 1500))}
+        if rng.random() < 0.25:
+            given["zone"] = rng.choice("ab")
+        if rng.random() < 0.2:
+            given["priority"] = "high"
+        if rng.random() < 0.15:
+            given["scheduler"] = "rival"
+        if rng.random() < 0.15:
+            given["apart"] = True
+        if rng.random() < 0.15:
+            given["gated"] = True
+        replicas = 0
+        for _ in range(rng.randint(1, 3)):
+            when = rng.uniform(1, FIRST_SECONDS) if rng.random() < 0.5 else rng.uniform(1, STORM_SECONDS)
+            replicas = rng.randint(1, nodes if given.get("apart") else 10)
+            found.append(at(when, "want", **given, replicas=replicas))
+        asked -= replicas * given["cpu"]
+    found.append(at(rng.uniform(FIRST_SECONDS, STORM_SECONDS), "ungate"))
+    found += [
+        at(rng.uniform(FIRST_SECONDS, STORM_SECONDS), "delete-pods", count=rng.randint(1, 8))
+        for _ in range(rng.randint(2, 8))
+    ]
+    return found
+
+
+def _brief(rng: Random, most: float = 90.0) -> float:
+    """Seconds that something lasts: mostly short, sometimes long."""
+    return round(rng.choice((1.0, 3.0, 8.0, 20.0, 45.0, most)) * rng.uniform(0.5, 1.0), 2)
+
+
+_ANSWERS: tuple[dict[str, Any], ...] = (
+    {"code": 0},
+    {"code": 0, "acted": True},
+    {"code": 0, "acted": True, "after": 1.0},
+    {"code": -1},
+    {"code": -1, "acted": True},
+    {"code": 409},
+    {"code": 422},
+    {"code": 410},
+    {"code": 429, "retry_after": 1},
+    {"code": 429, "retry_after": 30},
+    {"code": 503, "retry_after": 3600},
+    {"code": 200, "page": True},
+    {"code": 200, "page": True, "acted": True},
+    {"code": 503, "retry_after": 5},
+    {"code": 503},
+    {"code": 500},
+    {"code": 504},
+    {"code": 500, "acted": True},
+    {"code": 502, "acted": True},
+    {"code": 504, "acted": True, "late": 5.0},
+    {"right": True, "late": 2.0},
+    {"right": True, "after": 3.0},
+    {"right": True, "after": 20.0},
+    {"right": True, "after": 45.0},
+    {"orphan": 0.5},
+    {"orphan": 4.0},
+    {"orphan": 15.0},
+    {"right": True, "late": 40.0},
+)
+_VERBS = ("create pods/binding",) * 4 + (
+    "patch pods/status",
+    "delete pods",
+    "create events",
+    "list",
+    "watch",
+    "get",
+    "update leases",
+    "",
+    "",
+)
+
+
+def _requests(rng: Random) -> dict[str, Any]:
+    effect = rng.choice(_ANSWERS)
+    return {"what": rng.choice(_VERBS), "chance": rng.choice((0.1, 0.5, 1.0)), "seconds": _brief(rng), **effect}
+
+
+def _faults(rng: Random, nodes: list[str]) -> list[Happening]:
+    """A few kinds of trouble, each some times: runs differ more so than if each had a little of everything."""
+
+    def who() -> str:
+        return rng.choice(REPLICAS)
+
+    def node() -> str:
+        return rng.choice(nodes)
+
+    kinds: dict[str, Callable[[], dict[str, Any]]] = {
+        "requests": lambda: _requests(rng),
+        "cordon": lambda: {"node": node(), "seconds": _brief(rng)},
+        "delete-node": lambda: {"node": node(), "seconds": _brief(rng), "part": rng.choice((0.5, 1.0, 1.0))},
+        "shrink-node": lambda: {"node": node(), "seconds": _brief(rng), "part": rng.choice((0.3, 0.5, 0.8))},
+        "delete-namespace": lambda: {"namespace": rng.choice(NAMESPACES), "seconds": _brief(rng, 30.0)},
+        "pause": lambda: {"who": who(), "seconds": _brief(rng, 60.0)},
+        "kill": lambda: {"who": who(), "seconds": _brief(rng, 30.0)},
+        "power-off": lambda: {"who": who(), "seconds": _brief(rng, 30.0)},
+        "terminate": lambda: {"who": who()},
+        "reload": lambda: {"who": who()},
+        "compare": lambda: {"who": who()},
+        "wall-clock": lambda: {"who": who(), "jump": rng.choice((3600.0, -3600.0, 30.0))},
+        "cut-off": lambda: {"who": who(), "seconds": _brief(rng)},
+        "silence": lambda: {"who": who(), "seconds": _brief(rng, 120.0), "part": rng.choice((0.2, 0.5, 1.0))},
+        "reset": lambda: {"who": who(), "part": rng.choice((0.2, 1.0))},
+        "cut-mid-line": lambda: {"who": who(), "part": rng.choice((0.3, 1.0))},
+        "slow-network": lambda: {"who": who(), "most": rng.choice((0.05, 0.5, 3.0)), "seconds": _brief(rng)},
+        "restart": lambda: {"seconds": _brief(rng, 60.0)},
+        "freeze": lambda: {"seconds": _brief(rng, 40.0)},
+        "restore": lambda: {"back": rng.choice((5.0, 30.0, 60.0)), "seconds": _brief(rng, 10.0)},
+        "compact": dict,
+        "deny": lambda: {
+            "plural": rng.choice(("pods", "nodes", "persistentvolumes", "namespaces")),
+            "seconds": _brief(rng),
+        },
+        "watch-lines": lambda: {
+            "plural": rng.choice(KINDS),
+            "how": rng.choice(("lost", "twice", "older", "unknown", "bookmarks-lost")),
+            "chance": rng.choice((0.05, 0.3, 1.0)),
+            "seconds": _brief(rng),
+        },
+        "error-event": lambda: {"code": rng.choice((410, 429, 500, 504)), "part": rng.choice((0.3, 1.0))},
+        "mute": lambda: {"plural": rng.choice(KINDS), "part": rng.choice((0.5, 1.0))},
+        "lease-gone": dict,
+    }
+    names = list(kinds)
+    weights = [4 if name == "requests" else 0.4 if name in ("restore", "lease-gone") else 1 for name in names]
+    chosen = list(dict.fromkeys(rng.choices(names, weights, k=rng.randint(2, 7))))
+    found = [
+        at(rng.uniform(FIRST_SECONDS, STORM_SECONDS), name, **kinds[name]())
+        for name in chosen
+        for _ in range(rng.randint(1, 6 if name == "requests" else 3))
+    ]
+    for one in list(found):
+        given = dict(one.args)
+        if given.get("what") == "create pods/binding":  # there are to be some
+            found.append(at(one.at + given["seconds"] * rng.random() / 2, "delete-pods", count=rng.randint(1, 12)))
+    return found

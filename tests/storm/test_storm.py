@@ -1,0 +1,102 @@
+"""The simulated world: no seed of the budget violates an invariant, and a seed is a bug report."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+from tests.storm.__main__ import BUDGET, judged, run_of
+from tests.storm.happenings import at
+from tests.storm.mutants import MUTANTS, named
+from tests.storm.plan import plan
+from tests.storm.seeds import CAUGHT_BY, FOUND, OPEN, UNCAUGHT, Found, Hole, scene, without_holes
+from tests.storm.shrink import invariants, shrink
+from tests.storm.world import run
+
+SECONDS = 90.0
+"""Of CPU: the seeds that there is no time for are those of the next machine, not a failure."""
+LEAST = 50
+PARTS = 10
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_invariant_is_violated(part: int) -> None:
+    """The budget of CI: I1 to I6, who leads, and that all is well when the faults have ended."""
+    began = time.process_time()
+    seeds = takewhile(lambda seed: seed < LEAST or time.process_time() - began < SECONDS / PARTS, BUDGET[part::PARTS])
+    failing = {}
+    for seed in seeds:
+        made = plan(seed)
+        if wrong := judged(made, run(made)):
+            failing[seed] = wrong
+    assert not failing, f"make storm SEEDS={next(iter(failing))} shows and shrinks it"
+
+
+@pytest.mark.parametrize("found", FOUND, ids=lambda found: found.name)
+def test_found(found: Found) -> None:
+    """What a seed found once stays mended."""
+    assert run(found.scene).violations == []
+
+
+@pytest.mark.parametrize("hole", OPEN, ids=lambda hole: hole.name)
+def test_open_holes(hole: Hole) -> None:
+    """Each hole in the list is still there: once it is mended, its example belongs into FOUND."""
+    assert run(hole.example).violations
+    assert run(without_holes(hole.example)).violations == []
+
+
+@pytest.mark.parametrize("name", CAUGHT_BY)
+def test_mutants(name: str) -> None:
+    """Each bug that is put in is caught by what `make storm MUTANTS=1` has found for it."""
+    made = run_of(CAUGHT_BY[name])
+    with named(name).put_in():
+        assert run(made).violations
+    assert run(made).violations == []
+
+
+def test_no_mutant_is_forgotten() -> None:
+    """Each is caught, or is in the list of those that nothing catches yet."""
+    assert {one.name for one in MUTANTS} == CAUGHT_BY.keys() | UNCAUGHT.keys()
+    assert not CAUGHT_BY.keys() & UNCAUGHT.keys()
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    """Line by line, in this process and in others that hash differently."""
+    seed = next(seed for seed in BUDGET if len(plan(seed).happenings) > 20)
+    first, second = run(plan(seed), keep=True), run(plan(seed), keep=True)
+    assert first.trace == second.trace
+    assert len(first.trace) > 1000
+    code = f"from tests.storm.plan import plan\nfrom tests.storm.world import run\nprint(run(plan({seed})).digest)"
+    for hashing in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hashing},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.strip() == first.digest
+
+
+def test_what_is_left_out_leaves_the_rest() -> None:
+    """A happening takes its chances from a generator of its own: others fall as they did."""
+    work = at(1.0, "want", namespace="blue", name="w1", cpu=100, replicas=4)
+    some = at(100.0, "requests", what="create pods/binding", chance=0.5, seconds=10.0, code=503)
+    both = run(scene("part", work, some), keep=True)
+    one = run(scene("part", work), keep=True)
+    before = [line for line in both.trace if float(line.split()[0]) < 100.0]
+    assert before == [line for line in one.trace if float(line.split()[0]) < 100.0]
+
+
+def test_a_failing_run_shrinks() -> None:
+    """To the happening that it fails for."""
+    with named("no-uid").put_in():
+        small = shrink(plan(0), lambda smaller: "I1" in invariants(run(smaller)))
+    assert [happening.kind for happening in small.happenings] == ["want"]

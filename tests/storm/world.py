@@ -1,0 +1,227 @@
+"""A whole run: the world of a plan, from its first second to the judgement."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import structlog
+
+from scheduler.apiserver.given import GIVEN
+from scheduler.apiserver.status import StatusError, expired, internal
+from tests.storm import happenings
+from tests.storm.actors import Controllers, Nodes, Rival, Size, periodically
+from tests.storm.berth import EPOCH, Berth
+from tests.storm.judge import Judge
+from tests.storm.loop import Loop, Timeline
+from tests.storm.network import Network
+from tests.storm.plan import CALM_SECONDS, NAMESPACES, REPLICAS, Plan
+from tests.storm.server import Server
+
+BACKUP_SECONDS = 5.0
+RECOVERY_SECONDS = 150.0
+"""In the calm, all is well after so long: the longest is a silent watch (67 s), then a list, then backoffs."""
+PATIENCE_SECONDS = 60.0
+"""I4: a pod that fits waits no longer."""
+
+
+@dataclass
+class Outcome:
+    """What came of a run."""
+
+    plan: Plan
+    violations: list[str]
+    digest: str
+    happened: Counter[str]
+    hits: Counter[str]
+    bound: int
+    turns: int
+    trace: list[str] = field(repr=False)
+
+
+class World:
+    """All of it."""
+
+    def __init__(self, plan: Plan, *, keep: bool = False) -> None:
+        self.plan = plan
+        self.seed = plan.seed
+        self.trace: list[str] = []
+        self.hits: Counter[str] = Counter()
+        self.happened: Counter[str] = Counter()
+        self.survived: Counter[str] = Counter()
+        self.lease_gone_at = float("-inf")
+        self.logged: list[str] = []
+        self._keep = keep
+        self._digest = hashlib.sha256()
+        self.timeline = Timeline()
+        self.loop = Loop(self.timeline, "world")
+        self.network = Network(self.loop, self._rng("network"))
+        self.server = Server(Loop(self.timeline, "api"), self.network, self._rng("server"), self.wall)
+        self.server.on_restore = self._restored
+        self.judge = Judge(self)
+        self.nodes = Nodes(self.server, self.loop, self._rng("nodes"))
+        self.controllers = Controllers(self.server, self.loop, self._rng("controllers"))
+        self.berths = [
+            Berth(name, self.timeline, self.network, self.seed, clock)
+            for name, clock in zip(REPLICAS, plan.clocks, strict=True)
+        ]
+        self.network.on_send = self._sent
+
+    # -- what others ask of it -----------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        return self.timeline.now
+
+    def wall(self) -> float:
+        """The right time."""
+        return EPOCH + self.now
+
+    def note(self, line: str) -> None:
+        """A line of the trace."""
+        line = f"{self.now:.6f} {line}"
+        self._digest.update(line.encode())
+        if self._keep:
+            self.trace.append(line)
+
+    def hit(self, effect: dict[str, Any]) -> None:
+        """A fault met something."""
+        self.hits[" ".join(f"{name}={value}" for name, value in effect.items())] += 1
+
+    def after(self, seconds: float, do: Callable[[], object]) -> None:
+        """Do this later."""
+        self.loop.call_later(seconds, do)
+
+    def berth(self, name: str) -> Berth:
+        return next(berth for berth in self.berths if berth.name == name)
+
+    def start_server(self) -> None:
+        if not self.server.up:
+            self.server.start()
+
+    def status_error(self, code: int) -> StatusError:
+        return (
+            expired("injected")
+            if code == 410
+            else StatusError(code, "", "injected")
+            if code != 500
+            else internal("injected")
+        )
+
+    def broken(self) -> list[str]:
+        """What nobody handled, in any process, and what Berth calls a bug of its own."""
+        loops = [self.loop, self.server.loop, *(loop for berth in self.berths for loop in berth.loops)]
+        return [f"{loop.name}: {what}" for loop in loops for what in loop.broken] + self.logged
+
+    # -- a run ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Run it to its end."""
+        with self._given():
+            try:
+                self._begin()
+                self._storm()
+            finally:
+                for loop in (self.loop, self.server.loop, *(loop for berth in self.berths for loop in berth.loops)):
+                    loop.wind_up()
+        return Outcome(
+            self.plan,
+            self.judge.violations,
+            self._digest.hexdigest(),
+            self.happened,
+            self.hits,
+            self.survived["bound"],
+            self.timeline.turns,
+            self.trace,
+        )
+
+    def _begin(self) -> None:
+        call = self.server.call
+        for namespace in NAMESPACES:
+            call("user", "POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        high = {"metadata": {"name": "high"}, "value": 1000}
+        call("user", "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", high)
+        for name, cpu, pods, zone in self.plan.nodes:
+            self.nodes.join(name, Size(cpu, pods, zone))
+        Rival(self.server, self.loop, self._rng("rival"), self.plan.rival_every)
+        periodically(self.loop, BACKUP_SECONDS, self.server.back_up)
+        for happening in self.plan.happenings:
+            self.loop.call_later(happening.at, self._happen, happening)
+        for berth in self.berths:
+            self.loop.call_later(0.5 * self._rng(berth.name).random(), berth.start)
+
+    def _storm(self) -> None:
+        calm = self.plan.seconds - CALM_SECONDS
+        self.timeline.run(calm + RECOVERY_SECONDS)
+        waiting = self.judge.waiting()
+        for at in (PATIENCE_SECONDS / 2, PATIENCE_SECONDS):
+            self.timeline.run(calm + RECOVERY_SECONDS + at)
+            waiting &= self.judge.waiting()
+        for pod in sorted(waiting):
+            self.judge.say("I4", f"{pod} fits, and has waited for {PATIENCE_SECONDS:g} s")
+        self.judge.finish()
+
+    def _happen(self, happening: happenings.Happening) -> None:
+        self.happened[happening.kind] += 1
+        if happening.kind == "lease-gone":
+            self.lease_gone_at = self.now
+        happenings.begin(self, happening)
+
+    def _restored(self) -> None:
+        self.after(3.0, self._look_again)
+
+    def _look_again(self) -> None:
+        if not self.server.up:
+            self.after(2.0, self._look_again)
+            return
+        self.nodes.look_again()
+        self.controllers.look_again()
+
+    def _sent(self, loop: Loop, data: bytes) -> None:
+        if data[:4] == b"POST" and b"/binding HTTP" in data[:300]:
+            for berth in self.berths:
+                if berth.loop is loop:
+                    self.judge.leading(berth)
+
+    def _rng(self, name: str) -> Random:
+        return Random(f"{self.seed}/{name}")
+
+    @contextmanager
+    def _given(self) -> Iterator[None]:
+        """The server's uids and times follow from the seed; logs are heard; the collector keeps out of it."""
+        before = GIVEN.wall, GIVEN.uid, GIVEN.suffix
+        configured = structlog.get_config()
+        uids = iter(range(1, 1 << 32))
+        rng = self._rng("names")
+        GIVEN.wall = self.wall
+        GIVEN.uid = lambda: f"{next(uids):08x}-0000-4000-8000-000000000000"
+        GIVEN.suffix = lambda: "".join(rng.choices("bcdfghjklmnpqrstvwxz2456789", k=5))
+        structlog.configure(processors=[self._hear], wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            GIVEN.wall, GIVEN.uid, GIVEN.suffix = before
+            structlog.configure(**configured)
+            if collecting:
+                gc.enable()
+
+    def _hear(self, logger: Any, name: str, event: MutableMapping[str, Any]) -> Any:
+        if event.get("exc_info"):
+            import traceback
+
+            self.logged.append(f"log: {event['event']}: {traceback.format_exc(limit=-3)}")
+        raise structlog.DropEvent
+
+
+def run(plan: Plan, *, keep: bool = False) -> Outcome:
+    """Run a plan in a world of its own."""
+    return World(plan, keep=keep).run()
