@@ -9,6 +9,8 @@ from scheduler.cel.source import Issue, SyntaxIssueError
 from scheduler.cel.tree import Call, ListLiteral, Literal, MapLiteral, Message, Name, Node, Select
 
 _DEPTH = 250
+_NESTING = 100
+"""Expressions within each other. cel-go allows 250, for which Python's stack is too small."""
 _PRECEDENCE = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3}
 _PRECEDENCE |= {"+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
 _OPERATOR = {"in": "@in"} | {text: f"_{text}_" for text in _PRECEDENCE if text != "in"}
@@ -58,7 +60,7 @@ class _Parser:
     def expression(self) -> Node:
         """`a || b`, or `a ? b : c`."""
         self._nesting += 1
-        self._bound(self._nesting)
+        self._bound(self._nesting, _NESTING)
         result = self._binary()
         token = self._tokens[self._at]
         if token.kind == "?":
@@ -357,9 +359,9 @@ class _Parser:
         return Literal(position, None)
 
     @staticmethod
-    def _bound(depth: int) -> None:
-        if depth > _DEPTH:
-            raise SyntaxIssueError([Issue(-1, f"expression recursion limit exceeded: {_DEPTH}")])
+    def _bound(depth: int, most: int = _DEPTH) -> None:
+        if depth > most:
+            raise SyntaxIssueError([Issue(-1, f"expression recursion limit exceeded: {most}")])
 
 
 def _unquoted(token: Token) -> str:
