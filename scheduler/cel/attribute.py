@@ -47,7 +47,7 @@ class Attribute:
         if self.branches is not None:
             return _choice(self.base, self.branches[0].resolved(), self.branches[1].resolved())
         if not self.qualifiers:
-            return _checked_optional(self.base) if not self.device else self.base
+            return self.base
         if self.device:
             fast = _of_device(self.qualifiers, 0)
             if fast is not None:
@@ -57,7 +57,7 @@ class Attribute:
     def code(self) -> Code:
         """The code of the chain as a step of its own."""
         if self.branches is not None:
-            return self.resolved()
+            return self._chosen()
         if self.device:
             fast = _of_device(self.qualifiers, 1)
             if fast is not None:
@@ -73,9 +73,21 @@ class Attribute:
 
         return run
 
+    def _chosen(self) -> Code:
+        """A choice costs nothing itself; asked whether a field is there, cel-go takes back what the lookup cost."""
+        resolved = self.resolved()
+        branch = self
+        while branch.branches is not None:
+            branch = branch.branches[0]
+        if not branch.qualifiers or not branch.qualifiers[-1].test:
+            return resolved
 
-def _checked_optional(base: Code) -> Code:
-    return base
+        def run(frame: Frame) -> Value:
+            value = resolved(frame)
+            frame.cost -= 1
+            return _tested(value)
+
+        return run
 
 
 def _tested(value: Value) -> bool:
