@@ -33,12 +33,15 @@ class Attribute:
     qualifiers: list[Qualifier] = field(default_factory=list)
     branches: "tuple[Attribute, Attribute] | None" = None
     device: bool = False
+    tested: bool = False
+    """Of a choice: whether its value has a field is asked."""
 
     def add(self, qualifier: Qualifier) -> None:
         """One more lookup; both branches of a choice get it."""
         if self.branches is None:
             self.qualifiers.append(qualifier)
         else:
+            self.tested = self.tested or qualifier.test
             for branch in self.branches:
                 branch.add(qualifier)
 
@@ -76,10 +79,7 @@ class Attribute:
     def _chosen(self) -> Code:
         """A choice costs nothing itself; asked whether a field is there, cel-go takes back what the lookup cost."""
         resolved = self.resolved()
-        branch = self
-        while branch.branches is not None:
-            branch = branch.branches[0]
-        if not branch.qualifiers or not branch.qualifiers[-1].test:
+        if not self.tested:
             return resolved
 
         def run(frame: Frame) -> Value:
