@@ -17,6 +17,7 @@ _OPERATOR = {"in": "@in"} | {text: f"_{text}_" for text in _PRECEDENCE if text !
 _LOGICAL = frozenset({"_||_", "_&&_"})
 _WORDS = "as break const continue else for function if import let loop package namespace return var void while"
 _RESERVED = frozenset(_WORDS.split())
+_SIGNS = ("'['", "']'", "'{'", "'}'", "'('", "')'", "'.'", "','", "'-'", "'!'", "'?'")
 _STARTS = ("'['", "'{'", "'('", "'.'", "'-'", "'!'")
 _VALUES = ("'true'", "'false'", "'null'", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER")
 _BEGINNINGS = "[ { ( . - ! true false null float int uint string bytes name"
@@ -26,10 +27,9 @@ _AFTER = dict.fromkeys((")", "]"), frozenset({END, *_PRECEDENCE, ".", "?"})) | {
 """What may come after a token that is missing."""
 
 
-def _expecting(*more: str, optional: bool = False) -> str:
-    """The set of tokens with which an operand may begin, as the grammar orders them, and others."""
-    question = ("'?'",) if optional else ()
-    return "{" + ", ".join((*_STARTS[:3], *more, *_STARTS[3:], *question, *_VALUES)) + "}"
+def _expecting(*more: str) -> str:
+    """The tokens with which an operand may begin, and others, in the grammar's order."""
+    return "{" + ", ".join((*(sign for sign in _SIGNS if sign in _STARTS or sign in more), *_VALUES)) + "}"
 
 
 def parse(text: str) -> Node:
@@ -123,7 +123,7 @@ class _Parser:
             elif token.kind == "[":
                 self._at += 1
                 optional = self._skip("?")
-                index = self._one(_expecting(optional=not optional))
+                index = self._one(_expecting() if optional else _expecting("'?'"))
                 self.close("]", "']'")
                 result = Call(token.position, "_[?_]" if optional else "_[_]", [result, index])
             else:
@@ -148,7 +148,10 @@ class _Parser:
         following = self._tokens[self._at + 1]
         if following.kind == "?":
             self._at += 2
-            token = self._field()
+            token = self._tokens[self._at]
+            if token.kind not in ("name", "quoted"):
+                raise self._mismatch("{IDENTIFIER, ESC_IDENTIFIER}")
+            self._at += 1
             return Call(dot.position, "_?._", [operand, Literal(token.position, _unquoted(token))])
         self._at += 1
         token = self._field()
@@ -257,7 +260,6 @@ class _Parser:
             fields.append((colon.position, _unquoted(token), self.expression(), optional))
             if not self._more("}"):
                 break
-        self._skip(",")
         self._close_all("}", bool(fields))
         return Message(opening.position, name, fields)
 
@@ -278,10 +280,9 @@ class _Parser:
         while self._tokens[self._at].kind not in ("]", ","):
             if self._skip("?"):
                 optional.add(len(elements))
-            elements.append(self.expression())
+            elements.append(self._one(_expecting() if elements else _expecting("']'", "','", "'?'")))
             if not self._more("]"):
                 break
-        self._skip(",")
         self._close_all("]", bool(elements))
         return ListLiteral(opening.position, elements, frozenset(optional))
 
@@ -289,18 +290,17 @@ class _Parser:
         entries: list[tuple[Node, Node, bool]] = []
         while self._tokens[self._at].kind not in ("}", ","):
             optional = self._skip("?")
-            key = self.expression()
+            key = self._one(_expecting() if entries else _expecting("'}'", "','", "'?'"))
             self.close(":", "':'")
             entries.append((key, self.expression(), optional))
             if not self._more("}"):
                 break
-        self._skip(",")
         self._close_all("}", bool(entries))
         return MapLiteral(opening.position, entries)
 
     def _more(self, closing: str) -> bool:
         """Go over a comma that another element follows."""
-        if self._tokens[self._at].kind == "," and self._tokens[self._at + 1].kind != closing:
+        if self._tokens[self._at].kind == "," and self._tokens[self._at + 1].kind not in (closing, ","):
             self._at += 1
             return True
         return False
@@ -318,7 +318,8 @@ class _Parser:
         return True
 
     def _close_all(self, kind: str, some: bool) -> None:
-        """Go over the end of a list or a map, where a comma could be as well."""
+        """Go over the end of a list or a map, before which a comma may be."""
+        some = not self._skip(",") and some
         if self._skip(kind):
             return
         expecting = f"{{'{kind}', ','}}" if some else f"'{kind}'"
@@ -350,7 +351,8 @@ class _Parser:
         token = self._tokens[self._at]
         if signed and token.kind == END:
             return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
-        if token.kind != END and self._tokens[self._at + 1].kind in _OPERAND:
+        following = self._tokens[min(self._at + 1, len(self._tokens) - 1)].kind
+        if token.kind != END and (following in _OPERAND or f"'{following}'" in expecting):
             return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
         return _wrong(token, f"mismatched input '{token.text}' expecting {expecting}")
 
