@@ -33,12 +33,15 @@ class Attribute:
     qualifiers: list[Qualifier] = field(default_factory=list)
     branches: "tuple[Attribute, Attribute] | None" = None
     device: bool = False
+    tested: bool = False
+    """Of a choice: whether its value has a field is asked."""
 
     def add(self, qualifier: Qualifier) -> None:
         """One more lookup; both branches of a choice get it."""
         if self.branches is None:
             self.qualifiers.append(qualifier)
         else:
+            self.tested = self.tested or qualifier.test
             for branch in self.branches:
                 branch.add(qualifier)
 
@@ -47,7 +50,7 @@ class Attribute:
         if self.branches is not None:
             return _choice(self.base, self.branches[0].resolved(), self.branches[1].resolved())
         if not self.qualifiers:
-            return _checked_optional(self.base) if not self.device else self.base
+            return self.base
         if self.device:
             fast = _of_device(self.qualifiers, 0)
             if fast is not None:
@@ -57,7 +60,7 @@ class Attribute:
     def code(self) -> Code:
         """The code of the chain as a step of its own."""
         if self.branches is not None:
-            return self.resolved()
+            return self._chosen()
         if self.device:
             fast = _of_device(self.qualifiers, 1)
             if fast is not None:
@@ -73,9 +76,18 @@ class Attribute:
 
         return run
 
+    def _chosen(self) -> Code:
+        """A choice costs nothing itself; asked whether a field is there, cel-go takes back what the lookup cost."""
+        resolved = self.resolved()
+        if not self.tested:
+            return resolved
 
-def _checked_optional(base: Code) -> Code:
-    return base
+        def run(frame: Frame) -> Value:
+            value = resolved(frame)
+            frame.cost -= 1
+            return _tested(value)
+
+        return run
 
 
 def _tested(value: Value) -> bool:

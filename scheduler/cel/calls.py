@@ -229,13 +229,14 @@ def _in_set(arg: Code, known: Map) -> Code:
         value = arg(frame)
         if type(value) is str:
             return value in items
-        _hashable(value)
+        check_hashable(value)
         return known.find(value) is True
 
     return run
 
 
-def _hashable(value: Value) -> None:
+def check_hashable(value: Value) -> None:
+    """Some types can't be keys: cel-go panics."""
     name = _UNHASHABLE.get(type(value).__name__)
     if name is not None:
         raise AbortError(f"internal error: runtime error: hash of unhashable type {name}")

@@ -62,21 +62,31 @@ def tokens_of(text: str) -> tuple[list[Token], list[Issue]]:
 
 
 def _wrong(text: str, position: int) -> int:
-    """Where what can't be a token ends: the lexer reports as far as it went before it gave up."""
-    opening = re.compile(r"[bB]?[rR]?(['\"])").match(text, position)
+    """Where what can't be a token ends: after the first character with which it can't go on."""
+    opening = _OPENING.match(text, position)
     if opening is not None:
-        quote = opening.group(1)
-        raw = opening.group()[:-1].lower().endswith("r")
+        quote = opening[1]
+        raw = opening[0][:-1].lower().endswith("r")
         body = re.compile(rf"[^{quote}\n\r]*" if raw else rf"(?:{_ESCAPE}|[^\\{quote}\n\r])*").match(
             text, opening.end()
         )
-        end = body.end() if body is not None else opening.end()
-        if end < len(text) and text[end] == "\\":
-            return min(end + 2, len(text))
-        return min(end + 1, len(text))
-    if text[position] in "&|=":
-        return min(position + 2, len(text))
-    return position + 1
+        end = opening.end() if body is None else body.end()
+        if text[end : end + 1] == "\\":
+            begun = _BEGUN.match(text, end)
+            end = end + 1 if begun is None else begun.end()
+    elif text[position] == "`":
+        named = _NAMED.match(text, position + 1)
+        end = position + 1 if named is None else named.end()
+    elif text[position] in "&|=":
+        end = position + 1
+    else:
+        end = position
+    return min(end + 1, len(text))
+
+
+_OPENING = re.compile(r"[bB]?[rR]?(['\"])")
+_BEGUN = re.compile(r"\\(?:[0-3][0-7]?|[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7})")
+_NAMED = re.compile(r"[A-Za-z0-9_.\-/ ]*", re.ASCII)
 
 
 def _shown(text: str) -> str:

@@ -9,12 +9,15 @@ from scheduler.cel.source import Issue, SyntaxIssueError
 from scheduler.cel.tree import Call, ListLiteral, Literal, MapLiteral, Message, Name, Node, Select
 
 _DEPTH = 250
+_NESTING = 100
+"""Expressions within each other. cel-go allows 250, for which Python's stack is too small."""
 _PRECEDENCE = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3}
 _PRECEDENCE |= {"+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
 _OPERATOR = {"in": "@in"} | {text: f"_{text}_" for text in _PRECEDENCE if text != "in"}
 _LOGICAL = frozenset({"_||_", "_&&_"})
 _WORDS = "as break const continue else for function if import let loop package namespace return var void while"
 _RESERVED = frozenset(_WORDS.split())
+_SIGNS = ("'['", "']'", "'{'", "'}'", "'('", "')'", "'.'", "','", "'-'", "'!'", "'?'")
 _STARTS = ("'['", "'{'", "'('", "'.'", "'-'", "'!'")
 _VALUES = ("'true'", "'false'", "'null'", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER")
 _BEGINNINGS = "[ { ( . - ! true false null float int uint string bytes name"
@@ -24,10 +27,9 @@ _AFTER = dict.fromkeys((")", "]"), frozenset({END, *_PRECEDENCE, ".", "?"})) | {
 """What may come after a token that is missing."""
 
 
-def _expecting(*more: str, optional: bool = False) -> str:
-    """The set of tokens with which an operand may begin, as the grammar orders them, and others."""
-    question = ("'?'",) if optional else ()
-    return "{" + ", ".join((*_STARTS[:3], *more, *_STARTS[3:], *question, *_VALUES)) + "}"
+def _expecting(*more: str) -> str:
+    """The tokens with which an operand may begin, and others, in the grammar's order."""
+    return "{" + ", ".join((*(sign for sign in _SIGNS if sign in _STARTS or sign in more), *_VALUES)) + "}"
 
 
 def parse(text: str) -> Node:
@@ -58,7 +60,7 @@ class _Parser:
     def expression(self) -> Node:
         """`a || b`, or `a ? b : c`."""
         self._nesting += 1
-        self._bound(self._nesting)
+        self._bound(self._nesting, _NESTING)
         result = self._binary()
         token = self._tokens[self._at]
         if token.kind == "?":
@@ -121,7 +123,7 @@ class _Parser:
             elif token.kind == "[":
                 self._at += 1
                 optional = self._skip("?")
-                index = self._one(_expecting(optional=not optional))
+                index = self._one(_expecting() if optional else _expecting("'?'"))
                 self.close("]", "']'")
                 result = Call(token.position, "_[?_]" if optional else "_[_]", [result, index])
             else:
@@ -146,7 +148,10 @@ class _Parser:
         following = self._tokens[self._at + 1]
         if following.kind == "?":
             self._at += 2
-            token = self._field()
+            token = self._tokens[self._at]
+            if token.kind not in ("name", "quoted"):
+                raise self._mismatch("{IDENTIFIER, ESC_IDENTIFIER}")
+            self._at += 1
             return Call(dot.position, "_?._", [operand, Literal(token.position, _unquoted(token))])
         self._at += 1
         token = self._field()
@@ -255,7 +260,6 @@ class _Parser:
             fields.append((colon.position, _unquoted(token), self.expression(), optional))
             if not self._more("}"):
                 break
-        self._skip(",")
         self._close_all("}", bool(fields))
         return Message(opening.position, name, fields)
 
@@ -276,10 +280,9 @@ class _Parser:
         while self._tokens[self._at].kind not in ("]", ","):
             if self._skip("?"):
                 optional.add(len(elements))
-            elements.append(self.expression())
+            elements.append(self._one(_expecting() if elements else _expecting("']'", "','", "'?'")))
             if not self._more("]"):
                 break
-        self._skip(",")
         self._close_all("]", bool(elements))
         return ListLiteral(opening.position, elements, frozenset(optional))
 
@@ -287,18 +290,17 @@ class _Parser:
         entries: list[tuple[Node, Node, bool]] = []
         while self._tokens[self._at].kind not in ("}", ","):
             optional = self._skip("?")
-            key = self.expression()
+            key = self._one(_expecting() if entries else _expecting("'}'", "','", "'?'"))
             self.close(":", "':'")
             entries.append((key, self.expression(), optional))
             if not self._more("}"):
                 break
-        self._skip(",")
         self._close_all("}", bool(entries))
         return MapLiteral(opening.position, entries)
 
     def _more(self, closing: str) -> bool:
         """Go over a comma that another element follows."""
-        if self._tokens[self._at].kind == "," and self._tokens[self._at + 1].kind != closing:
+        if self._tokens[self._at].kind == "," and self._tokens[self._at + 1].kind not in (closing, ","):
             self._at += 1
             return True
         return False
@@ -316,7 +318,8 @@ class _Parser:
         return True
 
     def _close_all(self, kind: str, some: bool) -> None:
-        """Go over the end of a list or a map, where a comma could be as well."""
+        """Go over the end of a list or a map, before which a comma may be."""
+        some = not self._skip(",") and some
         if self._skip(kind):
             return
         expecting = f"{{'{kind}', ','}}" if some else f"'{kind}'"
@@ -348,7 +351,8 @@ class _Parser:
         token = self._tokens[self._at]
         if signed and token.kind == END:
             return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
-        if token.kind != END and self._tokens[self._at + 1].kind in _OPERAND:
+        following = self._tokens[min(self._at + 1, len(self._tokens) - 1)].kind
+        if token.kind != END and (following in _OPERAND or f"'{following}'" in expecting):
             return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
         return _wrong(token, f"mismatched input '{token.text}' expecting {expecting}")
 
@@ -357,9 +361,9 @@ class _Parser:
         return Literal(position, None)
 
     @staticmethod
-    def _bound(depth: int) -> None:
-        if depth > _DEPTH:
-            raise SyntaxIssueError([Issue(-1, f"expression recursion limit exceeded: {_DEPTH}")])
+    def _bound(depth: int, most: int = _DEPTH) -> None:
+        if depth > most:
+            raise SyntaxIssueError([Issue(-1, f"expression recursion limit exceeded: {most}")])
 
 
 def _unquoted(token: Token) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from scheduler.cel import calls, cost, dispatch, loops
 from scheduler.cel.attribute import Attribute, Qualifier, device_of, variable
 from scheduler.cel.calls import Plan
-from scheduler.cel.errors import EvaluationError
+from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import Code, Frame
 from scheduler.cel.tree import Call, Fold, ListLiteral, Literal, MapLiteral, Message, Name, Node, Select
 from scheduler.cel.values import NONE, Map, Optional, Uint, Value, go_type
@@ -165,6 +165,8 @@ def _folded(code: Code) -> Plan:
     frame = Frame(Map({}), 0)
     try:
         return Plan.constant_of(code(frame))
+    except AbortError as error:  # cel-go's compiler crashes there
+        raise PlanError(str(error)) from None
     except EvaluationError as error:
         return Plan(code=_raiser(str(error)))
 
@@ -210,6 +212,7 @@ def _map_code(entries: list[tuple[Code, Code, bool]], price: int) -> Code:
         for key_code, value_code, optional in entries:
             key = key_code(frame)
             value = value_code(frame)
+            calls.check_hashable(key)
             if optional:
                 if type(value) is not Optional:
                     names = f"'{calls.shown(key)}' from non-optional value {calls.shown(value)}"

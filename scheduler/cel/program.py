@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from scheduler.cel.checker import check
 from scheduler.cel.cost import LIMIT
-from scheduler.cel.effort import METER, over_limit
-from scheduler.cel.errors import EvaluationError
+from scheduler.cel.effort import METER, PER_INSTRUCTION, over_limit
+from scheduler.cel.errors import CostLimitError, EvaluationError
 from scheduler.cel.frame import Code, Frame
 from scheduler.cel.parser import parse
 from scheduler.cel.planner import PlanError, plan
@@ -18,10 +18,10 @@ from scheduler.cel.validate import validate
 from scheduler.cel.values import NONE, DefaultMap, Map, Optional, Value, type_name
 from scheduler.cel.version import Version
 
-_REMEMBERED: Final = 4 << 20
-"""Characters of expressions that are kept compiled. A compiled expression takes some hundred bytes for each."""
+_REMEMBERED: Final = 500_000
+"""What is kept compiled: characters of expressions and instructions of patterns, some hundred bytes each."""
 _LEAST: Final = 64
-_STEPS_PER_COST: Final = 0.5
+_STEPS_PER_CHARACTER: Final = 8
 
 
 class CompileError(Exception):
@@ -88,7 +88,7 @@ def _by_domain(values: Mapping[str, Value], driver: str) -> DefaultMap:
 class Program:
     """A compiled expression, or the reason why there is none."""
 
-    __slots__ = ("_code", "_slots", "error", "expression")
+    __slots__ = ("_code", "_slots", "error", "expression", "steps", "weight")
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
@@ -99,6 +99,10 @@ class Program:
             self._code, self._slots = _compiled(expression)
         except CompileError as error:
             self.error = error
+        self.steps = 1 + _STEPS_PER_CHARACTER * len(expression) + METER.spent // PER_INSTRUCTION
+        """What compiling took, in steps of about a microsecond. The caller charges them the first time."""
+        self.weight = _LEAST + len(expression) + METER.spent // PER_INSTRUCTION
+        """What keeping it takes."""
 
     def matches(self, device: DeviceView) -> bool:
         """Whether the device is selected. Raises EvaluationError, of which CostLimitError is one."""
@@ -131,7 +135,8 @@ class Program:
 
 
 def _steps(frame: Frame) -> int:
-    return 1 + int(frame.cost * _STEPS_PER_COST) + METER.spent // 10
+    """Measured: a unit of cost takes up to a microsecond, three steps of the meter about one."""
+    return 1 + frame.cost + METER.spent // 3
 
 
 def _refused(frame: Frame) -> Value:
@@ -182,6 +187,7 @@ def _unwrapped(value: Value) -> Value:
 
 def _compiled(expression: str) -> tuple[Code, int]:
     source = Source(expression)
+    METER.spent = 0
     try:
         root = parse(expression)
         issues = check(root) or validate(root)
@@ -192,6 +198,8 @@ def _compiled(expression: str) -> tuple[Code, int]:
         return plan(root)
     except SyntaxIssueError as error:
         raise CompileError(f"compilation failed: {source.shown(error.issues)}") from None
+    except CostLimitError:
+        raise CompileError("program instantiation failed: error parsing regexp: expression too large") from None
     except PlanError as error:
         raise CompileError(f"program instantiation failed: {error}") from None
     except RecursionError:
@@ -199,7 +207,7 @@ def _compiled(expression: str) -> tuple[Code, int]:
 
 
 class _Programs:
-    """Compiled expressions, the longest unused given up first; what counts is their length."""
+    """Compiled expressions, the longest unused given up first."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, Program] = OrderedDict()
@@ -212,10 +220,10 @@ class _Programs:
             self._known.move_to_end(expression)
             return program
         program = self._known[expression] = Program(expression)
-        self._size += len(expression) + _LEAST
+        self._size += program.weight
         while self._size > _REMEMBERED and len(self._known) > 1:
-            gone, _ = self._known.popitem(last=False)
-            self._size -= len(gone) + _LEAST
+            _, gone = self._known.popitem(last=False)
+            self._size -= gone.weight
         return program
 
 

@@ -75,6 +75,8 @@ class Quantity:
 
     def minus(self, other: "Quantity") -> "Quantity":
         """The difference."""
+        if other.exponent is not None and other.unscaled(other.exponent) == -(1 << 63):
+            return self.plus(other)  # as in int64, where this number has no opposite
         return self.plus(Quantity(-other.nano, other.exponent))
 
     def unscaled(self, exponent: int) -> int:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from scheduler.cel.effort import METER
+from scheduler.cel.effort import METER, PER_INSTRUCTION
 from scheduler.cel.errors import EvaluationError
 from scheduler.cel.operators import no_overload, refused
 from scheduler.cel.pattern import Assert, Chars, Choice, PatternError, Repeat, Sequence, Tree, parse
 from scheduler.cel.values import Value
 
-_LARGEST: Final = 20_000
+_LARGEST: Final = 10_000
 """Instructions of a program. Go allows a hundred times as many; no pattern that means something needs them."""
 _WORDS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
@@ -125,6 +125,7 @@ class _Compiler:
         """Append an instruction; returns where it is."""
         if len(self.program) >= _LARGEST:
             raise PatternError("expression too large", "")
+        METER.spend(PER_INSTRUCTION)
         self.program.append(instruction)
         return len(self.program) - 1
 
@@ -204,7 +205,7 @@ def _folded(one: str) -> tuple[str, ...]:
 _ALSO: Final = {"k": {"\u212a"}, "s": {"\u017f"}, "å": {"\u212b"}}
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def compiled(pattern: str) -> Pattern:
     """The compiled pattern. Raises PatternError."""
     return Pattern(pattern)
@@ -223,7 +224,7 @@ def _matches(text: Value, pattern: Value) -> bool:
 
 def searching(function: str, pattern: str) -> Callable[..., Value]:
     """The code for a constant pattern. Raises PatternError."""
-    known = compiled(pattern)
+    known = Pattern(pattern)
 
     def run(text: Value, _: Value, count: Value = -1) -> Value:
         if type(text) is not str or type(count) is not int:

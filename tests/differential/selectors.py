@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.conformance.selectors import ANSWERS, DEVICES, EXPRESSIONS, Answer, differences, view
+from tests.conformance.selectors import ANSWERS, DEVICES, EXPRESSIONS, Answer, asked, differences, view
 from tests.controlplane import build
 from tests.differential.generate.expressions import expression
 
@@ -31,12 +31,17 @@ class Compiler:
 
     def answers(self, expressions: Iterable[str], orders: int = _ORDERS) -> list[Answer]:
         """What it says of each expression, for each device all the answers that it gave."""
-        asked = [{"expression": text, "devices": DEVICES * (orders if _goes_over(text) else 1)} for text in expressions]
-        lines = "".join(json.dumps(question) + "\n" for question in asked)
+        given = list(expressions)
+        devices = [asked(text, DEVICES) for text in given]
+        lines = "".join(
+            json.dumps({"expression": text, "devices": some * (orders if _goes_over(text) else 1)}) + "\n"
+            for text, some in zip(given, devices, strict=True)
+        )
         done = subprocess.run([self._program], input=lines, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"the compiler ended with {done.returncode}: {done.stderr[-2000:]}")
-        return [_grouped(json.loads(line)) for line in done.stdout.splitlines()]
+        answers = map(json.loads, done.stdout.splitlines())
+        return [_grouped(answer, len(some)) for answer, some in zip(answers, devices, strict=True)]
 
     def declarations(self) -> str:
         """The functions that the environment declares, one overload a line."""
@@ -50,13 +55,13 @@ def _goes_over(text: str) -> bool:
     return loops and "00)" not in text and ("device" in text or "{" in text)
 
 
-def _grouped(answer: Answer) -> Answer:
+def _grouped(answer: Answer, devices: int) -> Answer:
     given = answer.get("answers")
     if given is None:
         return answer
     several = []
-    for number in range(len(DEVICES)):
-        one = given[number :: len(DEVICES)]
+    for number in range(devices):
+        one = given[number::devices]
         several.append([found for index, found in enumerate(one) if found not in one[:index]])
     return {"answers": several}
 

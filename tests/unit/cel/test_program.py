@@ -1,0 +1,163 @@
+"""Compiling and evaluating selectors: what the caller sees. The corpus in tests/conformance judges the language."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler import cel
+from scheduler.cel import program as programs
+from scheduler.cel.cost import LIMIT
+from scheduler.cel.effort import STEPS
+
+GPU = cel.DeviceView(
+    "gpu.example.com",
+    {"model": "a100", "index": 3, "healthy": True, "version": cel.Version.parse("1.9.0"), "other.com/x": "y"},
+    {"memory": cel.Quantity.parse("40Gi"), "other.com/cores": cel.Quantity.parse("100m")},
+)
+EMPTY = cel.DeviceView("gpu.example.com", {}, {}, None)
+EXPENSIVE = {
+    "loops in loops": "lists.range(1000).all(x, lists.range(1000).all(y, x + y >= 0))",
+    "errors in a loop": "lists.range(900000).exists(x, 1/0 == 1)",
+    "lists that hold lists": "cel.bind(r, lists.range(1000), cel.bind(m, [r, r, r, r, r, r, r, r], "
+    "lists.range(1000).all(x, m == m)))",
+    "lists that double": "cel.bind(a, [1], "
+    + "".join(f"cel.bind(a{n}, [a{n - 1}, a{n - 1}, a{n - 1}], " for n in range(1, 30)).replace("a0", "a")
+    + "a29 == a29"
+    + ")" * 30,
+    "concatenations": "cel.bind(a, lists.range(9000), lists.range(90000).all(x, (a + a).size() > 0))",
+    "replacements": f"cel.bind(a, '{'a' * 3000}', lists.range(9000).all(x, a.replace('', '{'b' * 3000}') != ''))",
+    "searches": "cel.bind(a, lists.range(9000).map(x, 'a'), lists.range(90000).all(x, a.indexOf('b') < 0))",
+    "a pattern with many ways": f"'{'a' * 4000}'.matches('(x+x+)+y|{'(a|b)*' * 100}c')",
+    "a pattern that repeats": f"'{'a' * 3000}'.matches('(((a{{1,10}}){{1,10}}){{1,10}})*b')",
+}
+
+
+def matches(expression: str, device: cel.DeviceView = GPU) -> bool:
+    return cel.compile(expression).matches(device)
+
+
+def failure(expression: str, device: cel.DeviceView = GPU) -> cel.EvaluationError:
+    with pytest.raises(cel.EvaluationError) as caught:
+        matches(expression, device)
+    return caught.value
+
+
+def test_names_without_a_domain_belong_to_the_driver() -> None:
+    assert matches('device.attributes["gpu.example.com"].model == "a100" && device.attributes["other.com"].x == "y"')
+    assert matches('device.capacity["other.com"].cores == quantity("100m")')
+
+
+def test_an_unknown_domain_is_an_empty_map_and_is_not_there() -> None:
+    assert str(failure('device.attributes["nope"].model == "a100"')) == "no such key: model"
+    assert matches('device.attributes["nope"].size() == 0 && !("nope" in device.attributes)')
+    assert not matches('has(device.attributes["nope"].model)')
+
+
+def test_a_device_that_says_nothing_is_not_shared() -> None:
+    assert not matches("device.allowMultipleAllocations", EMPTY)
+    assert matches("device.allowMultipleAllocations", cel.DeviceView("x", {}, {}, True))
+
+
+def test_a_mistake_is_the_programs_error_and_never_raised_by_compile() -> None:
+    error = cel.compile("device.drvier == 1").error
+    assert str(error) == (
+        "compilation failed: ERROR: <input>:1:7: undefined field 'drvier'\n | device.drvier == 1\n | ......^"
+    )
+    with pytest.raises(cel.CompileError, match="undefined field"):
+        matches("device.drvier == 1")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "(", "'", '"""', "\\", "\x00", "é", "🙂 == 1", "/*", "a" * 5000, "!" * 9999, "{" * 9999]
+)
+def test_odd_text_is_an_error_not_an_exception(text: str) -> None:
+    assert cel.compile(text).error is not None
+
+
+@pytest.mark.parametrize("opening,closing", [("(", ")"), ("[", "]"), ("-(", ")"), ("dyn(", ")"), ("{1:", "}")])
+@pytest.mark.parametrize("depth", [10, 99, 101, 2000])
+def test_nesting_ends_in_an_answer(opening: str, closing: str, depth: int) -> None:
+    """However deep: it is compiled, or refused for its depth, never an exception of Python's."""
+    program = cel.compile(f"{opening * depth}1{closing * depth} == 1")
+    if depth > 100:
+        assert "recursion limit exceeded" in str(program.error)
+    elif program.error is None:
+        assert type(program.matches(GPU)) is bool
+
+
+def test_an_error_is_made_up_for_by_the_other_side() -> None:
+    assert matches('device.attributes["x"].y == 1 || true')
+    assert not matches('false && device.attributes["x"].y == 1')
+    assert str(failure('true && device.attributes["x"].y == 1')) == "no such key: y"
+
+
+def test_the_cost_is_that_of_the_real_compiler() -> None:
+    evaluation = cel.compile('device.driver == "gpu.example.com"').evaluate(GPU)
+    assert (evaluation.matches, evaluation.cost) == (True, 4)
+    assert failure('device.attributes["nope"].model == "a100"').cost == 5
+
+
+@pytest.mark.parametrize("name", EXPENSIVE)
+def test_the_most_expensive_expressions_are_stopped(name: str) -> None:
+    """Each is legal and within the 10 KiB. What it may do is bounded, and said in steps."""
+    assert len(EXPENSIVE[name]) <= 10 << 10
+    error = failure(EXPENSIVE[name])
+    assert isinstance(error, cel.CostLimitError)
+    assert str(error) == "operation cancelled: actual cost limit exceeded"
+    assert error.cost <= 2 * LIMIT and error.steps <= 2 * LIMIT + STEPS
+
+
+def test_nothing_makes_up_for_the_cost_limit() -> None:
+    assert isinstance(failure(f"{EXPENSIVE['loops in loops']} || true"), cel.CostLimitError)
+
+
+def test_a_pattern_takes_time_in_proportion_to_the_text() -> None:
+    """The classic of exponential time: ten times the text, ten times the steps."""
+    steps = [cel.compile(f"'{'a' * size}!'.matches('^(a+)+$') == false").evaluate(GPU).steps for size in (100, 1000)]
+    assert steps[1] < 12 * steps[0]
+
+
+def test_macros_that_double_are_refused() -> None:
+    chain = "optional.of(1)" + ".optMap(a, a)" * 60 + ".hasValue()"
+    assert "too large with its macros expanded" in str(cel.compile(chain).error)
+
+
+def test_patterns_that_are_large_when_compiled_are_refused() -> None:
+    many = " && ".join(f"'a'.matches('a{{{900 + number}}}b{{900}}')" for number in range(100))
+    assert "expression too large" in str(cel.compile(many).error)
+
+
+def test_equal_expressions_are_compiled_once() -> None:
+    assert cel.compile("1 == 1 && true") is cel.compile("1 == 1 && " + "true")
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its weight, in which a pattern's instructions count."""
+    kept = programs._Programs()  # noqa: SLF001
+    monkeypatch.setattr(programs, "_REMEMBERED", 5000)
+    first = kept.get("1 == 1")
+    heavy = kept.get("'a'.matches('a{999}b{999}')")
+    assert heavy.weight > 1998 > first.weight
+    for number in range(40):
+        kept.get(f"'a'.matches('b{{{number + 900}}}')")
+    assert kept.get("1 == 1") is not first
+
+
+def test_compiling_is_priced_by_length_and_patterns() -> None:
+    short, long = cel.compile("true"), cel.compile(" && ".join(["true"] * 500))
+    assert long.steps > 50 * short.steps
+    assert cel.compile("'a'.matches('a{900}')").steps > 900
+
+
+def test_a_result_of_unknown_type_must_be_a_bool() -> None:
+    assert matches('device.attributes["gpu.example.com"].healthy')
+    text = str(failure('device.attributes["gpu.example.com"].version'))
+    assert text == (
+        "CEL result of type kubernetes.Semver could not be converted to bool: "
+        "type conversion error from 'Semver' to 'bool'"
+    )
+
+
+def test_one_evaluation_leaves_nothing_to_the_next() -> None:
+    program = cel.compile("[1, 2, 3].map(x, x * 2).filter(y, y > 2) == [4, 6]")
+    assert [program.evaluate(GPU) for _ in range(3)] == [program.evaluate(EMPTY)] * 3
