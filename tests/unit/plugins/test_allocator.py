@@ -329,7 +329,7 @@ def test_a_request_policy_rounds_up(asked: str | None, taken: str | None) -> Non
     """To the next step, and not beyond the most."""
     one = device("a", **SHARED)
     one["capacity"] = {"memory": {"value": "16Gi", "requestPolicy": POLICY}}
-    fields = {} if asked is None else {"capacity": {"requests": {"memory": asked}}}
+    fields: dict[str, Any] = {} if asked is None else {"capacity": {"requests": {"memory": asked}}}
     case = Case(resource_slice("n", one, node="n"), claim("c", request(**fields)))
     search = case.search()
     assert search.go_on(Effort()) is (taken is not None)
