@@ -196,6 +196,7 @@ class EquivalenceClasses:
 
     def of(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
         """The class of a pod, up to date. Raises PluginError, SliceOver."""
+        cluster.settle_devices()
         shape = pod.shape
         found = self._by_shape.get(shape)
         if found is None:

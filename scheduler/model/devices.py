@@ -27,7 +27,10 @@ ClaimKey = tuple[str, str]
 PoolID = tuple[str, str]
 """(driver, pool)."""
 Attribute = tuple[str, Any]
-"""(kind of value: string, int, bool, version, or empty for one that is not known; the value)."""
+"""(kind of value: string, int, bool, version, or empty for one that is not known; the value).
+
+Of what is not known, the value says whether it is a list, which can't be compared, but is no error either.
+"""
 Amounts = Mapping[str, Quantity]
 
 

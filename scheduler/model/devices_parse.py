@@ -133,7 +133,7 @@ def _attribute(said: devices_wire.Attribute) -> Attribute:
         return "bool", said.bool_value
     if said.version_value is not None:
         return "version", said.version_value
-    return "", None
+    return "", any(map(wire.present, (said.ints, said.bools, said.strings, said.versions)))
 
 
 def _capacity(said: devices_wire.Capacity) -> Capacity:

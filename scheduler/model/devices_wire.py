@@ -9,12 +9,16 @@ Amount = str | int | float
 
 
 class Attribute(Object, gc=False):
-    """One value; lists (alpha upstream) decode to none."""
+    """One value, or a list of them, which is an alpha feature."""
 
     int_value: int | None = field(default=None, name="int")
     bool_value: bool | None = field(default=None, name="bool")
     string_value: str | None = field(default=None, name="string")
     version_value: str | None = field(default=None, name="version")
+    ints: Raw = Raw()
+    bools: Raw = Raw()
+    strings: Raw = Raw()
+    versions: Raw = Raw()
 
 
 class Range(Object, gc=False):

@@ -50,6 +50,7 @@ class Cluster:
         self.storage = Storage(self.nodes)
         self.devices = Devices()
         self.nodes.served = self.devices.served
+        self._devices_seen = 0
         self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
         self.services = Services()
         self.supposed: dict[str, tuple[Pod, int, int]] = {}
@@ -278,6 +279,25 @@ class Cluster:
         before = self.devices.drop(kind, namespace, name)
         self._resources_changed(changes)
         return before
+
+    def settle_devices(self) -> None:
+        """Have kept scores look again at nodes where devices were given or taken back, if they count devices."""
+        log, seen = self.devices.log, self._devices_seen
+        if seen == log.version:
+            return
+        self._devices_seen = log.version
+        if not self.devices.scored:
+            return
+        nodes, changes = self.nodes, log.since(seen)
+        rows: set[int] = set()
+        for pool in {change.pool for change in changes} if changes is not None else {None}:
+            slices = [] if pool is None else self.devices.slices_of(pool).values()
+            if not slices or not all(one.place.node for one in slices):
+                rows = set(range(nodes.rows))
+                break
+            rows |= {row for one in slices if (row := nodes.row_of(one.place.node)) is not None}
+        for row in rows:
+            nodes.log.touch(row)
 
     def _resources_changed(self, changes: int) -> None:
         """What nodes need to have of extended resources is another question, if classes serve others than before."""

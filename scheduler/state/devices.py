@@ -66,6 +66,8 @@ class Devices:
         self.holders = Holders()
         self.in_flight: dict[str, InFlight] = {}
         """UID of a claim → what it is about to be given."""
+        self.scored = False
+        """Nodes are scored by how many devices are left: who keeps scores has to hear of each change."""
         self.expired: set[str] = set()
         """UIDs of allocated claims whose devices were not ready in time."""
         self.log: ChangeLog[Change] = ChangeLog()

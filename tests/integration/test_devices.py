@@ -35,16 +35,16 @@ class Devices:
 
     def make_class(self, **spec: Any) -> None:
         """Devices of the driver."""
-        self.create("deviceclasses", device_class(self.name, f'device.driver == "{self.driver}"', **spec))
+        self.make("deviceclasses", device_class(self.name, f'device.driver == "{self.driver}"', **spec))
 
     def make_slice(self, node: str, *devices: Object) -> None:
         """A node's devices."""
-        self.create("resourceslices", resource_slice(node, *devices, node=node, driver=self.driver))
+        self.make("resourceslices", resource_slice(node, *devices, node=node, driver=self.driver))
 
     def make_claim(self, name: str, *selectors: str) -> None:
         """A claim for one device."""
         made = claim(name, request("r", self.name, *selectors), meta={"namespace": self.namespace})
-        self.create("resourceclaims", made, self.namespace)
+        self.make("resourceclaims", made, self.namespace)
 
     def claims(self) -> list[Object]:
         """As they are now."""
@@ -57,7 +57,8 @@ class Devices:
         results = [result for one in allocations if one for result in one["devices"]["results"]]
         return Counter((result["pool"], result["device"]) for result in results)
 
-    def create(self, plural: str, document: Object, namespace: str = "") -> None:
+    def make(self, plural: str, document: Object, namespace: str = "") -> None:
+        """Create an object."""
         document.pop("status", None)
         document["metadata"].pop("uid")
         path = f"{ROOT}/namespaces/{namespace}/{plural}" if namespace else f"{ROOT}/{plural}"
@@ -148,7 +149,7 @@ def test_a_pod_waits_for_the_claim_of_its_template(devices: Devices, harbour: Ha
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": created["metadata"]["uid"], "controller": True}
     made = claim("p-device", request("r", devices.name), meta={"namespace": devices.namespace})
     made["metadata"]["ownerReferences"] = [owner]
-    devices.create("resourceclaims", made, devices.namespace)
+    devices.make("resourceclaims", made, devices.namespace)
     names = [{"name": "device", "resourceClaimName": "p-device"}]
     path = f"{pods_path(devices.namespace)}/p/status"
     devices.api.patch(path, {"status": {"resourceClaimStatuses": names}})

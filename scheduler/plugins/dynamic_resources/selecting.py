@@ -78,6 +78,8 @@ def _view(look: Look) -> DeviceView:
     """What CEL sees of a device. Raises VersionError."""
     attributes: dict[str, str | bool | int | Version] = {}
     for name, (kind, value) in look.attributes.items():
+        if not kind and value:
+            continue  # a list
         if not kind:
             raise VersionError(f"attribute {name}: unsupported attribute value")
         try:

@@ -127,6 +127,16 @@ def score_row(
     return score
 
 
+def amount_of_row(resource: ResourceWeight, asked: int, nodes: Nodes, row: int, *, nonzero: bool) -> Amount | None:
+    """One resource of one row, as `score_row` counts it; None if it does not count."""
+    index = nodes.resources.get(resource.name)
+    if index is None or not (asked or index in _NATIVE or not is_scalar(resource.name)):
+        return None
+    capacity = nodes.allocatable.item(index, row)
+    used = nodes.nonzero if nonzero and index in (CPU, MEMORY) else nodes.requested
+    return (resource.weight, capacity, used.item(index, row), asked) if capacity else None
+
+
 def _on_rows(resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, *, nonzero: bool) -> list[Amount]:
     """What all rows have and have given of each resource that counts.
 

@@ -12,6 +12,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.plugins.node_resources.amounts import Amount, Arithmetic, counting, score_row, score_rows
 from scheduler.plugins.node_resources.arguments import ResourceWeight
+from scheduler.plugins.node_resources.by_devices import ByDevices
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints, at
 from scheduler.state.nodes import Nodes
@@ -38,6 +39,7 @@ class NodeResourcesBalancedAllocation(Plugin):
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:
         self._resources = args.defaulted().resources
+        self._by_devices = ByDevices(self._resources)
 
     @staticmethod
     def check(args: NodeResourcesBalancedAllocationArgs, path: str) -> list[str]:
@@ -61,6 +63,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         if not any(pod.shape.requests.get(resource.name, 0) for resource in self._resources):
             return None
         nodes, resources = cluster.nodes, self._resources
+        if self._by_devices.counts_for(pod, cluster):
+            return self._by_devices.score_rows(pod, nodes, feasible, balance, nonzero=False)
         after = score_rows(resources, pod, nodes, feasible, with_pod, nonzero=False)
 
         def of_all(nodes: Nodes) -> Ints:
@@ -76,6 +80,8 @@ class NodeResourcesBalancedAllocation(Plugin):
 
     def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
         """As `score`, for one row."""
+        if self._by_devices.counts_again(pod, nodes):
+            return self._by_devices.score(pod, nodes, row, balance, nonzero=False)
         return score_row(self._resources, pod, nodes, row, balance, nonzero=False)
 
 

@@ -23,6 +23,7 @@ from scheduler.model.storage import StorageKind
 from scheduler.plugins.node_resources import fit_explained as explained
 from scheduler.plugins.node_resources.amounts import score_row, score_rows
 from scheduler.plugins.node_resources.arguments import ResourceWeight, ScoringStrategy
+from scheduler.plugins.node_resources.by_devices import ByDevices
 from scheduler.plugins.node_resources.strategies import strategy
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
@@ -73,6 +74,7 @@ class NodeResourcesFit(Plugin):
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources: list[ResourceWeight] = args.scoring_strategy.weights()
         self._strategy = strategy(args.scoring_strategy)
+        self._by_devices = ByDevices(self._resources)
 
     @staticmethod
     def check(args: NodeResourcesFitArgs, path: str) -> list[str]:
@@ -175,10 +177,14 @@ class NodeResourcesFit(Plugin):
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """Score by the configured strategy over the configured resources, cpu and memory with non-zero defaults."""
+        if self._by_devices.counts_for(pod, cluster):
+            return self._by_devices.score_rows(pod, cluster.nodes, feasible, self._strategy, nonzero=True)
         return score_rows(self._resources, pod, cluster.nodes, feasible, self._strategy, nonzero=True)
 
     def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
         """As `score`, for one row."""
+        if self._by_devices.counts_again(pod, nodes):
+            return self._by_devices.score(pod, nodes, row, self._strategy, nonzero=True)
         return score_row(self._resources, pod, nodes, row, self._strategy, nonzero=True)
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from scheduler.whatif.cases import answer
 from tests.builders import Object, container, node, pod
+from tests.devices import allocated, claim, device, device_class, resource_slice, result
 from tests.unit.plugins.small import a_node, a_pod, plugin, rejected, scored
 
 GPU = {"example.com/gpu": "1"}
@@ -176,3 +178,25 @@ def test_wakes_when_a_node_could_hold_it(old: Object | None, new: Object, wakes:
     """If it were empty; and only for more of what the pod asks for."""
     asks = a_pod(pod("p", "2"))
     assert plugin("NodeResourcesFit").node_hint(asks, old and a_node(old), a_node(new)) is wakes
+
+
+def test_devices_count_for_scores_that_name_their_resource() -> None:
+    """As allocatable what a node has of the class, and as used what is allocated."""
+    weights = [{"name": "test/gpu", "weight": 1}]
+    strategy = {"type": "MostAllocated", "resources": weights}
+    args = {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "default-scheduler", "pluginConfig": [args]}],
+    }
+    of = device_class("gpu", 'device.driver == "gpu.test"', extendedResourceName="test/gpu")
+    slices = [resource_slice(name, device("a"), device("b"), node=name) for name in ("m", "n")]
+    held = claim("held", status=allocated(result("a", "n")))
+    asked = pod("p", others={"test/gpu": "1"})
+    found = answer(
+        {"config": "x", "objects": [node("m"), node("n"), of, *slices, held], "pod": asked}, lambda _: config
+    )
+    raw = {name: scores["NodeResourcesFit"] for name, scores in found["raw"].items()}
+    assert raw == {"m": 50, "n": 100}
+    assert found["allocations"]["n"]["(p-extended-resources-)"][0]["device"] == "b"

@@ -1,0 +1,398 @@
+"""The allocator on one node: which devices it chooses, in which order, and what it says when there are none."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from scheduler.model import wire
+from scheduler.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
+from scheduler.model.kinds import Decoder
+from scheduler.model.node import Node
+from scheduler.model.notation import parse_quantity
+from scheduler.plugins.dynamic_resources.allocation import allocation_of, written
+from scheduler.plugins.dynamic_resources.pools import pools_of
+from scheduler.plugins.dynamic_resources.search import Search
+from scheduler.plugins.dynamic_resources.selecting import Programs
+from scheduler.plugins.dynamic_resources.wanted import AllocationError, wanted
+from scheduler.state.devices import Devices
+from scheduler.state.effort import Effort, SliceOver
+from tests.builders import Object, node
+from tests.devices import (
+    allocated,
+    asks,
+    claim,
+    device,
+    device_class,
+    first_of,
+    request,
+    resource_slice,
+    result,
+    taint_rule,
+)
+
+GPU = device_class("gpu", 'device.driver == "gpu.test"')
+NIC = device_class("nic", 'device.driver == "nic.test"')
+ABC = resource_slice("n", device("a"), device("b"), device("c"), node="n")
+SHARED = {"_allowMultipleAllocations": True}
+Given = list[list[str]]
+
+
+class Case:
+    """A node, and what it reaches."""
+
+    def __init__(self, *objects: Object, zone: str = "z") -> None:
+        self.decoder = Decoder()
+        self.devices = Devices()
+        found = self.decode(node("n", labels={"zone": zone}))
+        assert isinstance(found, Node)
+        self.node = found
+        self.claims: list[ResourceClaim] = []
+        for document in (GPU, NIC, *objects):
+            thing: Any = self.decode(document)
+            self.devices.put(thing)
+            if isinstance(thing, ResourceClaim) and thing.allocation is None:
+                self.claims.append(thing)
+
+    def decode(self, document: Object) -> Any:
+        return self.decoder.of_kind(document["kind"])(wire.encode(document))
+
+    def search(self) -> Search:
+        wants = [wanted(str(claim), claim.spec, self.devices.classes) for claim in self.claims]
+        return Search(wants, pools_of(self.node, self.devices), self.devices.holders, Programs().selects)
+
+    def find(self) -> Given | None:
+        """request=device of each claim, or None."""
+        search = self.search()
+        if not search.go_on(Effort()):
+            return None
+        return [[f"{one.alternative.name}={one.entry.id.device}" for one in claim] for claim in search.result]
+
+
+def counters(**amounts: str) -> Object:
+    return {name: {"value": amount} for name, amount in amounts.items()}
+
+
+def partition(name: str, amount: str) -> Object:
+    return device(name, _consumesCounters=[{"counterSet": "s", "counters": counters(slots=amount)}])
+
+
+SETS = [{"name": "s", "counters": counters(slots="4")}]
+SLOTS = resource_slice("slots", pool="n", node="n", count=2, sharedCounters=SETS)
+
+
+def shared(name: str, amount: str) -> Object:
+    return device(name, {"memory": amount}, **SHARED)
+
+
+def memory(name: str, amount: str) -> Object:
+    return request(name, capacity={"requests": {"memory": amount}})
+
+
+def in_zone(zone: str) -> Object:
+    return {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]}
+
+
+TAINT = {"key": "k", "effect": "NoExecute"}
+ALL = request(allocationMode="All")
+ZONE = "topology.kubernetes.io/zone"
+POLICY = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi", "max": "4Gi"}}
+FOUND: list[tuple[str, Sequence[Object], Given | None]] = [
+    ("the first devices", [ABC, claim("c", request(count=2))], [["r=a", "r=b"]]),
+    ("too few", [ABC, claim("c", request(count=4))], None),
+    ("all", [ABC, claim("c", ALL)], [["r=a", "r=b", "r=c"]]),
+    ("all of none", [claim("c", ALL)], None),
+    ("another claim has one", [ABC, claim("x", status=allocated(result("a", "n"))), claim()], [["r=b"]]),
+    ("all, and another has one", [ABC, claim("x", status=allocated(result("b", "n"))), claim("c", ALL)], None),
+    (
+        "admin access takes nothing from anybody",
+        [ABC, claim("x", status=allocated(result("a", "n"))), claim("c", request(adminAccess=True))],
+        [["r=a"]],
+    ),
+    (
+        "and nothing is taken from it",
+        [ABC, claim("x", status=allocated(result("a", "n", adminAccess=True))), claim()],
+        [["r=a"]],
+    ),
+    ("two claims", [ABC, claim("c"), claim("d")], [["r=a"], ["r=b"]]),
+    (
+        "a later request needs what an earlier one would take",
+        [
+            resource_slice("n", device("a", model="x"), device("b", model="y"), node="n"),
+            claim("c", request("r"), request("s", "gpu", 'device.attributes["gpu.test"].model == "x"')),
+        ],
+        [["r=b", "s=a"]],
+    ),
+    (
+        "the first alternative that is there",
+        [ABC, claim("c", first_of("r", big=asks("nic"), small=asks("gpu", count=2)))],
+        [["r/small=a", "r/small=b"]],
+    ),
+    (
+        "an alternative that leaves enough for the next request",
+        [ABC, claim("c", first_of("r", two=asks(count=2), one=asks()), request("s", count=2))],
+        [["r/one=a", "s=b", "s=c"]],
+    ),
+    (
+        "the same value",
+        [
+            resource_slice("n", device("a", numa=0), device("b", numa=1), device("c", numa=1), node="n"),
+            claim("c", request(count=2), constraints=[{"matchAttribute": "gpu.test/numa"}]),
+        ],
+        [["r=b", "r=c"]],
+    ),
+    (
+        "different values",
+        [
+            resource_slice("n", device("a", numa=0), device("b", numa=0), device("c", numa=1), node="n"),
+            claim("c", request(count=2), constraints=[{"distinctAttribute": "gpu.test/numa"}]),
+        ],
+        [["r=a", "r=c"]],
+    ),
+    (
+        "1 is not true",
+        [
+            resource_slice("n", device("a", on=True), device("b", on=1), node="n"),
+            claim("c", request(count=2), constraints=[{"matchAttribute": "gpu.test/on"}]),
+        ],
+        None,
+    ),
+    (
+        "a constraint between requests of two drivers",
+        [
+            resource_slice("g", device("a", **{"x.test/root": "0"}), device("b", **{"x.test/root": "1"}), node="n"),
+            resource_slice("i", device("c", **{"x.test/root": "1"}), node="n", driver="nic.test"),
+            claim("c", request("r"), request("s", "nic"), constraints=[{"matchAttribute": "x.test/root"}]),
+        ],
+        [["r=b", "s=c"]],
+    ),
+    (
+        "partitions while there are slots",
+        [
+            SLOTS,
+            resource_slice("n", partition("a", "3"), partition("b", "2"), partition("c", "1"), node="n", count=2),
+            claim("c", request(count=2)),
+        ],
+        [["r=a", "r=c"]],
+    ),
+    (
+        "slots that another claim uses",
+        [
+            SLOTS,
+            resource_slice("n", partition("a", "3"), partition("b", "2"), node="n", count=2),
+            claim("x", status=allocated(result("a", "n"))),
+            claim(),
+        ],
+        None,
+    ),
+    (
+        "a share of what another claim has left",
+        [
+            resource_slice("n", shared("a", "4Gi"), shared("b", "4Gi"), node="n"),
+            claim("x", status=allocated(result("a", "n", shareID="1", consumedCapacity={"memory": "3Gi"}))),
+            claim("c", memory("r", "1Gi"), memory("s", "2Gi")),
+        ],
+        [["r=a", "s=b"]],
+    ),
+    (
+        "a device that is not shared is large enough",
+        [
+            resource_slice("n", device("a", {"memory": "1Gi"}), device("b", {"memory": "4Gi"}), node="n"),
+            claim("c", memory("r", "2Gi")),
+        ],
+        [["r=b"]],
+    ),
+    (
+        "a taint",
+        [resource_slice("n", device("a", _taints=[TAINT]), device("b"), node="n"), claim()],
+        [["r=b"]],
+    ),
+    ("a taint of a rule", [ABC, taint_rule("t", {"key": "k", "effect": "NoSchedule"}, device="a"), claim()], [["r=b"]]),
+    (
+        "devices that need no waiting come first",
+        [
+            resource_slice("n", device("a", _bindingConditions=["Ready"]), node="n", pool="a"),
+            resource_slice("m", device("b"), node="n", pool="b"),
+            claim(),
+        ],
+        [["r=b"]],
+    ),
+    ("a pool that is not complete", [resource_slice("n", device("a"), node="n", count=2), claim()], None),
+    (
+        "a newer generation",
+        [
+            resource_slice("old", device("a"), node="n", pool="p"),
+            resource_slice("new", device("b"), node="n", pool="p", generation=2),
+            claim(),
+        ],
+        [["r=b"]],
+    ),
+    (
+        "a newer generation on another node",
+        [
+            resource_slice("old", device("a"), node="n", pool="p", count=2),
+            resource_slice("new", device("b"), node="m", pool="p", generation=2, count=2),
+            claim(),
+        ],
+        None,
+    ),
+    ("for all nodes", [resource_slice("net", device("a"), allNodes=True), claim()], [["r=a"]]),
+    (
+        "for nodes by label",
+        [
+            resource_slice("y", device("a"), nodeSelector=in_zone("y")),
+            resource_slice("z", device("b"), nodeSelector=in_zone("z")),
+            claim(),
+        ],
+        [["r=b"]],
+    ),
+    (
+        "by device",
+        [
+            resource_slice("s", device("a", _nodeName="m"), device("b", _allNodes=True), perDeviceNodeSelection=True),
+            claim(),
+        ],
+        [["r=b"]],
+    ),
+]
+
+
+@pytest.mark.parametrize(("objects", "given"), [case[1:] for case in FOUND], ids=[case[0] for case in FOUND])
+def test_found(objects: Sequence[Object], given: Given | None) -> None:
+    """The first solution in upstream's order."""
+    assert Case(*objects).find() == given
+
+
+FAILED: list[tuple[str, Sequence[Object], str]] = [
+    (
+        "a selector that fails",
+        [ABC, claim("c", request("r", "gpu", 'device.attributes["gpu.test"].model == "x"'))],
+        "no such key: model",
+    ),
+    (
+        "a selector that does not compile",
+        [ABC, claim("c", request("r", "gpu", "nothing"))],
+        "claim default/c: selector #0: CEL compile error",
+    ),
+    (
+        "a class that is gone",
+        [ABC, claim("c", request("r", "none"))],
+        'could not retrieve device class none: deviceclass.resource.k8s.io "none" not found',
+    ),
+    (
+        "too many",
+        [ABC, claim("c", request("r", count=20), request("s", count=20))],
+        "claim default/c: number of requested devices 40 exceeds the claim limit of 32",
+    ),
+    (
+        "all of a pool that is not complete",
+        [resource_slice("n", node="n", count=2), claim("c", ALL)],
+        "asks for all devices, but resource pool gpu.test/n is currently being updated",
+    ),
+    (
+        "all of a pool that is not valid",
+        [resource_slice("n", device("a"), device("a"), node="n"), claim("c", ALL)],
+        "resource pool gpu.test/n is currently invalid",
+    ),
+    (
+        "all, against a constraint",
+        [ABC, claim("c", ALL, constraints=[{"matchAttribute": "gpu.test/x"}])],
+        "cannot add device gpu.test/n/a because a claim constraint would not be satisfied",
+    ),
+    ("an empty constraint", [ABC, claim("c", constraints=[{}])], "claim default/c, constraint #0: empty constraint"),
+]
+
+
+@pytest.mark.parametrize(("objects", "says"), [case[1:] for case in FAILED], ids=[case[0] for case in FAILED])
+def test_failed(objects: Sequence[Object], says: str) -> None:
+    """What is wrong with claims and pools, in upstream's words."""
+    with pytest.raises(AllocationError) as caught:
+        Case(*objects).find()
+    assert says in str(caught.value)
+
+
+def test_a_pool_that_is_not_valid_is_named_when_nothing_else_is_found() -> None:
+    """Another pool will do."""
+    twice = resource_slice("bad", device("a"), device("a"), node="n")
+    case = Case(twice, claim())
+    search = case.search()
+    assert not search.go_on(Effort())
+    assert search.problem == "invalid resource pools were encountered"
+    assert Case(twice, resource_slice("good", device("b"), node="n", pool="p"), claim()).find() == [["r=b"]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "taken"),
+    [(None, "1Gi"), ("512Mi", "1Gi"), ("1Gi", "1Gi"), ("1500Mi", "2Gi"), ("4Gi", "4Gi"), ("4097Mi", None)],
+)
+def test_a_request_policy_rounds_up(asked: str | None, taken: str | None) -> None:
+    """To the next step, and not beyond the most."""
+    one = device("a", **SHARED)
+    one["capacity"] = {"memory": {"value": "16Gi", "requestPolicy": POLICY}}
+    fields: dict[str, Any] = {} if asked is None else {"capacity": {"requests": {"memory": asked}}}
+    case = Case(resource_slice("n", one, node="n"), claim("c", request(**fields)))
+    search = case.search()
+    assert search.go_on(Effort()) is (taken is not None)
+    if taken is not None:
+        ((chosen,),) = search.result
+        assert chosen.consumed is not None
+        assert {key: str(amount) for key, amount in chosen.consumed.items()} == {"memory": taken}
+
+
+def test_what_is_written() -> None:
+    """Results, configurations of the class and of the claim, and the nodes that reach all of the devices."""
+    opaque = {"opaque": {"driver": "gpu.test", "parameters": {"kind": "Mode"}}}
+    of = device_class("gpu", config=[opaque])
+    selector = in_zone("z")
+    config = [{"requests": ["r"], **opaque}, {"requests": ["other"], **opaque}]
+    tolerations = [{"key": "k", "operator": "Exists", "tolerationSeconds": 5}]
+    asked = claim("c", request(tolerations=tolerations), config=config)
+    case = Case(resource_slice("net", device("a"), nodeSelector=selector), of, asked)
+    search = case.search()
+    assert search.go_on(Effort())
+    (one,), (chosen,) = case.claims, search.result
+    ready = wanted(str(one), one.spec, case.devices.classes)
+    allocation = allocation_of(one, chosen, "n", "seed")
+    assert written(one, ready, chosen, allocation, "n") == {
+        "devices": {
+            "results": [result("a", "net", tolerations=tolerations)],
+            "config": [{"source": "FromClass", **opaque}, {"source": "FromClaim", **opaque}],
+        },
+        "nodeSelector": selector,
+    }
+
+
+def test_a_search_goes_on_where_it_was_interrupted() -> None:
+    """Whatever the slices, the solution is the same."""
+    values = [device(f"d{i:02}", numa=i % 7) for i in range(21)]
+    asked = claim("c", request(count=3), constraints=[{"matchAttribute": "gpu.test/numa"}])
+    case = Case(resource_slice("n", *values, node="n"), asked)
+    whole = case.find()
+    search, effort, slices = case.search(), Effort(), 0
+    while True:
+        effort.begin(20)
+        slices += 1
+        try:
+            assert search.go_on(effort)
+        except SliceOver:
+            continue
+        break
+    assert slices > 1
+    assert [[f"{one.alternative.name}={one.entry.id.device}" for one in claim] for claim in search.result] == whole
+
+
+def test_what_two_claims_share_is_counted_for_each() -> None:
+    """And given back by each."""
+    holders = Devices().holders
+    share = DeviceID("gpu.test", "n", "a")
+
+    def held(amount: str, share_id: str) -> Allocation:
+        return Allocation((AllocatedDevice("r", share, share=share_id, consumed={"m": parse_quantity(amount)}),), None)
+
+    holders.put("one", held("1Gi", "1"))
+    holders.put("two", held("2Gi", "2"))
+    assert holders.used(share) == {"m": parse_quantity("3Gi").nano}
+    holders.put("one", None)
+    assert holders.used(share) == {"m": parse_quantity("2Gi").nano}
+    holders.put("two", None)
+    assert not holders.is_allocated(share)

@@ -1,0 +1,90 @@
+"""`berth explain` about pods that claim devices."""
+
+import pytest
+
+from tests.builders import Object, node, pod
+from tests.devices import (
+    allocated,
+    claim,
+    claiming,
+    device,
+    device_class,
+    request,
+    resource_slice,
+    result,
+)
+
+from .story import explained, why
+
+GPU = device_class("gpu", 'device.driver == "gpu.test"')
+SLICE = resource_slice("n", device("a"), node="n")
+SHARED = {"_allowMultipleAllocations": True}
+SHARE = result("a", "n", shareID="1", consumedCapacity={"memory": "3Gi"})
+SETS = [{"name": "s", "counters": {"slots": {"value": "1"}}}]
+USES = [{"counterSet": "s", "counters": {"slots": {"value": "2"}}}]
+NEEDS = "claim default/c, request r needs 1 of class gpu"
+CASES: list[tuple[str, list[Object], str]] = [
+    ("nothing there", [claim()], f"{NEEDS}, and the node reaches none that are selected"),
+    (
+        "taken",
+        [SLICE, claim(), claim("x", status=allocated(result("a", "n"), reserved=["u"]))],
+        f"{NEEDS}, none free (gpu.test/n/a: allocated to claim default/x, reserved for 1 pods)",
+    ),
+    (
+        "not selected",
+        [SLICE, claim("c", request("r", "gpu", "device.driver == 'x'"))],
+        f"{NEEDS}, none free (gpu.test/n/a: not selected by device.driver == 'x')",
+    ),
+    (
+        "tainted",
+        [resource_slice("n", device("a", _taints=[{"key": "k", "effect": "NoSchedule"}]), node="n"), claim()],
+        f"{NEEDS}, none free (gpu.test/n/a: tainted k:NoSchedule)",
+    ),
+    (
+        "too small a rest",
+        [
+            resource_slice("n", device("a", {"memory": "4Gi"}, **SHARED), node="n"),
+            claim("x", status=allocated(SHARE)),
+            claim("c", request(capacity={"requests": {"memory": "2Gi"}})),
+        ],
+        f"{NEEDS}, none free (gpu.test/n/a: needs 2Gi memory, 1Gi free)",
+    ),
+    (
+        "a counter",
+        [
+            resource_slice("s", pool="n", node="n", count=2, sharedCounters=SETS),
+            resource_slice("n", device("a", _consumesCounters=USES), node="n", count=2),
+            claim(),
+        ],
+        f"{NEEDS}, none free (gpu.test/n/a: counter s/slots is short by 1)",
+    ),
+    (
+        "a pool that is not complete",
+        [resource_slice("n", device("a"), node="n", count=2), claim()],
+        f"{NEEDS}, and the node reaches none that are selected; pool gpu.test/n: its driver is still publishing it",
+    ),
+    (
+        "requests that can't be served together",
+        [SLICE, claim("c", request("r"), request("s"))],
+        "each request alone could be served, and all of them together can't: "
+        "constraints, counters, or several requests for one device",
+    ),
+    (
+        "what it has is elsewhere",
+        [SLICE, claim("c", status=allocated(result("b", "m"), node="m"))],
+        "default/c: the devices that it was given can't be used there",
+    ),
+]
+
+
+@pytest.mark.parametrize(("objects", "says"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_why_a_node_can_give_none(objects: list[Object], says: str) -> None:
+    """Device by device."""
+    answer = explained(claiming(pod("p"), "c"), [node("n"), GPU, *objects])
+    assert why(answer, "n") == [says]
+
+
+def test_a_pod_whose_claim_is_missing() -> None:
+    """It would not even get into the queue."""
+    answer = explained(claiming(pod("p"), "c"), [node("n"), GPU])
+    assert (answer.outcome, answer.message) == ("gated", 'could not find ResourceClaim "default/c"')
