@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scheduler.cli.errors import InputError, about
+from scheduler.cli.errors import InputError, about, complain
 from scheduler.framework.config import SchedulerConfiguration, decode, default_configuration
 from scheduler.whatif.documents import Document, ObjectError, parse, read
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from scheduler.whatif.world import World
 
 STDIN = "-"
+_LARGE = 4 << 20
+"""YAML of this size is read for seconds."""
 
 
 def content(path: str) -> bytes:
@@ -48,7 +50,12 @@ def documents(path: str) -> list[Document]:
     Raises InputError.
     """
     with about(named(path)):
-        return read(content(path))
+        text = content(path)
+        if len(text) > _LARGE and text.lstrip()[:1] not in (b"{", b"["):
+            complain(
+                [f"{named(path)}: {len(text) >> 20} MB of YAML takes a while; JSON (kubectl get -o json) does not"]
+            )
+        return read(text)
 
 
 def refuse_what_the_api_would(held: list[Document]) -> None:

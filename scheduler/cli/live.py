@@ -77,8 +77,29 @@ def listed_evictions(kubeconfig: str | None, context: str | None) -> tuple[list[
         return [], [f"can't list events: {error}; which pods an evictor leaves alone for a while is not known"]
 
 
+def fetched(kubeconfig: str | None, context: str | None, timeout: str) -> list[tuple[Resource, list[msgspec.Raw]]]:
+    """What the API server has of each kind that a decision reads, as it came.
+
+    Raises kube.ConfigError for unusable settings, InputError when nodes and pods can't be listed.
+    """
+    limit = seconds(timeout)
+    problems: list[str] = []
+    found = asyncio.run(_lists(connect(kubeconfig, context), problems, limit, classes=True))
+    complain(problems)
+    return found
+
+
 async def _world(connection: Connection, decoder: Decoder, classes: bool, limit: float) -> World:
     world = World(decoder)
+    for kind, items in await _lists(connection, world.problems, limit, classes=classes):
+        for item in items:
+            _add(world, kind, item)
+    return world
+
+
+async def _lists(
+    connection: Connection, problems: list[str], limit: float, *, classes: bool
+) -> list[tuple[Resource, list[msgspec.Raw]]]:
     kinds = [kind for kind in (*_NEEDED, *_WANTED) if classes or kind is not PRIORITY_CLASSES]
     async with Client(connection, timeout=limit) as client:
         lists = [asyncio.ensure_future(_all(client, kind)) for kind in kinds]
@@ -86,20 +107,20 @@ async def _world(connection: Connection, decoder: Decoder, classes: bool, limit:
         if not answered:
             until = "" if limit == _NO_LIMIT else f"; --request-timeout ends it after {limit:g} s"
             complain([f"{connection.host} has not answered yet{until}"])
-        found = await asyncio.gather(*lists, return_exceptions=True)
-    for kind, items in zip(kinds, found, strict=True):
+        answers = await asyncio.gather(*lists, return_exceptions=True)
+    found: list[tuple[Resource, list[msgspec.Raw]]] = []
+    for kind, items in zip(kinds, answers, strict=True):
         if isinstance(items, ApiError | Unreachable):
             if kind in _NEEDED:
                 raise InputError(f"{connection.source}: can't list {kind.plural} of {connection.host}: {items}")
             if kind in DEVICES and isinstance(items, ApiError) and items.status == _NO_SUCH_KIND:
                 continue  # the cluster has no devices to claim
-            world.problems.append(f"can't list {kind.plural}: {items}; left out")
+            problems.append(f"can't list {kind.plural}: {items}; left out")
         elif isinstance(items, BaseException):
             raise items
         else:
-            for item in items:
-                _add(world, kind, item)
-    return world
+            found.append((kind, items))
+    return found
 
 
 def _add(world: World, kind: Resource, item: msgspec.Raw) -> None:

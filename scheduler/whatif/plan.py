@@ -70,6 +70,7 @@ def plan(
     placed = _placed(simulation, drained.moved, drained.was)
     listed: list[Placed] = [*placed, *_listed(simulation, batches, LISTED - len(placed))]
     told = [_told(simulation, batch) for batch in batches]
+    said = [*notes, *_unguarded(world, drain), *(note for batch in batches for note in batch.notes)]
     return Outcome(
         profile=name,
         placed=listed,
@@ -88,9 +89,7 @@ def plan(
         not_simulated=list(not_simulated),
         before=before,
         after=quality(world.cluster, mix),
-        notes=list(
-            dict.fromkeys([*notes, *_unguarded(world, drain), *(note for batch in batches for note in batch.notes)])
-        ),
+        notes=list(dict.fromkeys(said)),
         unlisted=len(placed) + sum(each.placed for each in told) - len(listed),
     )
 

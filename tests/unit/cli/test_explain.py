@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from scheduler.cli import inputs
 from scheduler.kit import testing
 from tests.builders import configuration, node, pod, profile
 from tests.packages import install_module
@@ -242,3 +243,15 @@ def test_a_scheduler_that_nobody_runs_is_the_first_line(berth: Berth) -> None:
     others = write("others.yaml", pod("theirs", namespace="shop", scheduler="bert", on="a-1"))
     found = berth("explain", "-f", file, "--cluster", "cluster.json", "--cluster", others)
     assert (found.code, found.out[0]) == (0, "✓")
+
+
+def test_a_large_yaml_dump_names_the_better_way(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line, before the time is spent."""
+    monkeypatch.setattr(inputs, "_LARGE", 100)
+    write("dump.yaml", *DUMP["items"])
+    found = berth("explain", "web", "--cluster", "dump.yaml")
+    assert (found.code, found.err) == (
+        0,
+        "berth: dump.yaml: 0 MB of YAML takes a while; JSON (kubectl get -o json) does not\n",
+    )
+    assert berth("explain", "web", "--cluster", "cluster.json").err == ""

@@ -4,15 +4,47 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.framework.changes import Uncordon
+from scheduler.report.capacity_page import page as capacity_page
 from scheduler.report.page import page as explanation
+from scheduler.report.pending_page import pending_page
 from scheduler.report.simulation_page import outcome_page, study_page
+from scheduler.whatif.capacity import Capacity, Limit, NodeRoom, OneMore, Stranded
+from scheduler.whatif.explanation import Remedy
+from scheduler.whatif.pending import Cause, Pending, SharedChange
 from tests.browser.tab import opened
 from tests.unit.report.test_simulation_page import EVIL, OUTCOME, STUDY
 from tests.unit.whatif.story import BIG, explained
 
+LONG = "ip-10-0-0-1.eu-west-1.compute.internal"
+CAPACITY = Capacity(
+    profile="p",
+    pod="ns/a",
+    requests={"cpu": "1"},
+    fits=12,
+    exhausted=True,
+    nodes=[NodeRoom(LONG, 12, ["Too many pods"]), NodeRoom(EVIL, 0, [EVIL])],
+    limits=[Limit("Too many pods", 1), Limit(EVIL, 1)],
+    message=None,
+    stranded=[Stranded("cpu", "3", 0.25, "2", EVIL)],
+    one_more=[OneMore(LONG, 2, 7)],
+    notes=[EVIL],
+)
+FREES = Remedy(
+    text="uncordon b-1", changes=[Uncordon("b-1")], nodes=["b-1"], instead=[], commands=["kubectl uncordon b-1"]
+)
+PENDING = Pending(
+    pods=3,
+    causes=[Cause(EVIL, "unschedulable", 3, {f"ReplicaSet ns/{LONG}": 3}, "ns/a", [FREES])],
+    changes=[SharedChange("uncordon b-1", [Uncordon("b-1")], 3)],
+    not_explained=0,
+    notes=[EVIL],
+)
 PAGES = [
     pytest.param(outcome_page(OUTCOME), ["ns/a", "ns/c", EVIL], id="outcome"),
     pytest.param(study_page(STUDY), ["pods placed", "3 of 4", EVIL], id="study"),
+    pytest.param(capacity_page(CAPACITY), ["12 more pods like ns/a", "Too many pods", EVIL], id="capacity"),
+    pytest.param(pending_page(PENDING), ["3 pods wait, for 1 cause", "kubectl uncordon b-1", EVIL], id="pending"),
     pytest.param(explanation(explained(BIG)), ["shop/big fits on none of 5 nodes", "uncordon b-1"], id="explanation"),
 ]
 UNSEEN = """
@@ -32,6 +64,6 @@ async def test_the_page_works(chromium: Path, tmp_path: Path, text: str, words: 
         seen = await tab.ask("document.body.innerText")
         assert [word for word in words if word not in seen] == []
         assert await tab.ask(UNSEEN) == 0
-        for width in (1280, 375):
+        for width in (3840, 1280, 375, 320):
             assert not await tab.overflows(width)
         assert tab.complaints == []

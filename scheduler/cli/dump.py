@@ -1,0 +1,66 @@
+"""`berth dump`: what explain, simulate and capacity read of a cluster, and nothing else, in one file."""
+
+import gzip
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from scheduler.cli.errors import InputError, complain
+from scheduler.cli.inputs import documents, named
+from scheduler.whatif.smallest import smallest
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def dump(
+    file: Annotated[
+        str,
+        typer.Option("-f", "--filename", help="The file to write, packed if its name ends in .gz; - is stdout."),
+    ] = "-",
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(help="Read a dump instead of a live cluster, to make it smaller. May be repeated."),
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
+    timeout: Annotated[
+        str, typer.Option("--request-timeout", help="How long to wait for an answer of the API server: 5s, 2m.")
+    ] = "30s",
+) -> None:
+    """Write the smallest file that explain, simulate and capacity need: no Secrets, environments or commands.
+
+    Names, labels and images stay in it.
+    """
+    items = [made for found in _objects(cluster, kubeconfig, context, timeout) if (made := smallest(found))]
+    raw = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
+    if file == "-":
+        sys.stdout.write(raw.decode() + "\n")
+        return
+    try:
+        Path(file).write_bytes(gzip.compress(raw, 6) if file.endswith(".gz") else raw)
+    except OSError as error:
+        raise InputError(f"{file}: {(error.strerror or type(error).__name__).lower()}") from None
+    complain([f"{file}: {len(items):,} objects"])
+
+
+def _objects(
+    cluster: list[str] | None, kubeconfig: str | None, context: str | None, timeout: str
+) -> Iterator[dict[str, Any]]:
+    if cluster:
+        for path in cluster:
+            for kind, raw, place in documents(path):
+                found = msgspec.json.decode(raw)
+                if not isinstance(found, dict):
+                    raise InputError(f"{named(path)}: {place}: expected an API object")
+                yield {**found, "kind": kind}
+        return
+    from scheduler.cli.live import fetched
+
+    for resource, items in fetched(kubeconfig, context, timeout):
+        for item in items:
+            yield {**msgspec.json.decode(item), "kind": resource.kind, "apiVersion": resource.api_version}

@@ -1,0 +1,73 @@
+"""An API object without what no decision reads: no environment, commands or Secrets, and no notes of other tools."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.model.kinds import KINDS
+
+Object = dict[str, Any]
+KEPT = frozenset((*KINDS, "PriorityClass"))
+"""Kinds of which anything is kept."""
+_METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "labels",
+    "ownerReferences",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "resourceVersion",
+    "generation",
+)
+_ANNOTATIONS = (
+    "pv.kubernetes.io/",
+    "volume.kubernetes.io/",
+    "volume.beta.kubernetes.io/",
+    "storageclass.kubernetes.io/",
+    "storageclass.beta.kubernetes.io/",
+    "storage.alpha.kubernetes.io/",
+    "resource.kubernetes.io/",
+    "scheduler.alpha.kubernetes.io/",
+    "podberth.dev/",
+    "kubernetes.io/config.",
+)
+_CONTAINER = ("name", "image", "resources", "ports", "restartPolicy", "resizePolicy")
+_CONTAINERS = ("containers", "initContainers")
+_DROPPED_VOLUMES = ("secret", "configMap", "projected", "downwardAPI", "emptyDir", "hostPath")
+_NODE_STATUS = ("allocatable", "capacity", "images", "conditions", "declaredFeatures")
+
+
+def smallest(found: Mapping[str, Any]) -> Object | None:
+    """The object with what is read of it; None for a kind of which nothing is."""
+    kind = found.get("kind")
+    if kind not in KEPT:
+        return None
+    made: Object = {key: value for key, value in found.items() if key not in ("metadata", "data", "stringData")}
+    made["metadata"] = _metadata(found.get("metadata") or {})
+    match kind:
+        case "Pod":
+            made["spec"] = _pod_spec(found.get("spec") or {})
+        case "Node":
+            status = found.get("status") or {}
+            made["status"] = {key: status[key] for key in _NODE_STATUS if key in status}
+        case "ReplicaSet" | "StatefulSet" | "ReplicationController":
+            spec = found.get("spec") or {}
+            made = {**made, "spec": {key: spec[key] for key in ("selector", "replicas") if key in spec}}
+    return made
+
+
+def _metadata(found: Mapping[str, Any]) -> Object:
+    made = {key: found[key] for key in _METADATA if key in found}
+    kept = {key: value for key, value in (found.get("annotations") or {}).items() if key.startswith(_ANNOTATIONS)}
+    return made | ({"annotations": kept} if kept else {})
+
+
+def _pod_spec(spec: Mapping[str, Any]) -> Object:
+    made = dict(spec)
+    for field in _CONTAINERS:
+        if isinstance(spec.get(field), list):
+            made[field] = [{key: each[key] for key in _CONTAINER if key in each} for each in spec[field]]
+    made.pop("ephemeralContainers", None)
+    if isinstance(spec.get("volumes"), list):
+        made["volumes"] = [each for each in spec["volumes"] if not any(name in each for name in _DROPPED_VOLUMES)]
+    return made

@@ -1,0 +1,70 @@
+"""`berth dump`: smaller, without what is nobody's business, and the answers are the same."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.whatif.smallest import smallest
+from tests.builders import pod
+from tests.unit.cli.conftest import Berth
+from tests.unit.cli.test_cookbook import BLOCKS, FILES
+
+Object = dict[str, Any]
+
+
+def test_what_is_nobodys_business_is_left_out(berth: Berth) -> None:
+    """No Secrets, environments, commands or notes of other tools."""
+    made = pod("p", "1")
+    made["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "hunter2", "a": "hunter2"}
+    made["metadata"]["managedFields"] = [{"manager": "hunter2"}]
+    made["spec"]["containers"][0] |= {
+        "env": [{"name": "A", "value": "hunter2"}],
+        "command": ["hunter2"],
+        "args": ["hunter2"],
+    }
+    made["spec"]["volumes"] = [
+        {"name": "s", "secret": {"secretName": "hunter2"}},
+        {"name": "d", "persistentVolumeClaim": {"claimName": "data"}},
+    ]
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "hunter2"}}
+    Path("all.json").write_text(json.dumps({"kind": "List", "items": [made, secret]}))
+    found = berth("dump", "--cluster", "all.json")
+    assert (found.code, found.err) == (0, "")
+    assert "hunter2" not in found.out
+    (item,) = json.loads(found.out)["items"]
+    assert (item["metadata"]["name"], [each["name"] for each in item["spec"]["volumes"]]) == ("p", ["d"])
+    assert item["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
+
+
+@pytest.mark.parametrize("name", ["small.json", "small.json.gz"])
+def test_files(berth: Berth, name: str) -> None:
+    """Packed by its name, and read again."""
+    found = berth("dump", "--cluster", "cluster.json", "-f", name)
+    assert (found.code, found.out) == (0, "")
+    assert found.err.startswith(f"berth: {name}: ")
+    raw = Path(name).read_bytes()
+    assert json.loads(gzip.decompress(raw) if name.endswith(".gz") else raw)["kind"] == "List"
+    assert berth("explain", "web", "--cluster", name, "-n", "shop").code == 0
+    assert (
+        berth("dump", "--cluster", "cluster.json", "-f", "no/such/x").err
+        == "berth: no/such/x: no such file or directory\n"
+    )
+
+
+@pytest.mark.parametrize("command", [command for command, _ in BLOCKS])
+def test_answers_are_the_same(berth: Berth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """Every command of the cookbook says the same of the smaller file."""
+    monkeypatch.chdir(FILES)
+    small = str(tmp_path / "small.json")
+    assert berth("dump", "--cluster", "dump.yaml", "-f", small).code == 0
+    before = berth(*command.split())
+    after = berth(*command.replace("dump.yaml", small).split())
+    assert (after.code, after.out) == (before.code, before.out)
+
+
+def test_kinds_that_nothing_reads() -> None:
+    """They are left out as a whole."""
+    assert smallest({"kind": "ConfigMap", "metadata": {"name": "c"}}) is None
