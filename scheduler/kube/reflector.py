@@ -104,7 +104,7 @@ class Reflector(Generic[T]):
             label_selector=label_selector,
             on_malformed=None if on_malformed is None else lambda key, error: on_malformed(resource, key, error),
         )
-        self.machine.objects.on_deleted = on_deleted
+        self._machine.objects.on_deleted = on_deleted
         self._on_lost = on_lost
         self._on_back = on_back
         self._on_trust = on_trust
