@@ -6,11 +6,11 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tests.storm.mutants import MUTANTS, Mutant
 from tests.storm.plan import Plan, plan
-from tests.storm.seeds import without_holes
+from tests.storm.seeds import CAUGHT_BY, SCENES, UNCAUGHT, without_holes
 from tests.storm.shrink import invariants, shrink
 from tests.storm.world import Outcome, run
 
@@ -92,29 +92,30 @@ def _tell(failing: Plan, *, shrinks: bool) -> None:
 
 
 def _mutants(seeds: Iterable[int]) -> int:
-    """A table: mutant → the first seed that catches it, and what it violates."""
-    clean = dict[int, bool]()
+    """A table: mutant → the scene or seed that catches it, and what it violates. What caught it last is tried first."""
     missed = 0
-    print("| mutant | the bug | caught by seed | after runs | violated |\n| --- | --- | --- | --- | --- |")
+    print("| mutant | the bug | caught by | violated |\n| --- | --- | --- | --- |")
     for one in MUTANTS:
-        row = _caught(one, seeds, clean)
-        missed += row is None
-        print(f"| {one.name} | {one.what} | {row or '**none**'} |", flush=True)
+        known = CAUGHT_BY.get(one.name)
+        row = next(_caught(one, [*([] if known is None else [known]), *seeds]), None)
+        missed += row is None and one.name not in UNCAUGHT
+        print(f"| {one.name} | {one.what} | {row or 'nothing yet | '} |", flush=True)
     return 1 if missed else 0
 
 
-def _caught(one: Mutant, seeds: Iterable[int], clean: dict[int, bool]) -> str | None:
-    for runs, seed in enumerate(seeds, 1):
-        made = plan(seed)
+def _caught(one: Mutant, runs: Iterable[int | str]) -> Iterator[str]:
+    for by in runs:
+        made = run_of(by)
         with one.put_in():
-            outcome = run(without_holes(made))
-        if not outcome.violations:
-            continue
-        if seed not in clean:
-            clean[seed] = not run(without_holes(made)).violations
-        if clean[seed]:
-            return f"{seed} | {runs} | {', '.join(sorted(invariants(outcome)))}"
-    return None
+            outcome = run(made)
+        if outcome.violations and not run(made).violations:
+            named = f"scene `{by}`" if isinstance(by, str) else f"seed {by}"
+            yield f"{named} | {', '.join(sorted(invariants(outcome)))}"
+
+
+def run_of(by: int | str) -> Plan:
+    """The plan of a scene or of a seed, without what an open hole does not survive."""
+    return SCENES[by] if isinstance(by, str) else without_holes(plan(by))
 
 
 if __name__ == "__main__":

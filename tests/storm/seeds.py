@@ -120,5 +120,62 @@ def without_holes(plan: Plan) -> Plan:
     return replace(plan, happenings=kept)
 
 
-CAUGHT_BY: dict[str, int] = {}
-"""Mutant → the seed that catches it: what `make storm MUTANTS=1` prints."""
+def _pods(moment: float, name: str, replicas: int, cpu: int = 100) -> Happening:
+    return at(moment, "want", namespace="blue", name=name, cpu=cpu, replicas=replicas)
+
+
+SCENES: dict[str, Plan] = {
+    "cordoned": scene("cordoned", at(50.0, "cordon", node="n0", seconds=250.0), _pods(200.0, "w", 12)),
+    "node gone": scene("node gone", at(50.0, "delete-node", node="n0", seconds=270.0, part=1.0), _pods(200.0, "w", 12)),
+    "room again": scene(
+        "room again", _pods(10.0, "low", 13, 500), _pods(270.0, "more", 6, 500), _pods(300.0, "low", 3, 500)
+    ),
+    "paused": scene(
+        "paused",
+        at(99.0, "requests", what="update leases", chance=1.0, seconds=140.0, right=True, late=2.0),
+        *(at(when, "pause", who=who, seconds=25.0) for when, who in ((100.0, "berth-a"), (200.0, "berth-b"))),
+        *(at(when, "pause", who=who, seconds=4.0) for when, who in ((123.0, "berth-b"), (223.0, "berth-a"))),
+        *(_pods(when, f"w{when:.0f}", 9) for when in (1.0, 124.0, 224.0)),
+    ),
+    "orphans": scene(
+        "orphans0",
+        *(_pods(1.0 + i, f"w{i}", 9, 500) for i in range(2)),
+        at(50.0, "requests", what="create pods/binding", chance=0.4, seconds=200.0, orphan=4.0),
+        *(at(55.0 + 10 * i, "delete-pods", count=9) for i in range(16)),
+    ),
+    **{found.scene.seed: found.scene for found in FOUND},
+}
+"""Small worlds that provoke one thing each, for mutants that few seeds meet."""
+
+UNCAUGHT: dict[str, str] = {
+    "no-fence": "whoever keeps the Lease ends the work in the same turn",
+    "withdraws-nothing": "a Binding has to wait for its turn for longer than news may take",
+    "decides-blindly": "what a replica decides without sight is mostly right, or refused by the API server",
+    "ignores-410": "the comparison with a list repairs it",
+    "waits-for-ever": "the comparison with a list repairs it",
+    "takes-older-events": "the comparison with a list repairs it",
+    "ignores-deletions": "the comparison with a list repairs it",
+}
+"""Mutant → why nothing catches it yet. To be emptied."""
+
+CAUGHT_BY: dict[str, int | str] = {
+    "no-uid": 0,
+    "forgets-on-timeout": 10,
+    "hopes-on-timeout": 16,
+    "settles-at-once": "orphans",
+    "assumptions-expire": 11,
+    "counts-404-as-bound": 11,
+    "ignores-409": 11,
+    "swallows-refusals": 10,
+    "double-event": 0,
+    "leaks-a-slot": 1,
+    "renews-late": "paused",
+    "takes-it-back": 0,
+    "no-relist-repair": 13,
+    "never-checks": "lost",
+    "keeps-deleted-nodes": "node gone",
+    "reads-nodes-once": "cordoned",
+    "ignores-cordons": "cordoned",
+    "wakes-nobody": "room again",
+}
+"""Mutant → the seed or the scene that catches it, as `make storm MUTANTS=1` prints."""
