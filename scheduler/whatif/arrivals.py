@@ -231,12 +231,14 @@ def refuse_twins(batches: Iterable[Batch], world: World) -> None:
 
 def _ephemeral(pod: Object) -> dict[str, Object]:
     """Volume → the template of its claim, of volumes that live as long as the pod."""
-    volumes = pod["spec"].get("volumes") or ()
-    return {
-        str(volume.get("name")): volume["ephemeral"]["volumeClaimTemplate"]
-        for volume in volumes
-        if isinstance(volume, dict) and (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
-    }
+    found: dict[str, Object] = {}
+    volumes = pod["spec"].get("volumes")
+    for volume in volumes if isinstance(volumes, list) else ():
+        source = volume.get("ephemeral") if isinstance(volume, dict) else None
+        template = source.get("volumeClaimTemplate") if isinstance(source, dict) else None
+        if isinstance(template, dict):
+            found[str(volume.get("name"))] = template
+    return found
 
 
 def _with_claims(volumes: list[Any], claims: Mapping[str, Object], pod: str) -> list[Any]:

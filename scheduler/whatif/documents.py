@@ -15,6 +15,8 @@ from scheduler.model.mistakes import kind_of, misfit
 
 _READABLE = "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them"
 _SMALL = 1 << 20
+_DIGITS = "integer string conversion"
+"""Part of what Python says of a number with thousands of digits."""
 _NODES = 20_000_000
 """Bound on what a document may expand to through its aliases (a bomb of YAML anchors is a few hundred bytes)."""
 
@@ -67,6 +69,19 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, _PLAIN_NUMBERS.get(tag, pattern)) for tag, pattern in resolvers if tag not in _NOT_OURS]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+def plain(document: Document) -> dict[str, Any]:
+    """The object as plain values.
+
+    Raises ObjectError.
+    """
+    try:
+        found = msgspec.json.decode(document.raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ObjectError(_join(document.place, document.kind, _lowered(error))) from None
+    assert isinstance(found, dict)
+    return found
 
 
 def read(text: bytes) -> list[Document]:
@@ -230,7 +245,10 @@ def _json_problem(text: bytes, error: msgspec.DecodeError) -> str:
 
 
 def _lowered(error: BaseException) -> str:
-    text = misfit(error) if isinstance(error, RecursionError) else " ".join(str(error).split())
+    ours = isinstance(error, RecursionError | msgspec.DecodeError)
+    text = misfit(error) if ours and isinstance(error, Exception) else " ".join(str(error).split())
+    if _DIGITS in text:
+        return "a number has too many digits"
     return f"{text[:1].lower()}{text[1:]}"
 
 

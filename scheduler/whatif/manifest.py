@@ -8,9 +8,7 @@ A workload's manifest stands for the pod that it would create.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
-from scheduler.whatif.documents import Document, ObjectError
+from scheduler.whatif.documents import Document, ObjectError, plain
 from scheduler.whatif.templates import makes_no_pods, number_of_pods, path_of, templates
 from scheduler.whatif.templates import workloads as kinds
 from scheduler.whatif.world import PriorityClass
@@ -56,9 +54,9 @@ def workloads(documents: Iterable[Document]) -> list[Workload]:
     Raises ObjectError.
     """
     found: list[Workload] = []
-    for kind, raw, place in documents:
-        if not makes_no_pods(kind):
-            found += _workloads(kind, msgspec.json.decode(raw), place)
+    for document in documents:
+        if not makes_no_pods(document.kind):
+            found += _workloads(document.kind, plain(document), document.place)
     return found
 
 
@@ -73,9 +71,10 @@ def pods(documents: Iterable[Document]) -> list[dict[str, Any]]:
 def without_pods(documents: Iterable[Document]) -> list[str]:
     """Objects of kinds that may make pods in a way that is not known here."""
     strange = []
-    for kind, raw, place in documents:
+    for document in documents:
+        kind, _, place = document
         if kind not in KINDS and not makes_no_pods(kind):
-            whole = msgspec.json.decode(raw)
+            whole = plain(document)
             if not templates(kind, whole):
                 metadata = whole.get("metadata")
                 name = metadata.get("name", "?") if isinstance(metadata, dict) else "?"
@@ -108,6 +107,8 @@ def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
             field = "parallelism" if kind in ("Job", "CronJob") else "replicas"
             raise ObjectError(f"{where}{kind}: spec.{field}: {count!r}: expected a whole number, 0 or more")
         claims = template.beside.get("volumeClaimTemplates") or () if kind == "StatefulSet" else ()
+        if not isinstance(claims, list | tuple) or not all(isinstance(each, dict) for each in claims):
+            raise ObjectError(f"{where}{kind}: spec.volumeClaimTemplates: expected a list of mappings")
         ordinals = template.beside.get("ordinals") if kind == "StatefulSet" else None
         start = ordinals.get("start", 0) if isinstance(ordinals, dict) else 0
         yield Workload(kind, called, place, {"apiVersion": "v1", **pod, "kind": "Pod"}, count, claims, start)

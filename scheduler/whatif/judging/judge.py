@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
-from scheduler.whatif.documents import Document
+from scheduler.whatif.documents import Document, plain
 from scheduler.whatif.judging import rules
 from scheduler.whatif.judging.schema import meant, misfits, schemas
 from scheduler.whatif.templates import templates
@@ -16,12 +14,9 @@ _TEMPLATE = "&core.v1.PodTemplateSpec"
 
 
 def judge(document: Document) -> list[str]:
-    """What the API server would refuse, a line for each; empty for an object that it would take."""
-    kind, raw, place = document
-    try:
-        found = msgspec.json.decode(raw)
-    except RecursionError:
-        return [f"{place or kind}: it is nested too deeply"]
+    """What the API server would refuse, a line for each; empty for an object that it would take. Raises ObjectError."""
+    kind, _, place = document
+    found = plain(document)
     name = _name(found)
     where = f"{kind} {name}" if name else kind
     where = f"{place}: {where}" if place else where

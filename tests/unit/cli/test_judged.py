@@ -118,3 +118,29 @@ def test_no_validate(berth: Berth) -> None:
     Path("made.yaml").write_text(yaml.safe_dump(changed(POD, "spec.nodeSelectors", {"a": "b"})))
     assert berth("explain", "-f", "made.yaml", "--cluster", "cluster.json", "--no-validate").code == 1
     assert berth("simulate", "-f", "made.yaml", "--cluster", "cluster.json", "--no-validate").code == 1
+
+
+DIGITS = "9" * 6000
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "a.yaml",
+            f"apiVersion: v1\nkind: Pod\nspec: {{priority: {DIGITS}}}",
+            "a number has too many digits",
+        ),
+        ("a.json", f'{{"apiVersion":"v1","kind":"Pod","spec":{{"priority":{DIGITS}}}}}', "integer value out of range"),
+        ("a.yaml", "kind: [a]", "kind: expected text, got a list"),
+    ],
+    ids=["digits", "digits in JSON", "kind"],
+)
+@pytest.mark.parametrize("more", [[], ["--no-validate"]], ids=["judged", "not judged"])
+def test_no_word_of_python(berth: Berth, name: str, text: str, said: str, more: list[str]) -> None:
+    """One line in words that the author of the file knows."""
+    Path(name).write_text(text)
+    for command in ("simulate", "explain", "capacity"):
+        found = berth(command, "-f", name, "--cluster", "cluster.json", *more)
+        assert (found.code, len(found.err.splitlines())) == (2, 1)
+        assert said in found.err.lower()
