@@ -207,6 +207,28 @@ def _groups() -> Iterator[Resource]:
         returns_deleted=True,
         **storage,
     )
+    devices: dict[str, Any] = {"group": "resource.k8s.io", "version": "v1"}
+    returned: dict[str, Any] = {"returns_deleted": True, **devices}
+    yield Resource(plural="deviceclasses", kind="DeviceClass", namespaced=False, generation=True, **returned)
+    yield Resource(plural="resourceclaims", kind="ResourceClaim", namespaced=True, status=True, **returned)
+    yield Resource(plural="resourceclaimtemplates", kind="ResourceClaimTemplate", namespaced=True, **returned)
+    yield Resource(
+        plural="resourceslices",
+        kind="ResourceSlice",
+        namespaced=False,
+        generation=True,
+        fields=_paths("spec.nodeName", "spec.driver", "spec.pool.name"),
+        **returned,
+    )
+    yield Resource(
+        plural="devicetaintrules",
+        kind="DeviceTaintRule",
+        namespaced=False,
+        status=True,
+        generation=True,
+        unconditional=False,
+        **devices,
+    )
     yield Resource("coordination.k8s.io", "v1", "leases", "Lease", True, unconditional=False, create_on_update=True)
     yield Resource(
         "events.k8s.io",

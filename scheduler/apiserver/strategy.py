@@ -149,14 +149,18 @@ def prepare_update(resource: Resource, new: JsonObject, old: JsonObject) -> None
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
+_STATUS_ALONE = frozenset(("DeviceTaintRule", "ResourceClaim", "VolumeAttachment"))
+"""Built-in kinds whose labels, annotations and finalizers a write through /status leaves alone, as with custom ones."""
+
+
 def prepare_status_update(resource: Resource, new: JsonObject, old: JsonObject) -> JsonObject:
-    """A write through /status: only the status changes, and for built-in kinds labels and annotations too."""
+    """A write through /status: only the status changes, and for most built-in kinds labels and annotations too."""
     result = dict(old)
     if "status" in new:
         result["status"] = new["status"]
     else:
         result.pop("status", None)
-    if not resource.custom:
+    if not resource.custom and resource.kind not in _STATUS_ALONE:
         metadata = dict(new["metadata"])
         _keep(metadata, old["metadata"], "ownerReferences")
         result["metadata"] = metadata

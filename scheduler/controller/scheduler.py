@@ -17,7 +17,7 @@ from scheduler.controller.meter import Meter
 from scheduler.controller.originals import Originals
 from scheduler.controller.refusals import Refusals
 from scheduler.controller.reports import Reports
-from scheduler.controller.sight import NEEDED, Sight, check_seconds
+from scheduler.controller.sight import NEEDED, Sight, check_seconds, log_refusal
 from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer
 from scheduler.engine.engine import Engine
@@ -288,10 +288,7 @@ class Scheduler:
         log.error("an object can't be read and is left out", kind=resource.kind, key=key, error=str(error)[:300])
 
     def _refused(self, resource: Resource, error: ApiError | None) -> None:
-        if error is None:
-            log.info("allowed to list and watch again", kind=resource.kind)
-        else:
-            log.error("not allowed to follow", kind=resource.kind, needed=resource in NEEDED, error=str(error)[:300])
+        log_refusal(resource, error)
         self._awake.set()
 
     async def _tell_troubles(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from scheduler.kube.errors import ApiError
 from scheduler.kube.reflector import IDLE_SECONDS, Reflector
 from scheduler.kube.resources import NODES, PODS, Resource
 
@@ -16,6 +17,7 @@ NEEDED = (NODES, PODS)
 """Kinds that every decision needs. RBAC may refuse the others; decisions are then made without them."""
 STALE_SECONDS = IDLE_SECONDS + 10.0
 """A kind of which nothing was heard for so long is not followed: silence alone ends a watch before."""
+_NO_SUCH_KIND = 404
 CHECK_NEEDED_SECONDS, CHECK_OTHERS_SECONDS = 20.0, 60.0
 
 log = structlog.get_logger("sight")
@@ -24,6 +26,16 @@ log = structlog.get_logger("sight")
 def check_seconds(resource: Resource) -> float:
     """How often a kind is compared with a list, less or more a quarter."""
     return CHECK_NEEDED_SECONDS if resource in NEEDED else CHECK_OTHERS_SECONDS
+
+
+def log_refusal(resource: Resource, error: ApiError | None) -> None:
+    """Log once that a kind can't be followed, and why; None: it can again."""
+    if error is None:
+        log.info("allowed to list and watch again", kind=resource.kind)
+    elif error.status == _NO_SUCH_KIND and resource not in NEEDED:
+        log.info("the API server does not have this kind: scheduling without it", kind=resource.kind)
+    else:
+        log.error("not allowed to follow", kind=resource.kind, needed=resource in NEEDED, error=str(error)[:300])
 
 
 class Sight:

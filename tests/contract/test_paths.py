@@ -32,6 +32,8 @@ async def test_discovery_of_core(api: Api) -> None:
         ("apps/v1", "statefulsets", "StatefulSet"),
         ("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget"),
         ("storage.k8s.io/v1", "csistoragecapacities", "CSIStorageCapacity"),
+        ("resource.k8s.io/v1", "resourceclaims", "ResourceClaim"),
+        ("resource.k8s.io/v1", "devicetaintrules", "DeviceTaintRule"),
         ("coordination.k8s.io/v1", "leases", "Lease"),
         ("events.k8s.io/v1", "events", "Event"),
         ("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass"),

@@ -15,7 +15,7 @@ from tests.storm.__main__ import BUDGET, judged, run_of
 from tests.storm.happenings import at
 from tests.storm.mutants import MUTANTS, named
 from tests.storm.plan import plan
-from tests.storm.seeds import CAUGHT_BY, FOUND, OPEN, UNCAUGHT, Found, Hole, scene, without_holes
+from tests.storm.seeds import CAUGHT_BY, FOUND, OPEN, UNCAUGHT, Found, scene, without_holes
 from tests.storm.shrink import invariants, shrink
 from tests.storm.world import run
 
@@ -44,11 +44,11 @@ def test_found(found: Found) -> None:
     assert run(found.scene).violations == []
 
 
-@pytest.mark.parametrize("hole", OPEN, ids=lambda hole: hole.name)
-def test_open_holes(hole: Hole) -> None:
+def test_open_holes() -> None:
     """Each hole in the list is still there: once it is mended, its example belongs into FOUND."""
-    assert run(hole.example).violations
-    assert run(without_holes(hole.example)).violations == []
+    for hole in OPEN:
+        assert run(hole.example).violations, hole.name
+        assert run(without_holes(hole.example)).violations == [], hole.name
 
 
 @pytest.mark.parametrize("name", CAUGHT_BY)

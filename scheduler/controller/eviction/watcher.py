@@ -14,7 +14,7 @@ from scheduler.controller.eviction.counts import Counts
 from scheduler.controller.eviction.history import restored
 from scheduler.controller.eviction.writer import Writer
 from scheduler.controller.scheduler import LIVE_PODS
-from scheduler.controller.sight import NEEDED, Sight, check_seconds
+from scheduler.controller.sight import NEEDED, Sight, check_seconds, log_refusal
 from scheduler.engine.eviction.evictor import Evictor
 from scheduler.engine.eviction.messages import Evict, Instruction, Look, Read, Restored, Stimulus
 from scheduler.engine.eviction.settings import Settings
@@ -23,7 +23,6 @@ from scheduler.framework.runtime import Framework
 from scheduler.kube import evictions
 from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError
 from scheduler.kube.evictions import Regarding
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import SCHEDULING, Resource
@@ -172,7 +171,7 @@ class Watcher:
             decode_large=self._decoder_beside.of_kind(resource.kind),
             field_selector=LIVE_PODS if resource.kind == "Pod" else "",
             on_malformed=_malformed,
-            on_refused=_refused,
+            on_refused=log_refusal,
             check_seconds=check_seconds(resource),
             on_lost=lambda *lost: self._sight.lost(*lost),
             on_back=lambda of: self._sight.back(of),
@@ -192,13 +191,6 @@ class Watcher:
 
 def _malformed(resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
     log.error("an object can't be read and is left out", kind=resource.kind, key=key, error=str(error)[:300])
-
-
-def _refused(resource: Resource, error: ApiError | None) -> None:
-    if error is None:
-        log.info("allowed to list and watch again", kind=resource.kind)
-    else:
-        log.error("not allowed to follow", kind=resource.kind, needed=resource in NEEDED, error=str(error)[:300])
 
 
 def _totals(counts: Counts) -> dict[str, int]:
