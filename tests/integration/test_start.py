@@ -43,7 +43,7 @@ WRONG: dict[str, tuple[object, object, list[str], list[str]]] = {
     ),
     "value out of range": (profile(percentageOfNodesToScore=120), KUBECONFIG, [], ["config.yaml", "120", "[0-100]"]),
     "wrong type": (configuration("b", parallelism="many"), KUBECONFIG, [], ["config.yaml", "parallelism"]),
-    "wrong kind": ({"apiVersion": "v1", "kind": "Pod"}, KUBECONFIG, [], ["config.yaml", "apiVersion", "'v1'"]),
+    "wrong kind": ({"apiVersion": "v1", "kind": "Pod"}, KUBECONFIG, [], ["config.yaml", "apiVersion", '"v1"']),
     "no YAML": ("profiles: [\n", KUBECONFIG, [], ["config.yaml"]),
     "binary": ("\x00\x01", KUBECONFIG, [], ["config.yaml"]),
     "empty": ("", KUBECONFIG, [], ["config.yaml"]),

@@ -19,6 +19,7 @@ import msgspec
 
 from scheduler.apiserver.storage import Change
 from scheduler.controller.comparer import differences
+from scheduler.kube.flow import CHECK
 from scheduler.model.kinds import Decoder
 from scheduler.state.validate import validate
 from tests.storm.actors import RIVAL, cpu_of, ended, node_of, room_of
@@ -274,6 +275,8 @@ class Judge:
             yield f"{tasks} writes that never end"
         for name, lane in berth.client._lanes.items():
             free = lane.slots._value
+            if lane.lane is CHECK:
+                continue  # a comparison with a list may be under way at any time
             if lane.lane.width and free != lane.lane.width:
                 yield f"lane {name} has {free} of {lane.lane.width} slots"
         accepted = self._bound_by.get(berth.user, 0)
