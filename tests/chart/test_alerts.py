@@ -36,12 +36,19 @@ def lag(slow_a_minute: int) -> list[tuple[str, str, str]]:
 LEADS = "leader_election_master_status"
 STALE = "berth_watch_staleness_seconds"
 ATTEMPTS = "scheduler_schedule_attempts_total"
+BLIND = "berth_scheduling_blind"
+CHECKS = "berth_watch_checks_total"
+UNANSWERED = "berth_bindings_unanswered_total"
+FAILURES = "berth_binding_failures_total"
+NOT_ADMITTED = "berth_pods_refused_total"
+DROPPED = "berth_statuses_dropped_total"
 RELOADED = "berth_config_last_reload_successful"
 DIFFERS = "berth_cache_differences"
 REFUSED = "berth_port_refused_total"
 REVIEWS = "berth_admission_reviews_total"
 POLICIES = "berth_admission_policies_staleness_seconds"
 FLOOD, FLOODED = f'port="serving", pod="a", {HERE}', {"port": "serving", "pod": "a", "reason": "crowded"}
+FULL = {"reason": "OutOfcpu"}
 HANDSHAKES = f'port="webhook", reason="tls", pod="a", {HERE}'
 NODES = f'pod="a", kind="Node", {HERE}'
 OURS, OPERATORS, OTHERS = (
@@ -60,11 +67,23 @@ CASES = [
     Case("stale", "BerthWatchStale", [(STALE, NODES, "0+60x20")], 9, [{"pod": "a", "kind": "Node"}]),
     Case("quiet", "BerthWatchStale", [(STALE, NODES, "60 0 100 60x20")], 9, []),
     Case("stale elsewhere", "BerthWatchStale", [(STALE, 'pod="a", kind="Node", namespace="other"', "0+60x20")], 9, []),
+    Case("blind", "BerthSchedulingBlind", [(BLIND, f'pod="a", {HERE}', "0x3 1x10")], 9, [{"pod": "a"}]),
+    Case("a blink", "BerthSchedulingBlind", [(BLIND, f'pod="a", {HERE}', "0x3 1 0x10")], 6, []),
+    Case("unchecked", "BerthWatchesUnchecked", [(CHECKS, NODES, "0+3x5 15x30")], 29, [{"pod": "a"}]),
+    Case("checked", "BerthWatchesUnchecked", [(CHECKS, NODES, "0+3x35")], 29, []),
+    Case("unanswered", "BerthBindingsUnanswered", [(UNANSWERED, f'pod="a", {HERE}', "0+30x20")], 15, [{}]),
+    Case("one is lost", "BerthBindingsUnanswered", [(UNANSWERED, f'pod="a", {HERE}', "0 9 9x20")], 15, []),
+    Case("taken", "BerthBindingsFail", [(FAILURES, f'reason="taken", {HERE}', "0+30x30")], 20, [{"reason": "taken"}]),
+    Case("deleted", "BerthBindingsFail", [(FAILURES, f'reason="gone", {HERE}', "0+30x30")], 20, []),
+    Case("no room", "BerthPodsRefused", [(NOT_ADMITTED, f'reason="OutOfcpu", {HERE}', "0+3x50")], 40, [FULL]),
+    Case("once", "BerthPodsRefused", [(NOT_ADMITTED, f'reason="OutOfcpu", {HERE}', "0x5 3x50")], 40, []),
+    Case("dropped", "BerthStatusesDropped", [(DROPPED, f'pod="a", {HERE}', "0+90x30")], 20, [{}]),
+    Case("bound meanwhile", "BerthStatusesDropped", [(DROPPED, f'pod="a", {HERE}', "0+9x30")], 20, []),
     Case("errors", "BerthAttemptsFail", [(ATTEMPTS, f'result="error", {HERE}', "0+30x30")], 20, [{}]),
     Case("a burst", "BerthAttemptsFail", [(ATTEMPTS, f'result="error", {HERE}', "0 100 100x30")], 20, []),
     Case("verdicts", "BerthAttemptsFail", [(ATTEMPTS, f'result="unschedulable", {HERE}', "0+90x30")], 20, []),
     Case("refused", "BerthConfigurationRefused", [(RELOADED, f'pod="a", {HERE}', "1x3 0x10")], 8, [{"pod": "a"}]),
-    Case("taken", "BerthConfigurationRefused", [(RELOADED, f'pod="a", {HERE}', "0x3 1x10")], 8, []),
+    Case("accepted", "BerthConfigurationRefused", [(RELOADED, f'pod="a", {HERE}', "0x3 1x10")], 8, []),
     Case("differs", "BerthCacheDiffers", [(DIFFERS, f'pod="a", {HERE}', "0x3 2x10")], 8, [{"pod": "a"}]),
     Case("equal", "BerthCacheDiffers", [(DIFFERS, f'pod="a", {HERE}', "0x10")], 8, []),
     Case("stalls", "BerthLoopStalls", lag(slow_a_minute=10), 20, [{"pod": "a"}]),

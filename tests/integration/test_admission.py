@@ -205,7 +205,10 @@ def test_owners_keep_their_labels(policed: Policed, team: str) -> None:
 
 
 def test_reject_all_deadlocks_nothing(policed: Policed, team: str) -> None:
-    """Under a reject-all: events, leases, slices, policies and finalizers pass, deletes pass, and it can be removed."""
+    """Under a reject-all: events, leases, slices, policies and finalizers pass, deletes pass, and it can be removed.
+
+    So can a namespace that has one, with all that is in it.
+    """
     api = policed.api
     maps = f"/api/v1/namespaces/{team}/configmaps"
     api.create(maps, {"metadata": {"name": "kept", "finalizers": ["example.com/wait"]}})
@@ -235,6 +238,17 @@ def test_reject_all_deadlocks_nothing(policed: Policed, team: str) -> None:
     with pytest.raises(ApiError, match="not found"):
         api.get(f"{maps}/kept")
     api.delete(f"/apis/coordination.k8s.io/v1/namespaces/{team}/leases/l")
+
+    leaves = namespaces.create(api, "leaves")
+    api.create(f"/api/v1/namespaces/{leaves}/configmaps", {"metadata": {"name": "inside"}})
+    policed.enforce(leaves, REJECT_ALL)
+    with pytest.raises(ApiError, match="nothing today"):
+        api.create(f"/api/v1/namespaces/{leaves}/configmaps", {"metadata": {"name": "new"}})
+    namespaces.remove(api, leaves, by_hand=True)
+    with pytest.raises(ApiError, match="not found"):
+        api.get(f"/api/v1/namespaces/{leaves}")
+    policed.wait_known()
+
     for name in ("reject-all", "another"):
         api.delete(f"{POLICIES.format(team)}/{name}")
     policed.wait_known()

@@ -96,3 +96,26 @@ def test_log_that_nobody_reads(
         process.kill()
         process.wait()
         os.close(reading)
+
+
+def test_log_on_a_full_disk(
+    control_plane: Cluster, real_namespace: str, add_nodes: Callable[..., None], tmp_path: Path
+) -> None:
+    """Where no line of the log can be written (ENOSPC), it schedules, and ends in order when told to."""
+    api, path = control_plane.api, pods_path(real_namespace)
+    add_nodes(control_plane, nodes(3, "full-disk"))
+    config, name = tmp_path / "config.yaml", f"berth-{real_namespace}"
+    config.write_text(yaml.safe_dump(configuration(name)))
+    kubeconfig = control_plane.kubeconfig(tmp_path / "kubeconfig")
+    argv = [BERTH, "run", f"--config={config}", f"--kubeconfig={kubeconfig}", "--secure-port=0", "--log-level=debug"]
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.Popen(argv, stderr=full, stdout=full, env=environment())
+    try:
+        api.create_many(path, plain(40, name))
+        checks.wait_bound(api, real_namespace, 40)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(START) == 0
+    finally:
+        process.kill()
+        process.wait()

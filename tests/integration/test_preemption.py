@@ -10,7 +10,7 @@ from tests.controlplane.cluster import Cluster
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.berth import Harbour
-from tests.integration.objects import node, pod, pods_path
+from tests.integration.objects import NODES, node, pod, pods_path
 
 
 def test_victim_makes_way(
@@ -39,6 +39,33 @@ def test_victim_makes_way(
     checks.wait_bound(api, real_namespace, len(names))
     assert {checks.node_of(api.get(f"{path}/{whose}-urgent")) for whose in names} == {"ours-node", "theirs-node"}
     assert checks.overfull(api) == []
+
+
+def test_nominated_node_goes(
+    control_plane: Cluster, real_namespace: str, harbour: Harbour, add_nodes: Callable[..., None], urgent: str
+) -> None:
+    """The node kept for a pod is deleted while its victim goes: the pod loses its nomination, and goes elsewhere."""
+    api, path = control_plane.api, pods_path(real_namespace)
+    berth = harbour.berth(control_plane)
+    mine: Object = {"nodeSelector": {"owner": real_namespace}, "priorityClassName": urgent}
+    add_nodes(control_plane, [node(f"goes-{real_namespace}", cpu="1", labels={"owner": real_namespace})])
+    victim = pod("victim", "nobody", cpu="800m", terminationGracePeriodSeconds=300)
+    victim["spec"]["nodeName"] = f"goes-{real_namespace}"
+    api.create(path, victim)
+    api.create(path, pod("urgent", berth.scheduler_name, cpu="500m", **mine))
+
+    def nominated() -> str:
+        name: str = api.get(f"{path}/urgent")["status"].get("nominatedNodeName", "")
+        return name
+
+    assert wait_for("the nomination", nominated, checks.BOUND) == f"goes-{real_namespace}"
+    api.delete(f"{NODES}/goes-{real_namespace}")
+    wait_for("the nomination to be cleared", lambda: not nominated(), checks.BOUND)
+    assert checks.node_of(api.get(f"{path}/urgent")) == ""
+    add_nodes(control_plane, [node(f"comes-{real_namespace}", cpu="1", labels={"owner": real_namespace})])
+    wait_for("the pod to be bound", lambda: checks.node_of(api.get(f"{path}/urgent")), checks.BOUND)
+    assert checks.node_of(api.get(f"{path}/urgent")) == f"comes-{real_namespace}"
+    berth.end()
 
 
 def written(api: Api, namespace: str, whose: str, scheduler: str) -> Object:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.instructions import Bind, Failed, PatchCondition
+from scheduler.engine.instructions import Bind, Failed, PatchCondition, RecordFailure
 from scheduler.engine.stimuli import Put
 from scheduler.model import wire
 from scheduler.state.validate import validate
@@ -224,4 +224,22 @@ def test_absurd_but_readable(id: str, spec: Object, says: str) -> None:
     (failed,) = [one for one in harness.cycles() if isinstance(one, Failed)]
     assert failed.reason == "Unschedulable"
     assert says in failed.message
+    assert not harness.engine.has_work
+
+
+def test_a_mebibyte_of_annotations() -> None:
+    """With control characters in names of labels, and no node that fits: told once, in few words without them."""
+    harness = cluster()
+    labels = {f"{i}\x00\x1b[31m\n": "\x07\u202e" for i in range(50)}
+    meta = {"annotations": {f"example.com/a{i}": "x" * 1024 for i in range(1024)}, "labels": labels}
+    harness.put(pod("heavy", meta=meta, nodeSelector=labels, affinity=repels(100), overhead={"cpu": "9E"}))
+    harness.put(pod("plain", cpu="10m"))
+    done = harness.cycles()
+    assert [one.pod.name for one in done if isinstance(one, Bind)] == ["plain"]
+    (failed,) = [one for one in done if isinstance(one, Failed)]
+    (event,) = [one for one in done if isinstance(one, RecordFailure)]
+    assert failed.pod.name == "heavy"
+    assert event.message == failed.message
+    assert failed.message.isprintable()
+    assert len(failed.message) < 1024
     assert not harness.engine.has_work
