@@ -149,6 +149,14 @@ def test_rights_go(
     assert not gone & _rules(chart.objects(values), account)
 
 
+def test_the_evictor_reads_devices_and_changes_none(chart: Chart) -> None:
+    """The filters that look for another node go by devices: all four kinds are followed, and nothing is written."""
+    rules = _rules(chart.objects({"evictor": {"enabled": True}}), "berth-evictor")
+    kinds = ("resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules")
+    found = {rule for rule in rules if rule[0].startswith(("resource", "device"))}
+    assert found == {(kind, verb) for kind in kinds for verb in ("list", "watch")}
+
+
 def test_leases_wait_with_leases_only(chart: Chart) -> None:
     """Each component that leads has its Lease apart from all other requests, and the scheduler waits as kube-scheduler.
 
