@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.framework.status import Reason
+from scheduler.framework.status import Reason, printable
 from scheduler.model.pod import Pod
 from scheduler.state.column import Bools, Ints
 
@@ -98,11 +98,11 @@ def fit_error(decision: Decision, post_filter: str = "") -> str:
         return NO_NODES
     message = f"0/{decision.nodes} nodes are available:"
     if decision.verdict is not None:
-        message += f" {decision.verdict[1].text}."
+        message += f" {printable(decision.verdict[1].text)}."
     else:
         counts = reason_counts(decision)
         if counts:
-            message += f" {', '.join(sorted(f'{count} {text}' for text, count in counts.items()))}."
+            message += f" {', '.join(sorted(f'{count} {printable(text)}' for text, count in counts.items()))}."
     return f"{message} {post_filter}" if post_filter else message
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler.engine.instructions import Bind, Failed, PatchCondition, RecordFailure
 from scheduler.engine.stimuli import Put
+from scheduler.framework.status import LONGEST_TEXT
 from scheduler.model import wire
 from scheduler.state.validate import validate
 
@@ -228,11 +229,12 @@ def test_absurd_but_readable(id: str, spec: Object, says: str) -> None:
 
 
 def test_a_mebibyte_of_annotations() -> None:
-    """With control characters in names of labels, and no node that fits: told once, in few words without them."""
+    """With control characters in names of labels and of a claim: told once, in few words without them."""
     harness = cluster()
     labels = {f"{i}\x00\x1b[31m\n": "\x07\u202e" for i in range(50)}
     meta = {"annotations": {f"example.com/a{i}": "x" * 1024 for i in range(1024)}, "labels": labels}
-    harness.put(pod("heavy", meta=meta, nodeSelector=labels, affinity=repels(100), overhead={"cpu": "9E"}))
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c\x1b[31m\n" * 500}}]
+    harness.put(pod("heavy", meta=meta, affinity=repels(100), volumes=volumes))
     harness.put(pod("plain", cpu="10m"))
     done = harness.cycles()
     assert [one.pod.name for one in done if isinstance(one, Bind)] == ["plain"]
@@ -241,5 +243,5 @@ def test_a_mebibyte_of_annotations() -> None:
     assert failed.pod.name == "heavy"
     assert event.message == failed.message
     assert failed.message.isprintable()
-    assert len(failed.message) < 1024
+    assert len(failed.message) < LONGEST_TEXT + 200
     assert not harness.engine.has_work

@@ -12,6 +12,7 @@ from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Failed, Instruction, Preempt, RecordFailure
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
+from scheduler.framework.status import LONGEST_TEXT
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import IN_TREE
@@ -73,6 +74,17 @@ def test_a_mended_annotation_is_tried_again(harness: Harness, before: str, messa
     harness.put(noted(wants("north")))
     harness.after(60)
     assert harness.binds() == {"web": "n1"}
+
+
+def test_an_annotation_full_of_control_characters(harness: Harness) -> None:
+    """No API server looks into it: what is said of it is cut and escaped, in the condition, the event and the log."""
+    harness.put(node("n1"), noted(json.dumps({"\x1b[31m\n\u202e" * 20_000: {}})))
+    messages = said(harness.cycles())
+    assert len(messages) == 2
+    for message in messages:
+        assert message.startswith(f"0/1 nodes are available: annotation {KEY}: \\x1b[31m\\n\\u202e")
+        assert message.isprintable()
+        assert len(message) < LONGEST_TEXT + 200
 
 
 def test_the_service_that_binds_them_goes(harness: Harness) -> None:
