@@ -392,3 +392,62 @@ def test_the_first_alternative_is_preferred(harness: Harness) -> None:
     api.put(claim("c", first_of("r", x=asks("big"), y=asks("small")), meta=FINALIZED))
     api.put(claiming(pod("p"), "c"))
     assert only(harness.cycles(), PreBindWrite).node == "b"
+
+
+def test_a_pool_whose_slices_are_nodes_own_is_judged_node_by_node(harness: Harness) -> None:
+    """What is wanted is in the slice of the last node only, and of a slice that comes anew."""
+    api = Api(harness, device_class(), *[node(name) for name in "abcd"])
+    for name in "abcd":
+        model = "large" if name == "d" else "small"
+        one = device(f"{name}0", model=model)
+        api.put(resource_slice(name, one, node=name, pool="shared", count=4))
+    for name in ("c", "later"):
+        api.put(claim(name, request("r", "gpu", 'device.attributes["gpu.test"].model == "large"'), meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    said = harness.cycles()
+    assert only(write_all(harness, api, said), Bind).node == "d"
+    api.show(CLAIM)
+    api.put(claiming(pod("q"), "later"))
+    assert only(harness.cycles(), Failed).pod.name == "q"
+    both = (device("a0", model="small"), device("a1", model="large"))
+    api.put(resource_slice("a", *both, node="a", pool="shared", count=4))
+    harness.after(20)
+    assert only(write_all(harness, api, harness.cycles()), Bind).node == "a"
+
+
+EXPENSIVE = "lists.range(200).all(x, lists.range(200).all(y, x + y + {} >= 0))"
+"""Legal, 80,000 units of cost and more: not over Kubernetes' limit."""
+
+
+def test_an_expression_that_costs_too_much_fails_its_pod(harness: Harness) -> None:
+    """An evaluation can't be interrupted, so that it must be short; others have their turn meanwhile."""
+    api = Api(harness, device_class(), node("n"), resource_slice("n", device("d0"), device("d1"), node="n"))
+    api.put(claim("evil", request("r", "gpu", EXPENSIVE.format(0)), meta=FINALIZED))
+    api.put(claiming(pod("evil"), "evil"))
+    failed = None
+    for _ in range(20):
+        for one in harness.cycle():
+            failed = one if isinstance(one, Failed) else failed
+        assert harness.engine.cluster.effort.spent < 20_000
+    assert failed is not None
+    assert "CEL runtime error: the expression costs more than 5,000 steps" in failed.message
+
+
+def test_many_expressions_are_interrupted_between_two(harness: Harness) -> None:
+    """Three requests of 16 selectors each, for devices that several nodes reach: no turn is long."""
+    selectors = [f"lists.range(15).all(x, lists.range(15).all(y, x + y + {i} >= 0))" for i in range(48)]
+    requests = [request(f"r{i}", "gpu", *selectors[i::3]) for i in range(3)]
+    shared = [device(f"d{i}", number=i) for i in range(6)]
+    api = Api(harness, device_class(), node("a"), node("b"), resource_slice("net", *shared, allNodes=True))
+    api.put(claim("c", *requests, meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    turns, longest, spent = 0, 0, 0
+    said: list[Instruction] = []
+    while not said and turns < 2_000:
+        said = harness.cycle()
+        turns += 1
+        now = harness.engine.cluster.effort.spent
+        longest, spent = max(longest, now - spent if now > spent else now), now
+    assert [one for one in said if isinstance(one, PreBindWrite)], said
+    assert turns > 10
+    assert longest < 17_000
