@@ -451,3 +451,58 @@ def test_many_expressions_are_interrupted_between_two(harness: Harness) -> None:
     assert [one for one in said if isinstance(one, PreBindWrite)], said
     assert turns > 10
     assert longest < 17_000
+
+
+def another_has(api: Api, name: str = "theirs") -> None:
+    """Another scheduler gives the only device to a claim of its own."""
+    api.put(claim(name, meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["other"])))
+
+
+def test_a_device_that_another_scheduler_gave_meanwhile_is_not_written(harness: Harness) -> None:
+    """No write is refused for it: the claims are two. It was seen before ours was written."""
+    api = Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"), claim())
+    api.put(claiming(pod("p"), "c"))
+    first = only(harness.cycles(), PreBindWrite)
+    another_has(api)
+    said = harness.handle(api.write(first))
+    assert "was given to claim default/theirs by another scheduler" in only(said, Failed).message
+    assert "allocation" not in api.get(CLAIM)["status"]
+    assert harness.engine.cluster.devices.in_flight == {}
+
+
+def test_what_was_written_is_taken_back_when_another_scheduler_gave_the_device(harness: Harness, one: Api) -> None:
+    """It was seen after ours was written, and before the pod was bound. The pod waits for another device."""
+    one.put(claim("before", meta=FINALIZED, status=allocated(result("d9", "n"), node="n")))
+    one.put(claiming(pod("p"), "c"))
+    said = harness.handle(one.write(only(harness.cycles(), PreBindWrite)))
+    assert not [x for x in said if isinstance(x, Bind)], "the watch has not shown yet what others wrote before"
+    another_has(one)
+    back = only(one.show(CLAIM), PreBindWrite)
+    assert back.writes[0].change["status"]["allocation"] is None
+    said = harness.handle(one.write(back))
+    assert "was given to claim default/theirs by another scheduler" in only(said, Failed).message
+    one.show(CLAIM)
+    devices = harness.engine.cluster.devices
+    assert devices.holders.holders(DeviceID("gpu.test", "n", "d0")) == ["claim/theirs"]
+    one.put(resource_slice("n", device("d0"), device("d1"), node="n"))
+    harness.after(20)
+    said = harness.handle(one.write(only(harness.cycles(), PreBindWrite)))
+    assert only([*said, *one.show(CLAIM)], Bind).node == "n"
+    assert one.get(CLAIM)["status"]["allocation"]["devices"]["results"][0]["device"] == "d1"
+
+
+def test_nobody_waits_for_the_watch_where_nobody_else_gives_devices(harness: Harness, one: Api) -> None:
+    """The pod is bound as soon as its claim is written."""
+    one.put(claiming(pod("p"), "c"))
+    said = harness.handle(one.write(only(harness.cycles(), PreBindWrite)))
+    assert only(said, Bind).node == "n"
+
+
+def test_what_could_not_be_taken_back_is_taken_back_by_the_next_attempt(harness: Harness, one: Api) -> None:
+    """A claim has a device of its own, and another one has it too: the pod is not bound with it."""
+    one.put(claim("c", meta=FINALIZED, status=allocated(result("d0", "n"), node="n")))
+    another_has(one)
+    one.put(claiming(pod("p"), "c"))
+    back = only(harness.cycles(), PreBindWrite)
+    assert back.writes[0].change["status"]["allocation"] is None
+    assert isinstance(only(harness.handle(one.write(back)), Failed), Failed)
