@@ -1,6 +1,6 @@
 """CEL, the language of device selectors, with the environment that Kubernetes gives it."""
 
-from scheduler.cel.errors import CostLimitError, EvaluationError
+from scheduler.cel.errors import CostLimitError, EffortError, EvaluationError
 from scheduler.cel.program import CompileError, DeviceView, Evaluation, Program, compile
 from scheduler.cel.quantity import Quantity, QuantityError
 from scheduler.cel.version import Version, VersionError
@@ -9,6 +9,7 @@ __all__ = [
     "CompileError",
     "CostLimitError",
     "DeviceView",
+    "EffortError",
     "Evaluation",
     "EvaluationError",
     "Program",

@@ -9,8 +9,6 @@ from scheduler.cel.errors import AbortError
 from scheduler.cel.formats import regex_size
 from scheduler.cel.values import FAILED, LISTS, MAPS, NONE, OWN, Format, Optional, Value, size_of
 
-LIMIT: Final = 1_000_000
-"""resource.k8s.io's CELSelectorExpressionMaxCost."""
 SELECT: Final = 1
 LIST: Final = 10
 MAP: Final = 30

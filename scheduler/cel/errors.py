@@ -14,3 +14,7 @@ class AbortError(EvaluationError):
 
 class CostLimitError(AbortError):
     """An evaluation cost more than is allowed."""
+
+
+class EffortError(AbortError):
+    """An evaluation took more steps than its caller lets it take. Kubernetes would have gone on."""

@@ -3,26 +3,26 @@
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from scheduler.cel.cost import LIMIT
-from scheduler.cel.effort import over_limit
+from scheduler.cel.effort import LIMIT, stopped
 from scheduler.cel.values import Map, Value
 
 
 class Frame:
     """One evaluation. `slots` are the variables of loops and bindings, by an index that the plan knows."""
 
-    __slots__ = ("cost", "device", "slots")
+    __slots__ = ("cost", "device", "most", "slots")
 
-    def __init__(self, device: Map, slots: int) -> None:
+    def __init__(self, device: Map, slots: int, most: int = LIMIT) -> None:
         self.device = device
+        self.most = most
         self.slots: list[Value] = [UNSET] * slots
         self.cost = 0
 
     def charge(self, cost: int) -> None:
         """Count the cost of a call; too much of it ends the evaluation."""
         self.cost += cost
-        if self.cost > LIMIT:
-            raise over_limit()
+        if self.cost > self.most:
+            raise stopped(self.cost)
 
 
 class _Unset:

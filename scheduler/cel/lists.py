@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from functools import cmp_to_key
 
-from scheduler.cel.cost import LIMIT
-from scheduler.cel.effort import METER, over_limit
+from scheduler.cel.effort import LIMIT, METER, over_limit
 from scheduler.cel.errors import EvaluationError
 from scheduler.cel.gotext import shown
 from scheduler.cel.operators import add, compare, no_overload
@@ -48,6 +47,7 @@ def _range(count: int) -> list[Value]:
         raise EvaluationError(f"lists.range: size must be non-negative, got {count}")
     if count > LIMIT:
         raise EvaluationError(f"lists.range: size {count} exceeds maximum allowed ({LIMIT})")
+    METER.spend(count >> 4)
     return list(range(count))
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from scheduler.cel.calls import bare
-from scheduler.cel.cost import LIMIT
-from scheduler.cel.effort import over_limit
+from scheduler.cel.effort import stopped
 from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import UNSET, Code, Frame
 from scheduler.cel.values import LISTS, MAPS, GrowingList, GrowingMap, Value, go_type
@@ -72,8 +71,8 @@ def loop(over: Code, slots: tuple[int, int, int], parts: tuple[Code, Code, Code]
                 raise
             except EvaluationError as error:
                 variables[kept] = _Failed(bare(error))
-            if frame.cost > LIMIT:
-                raise over_limit()
+            if frame.cost > frame.most:
+                raise stopped(frame.cost)
         value = result(frame)
         variables[kept] = outer
         if type(value) is GrowingList:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from scheduler.cel.checker import check
-from scheduler.cel.cost import LIMIT
-from scheduler.cel.effort import METER, PER_INSTRUCTION, over_limit
+from scheduler.cel.effort import LIMIT, METER, PER_INSTRUCTION, PER_STEP, STEPS, over_limit, stopped
 from scheduler.cel.errors import CostLimitError, EvaluationError
 from scheduler.cel.frame import Code, Frame
 from scheduler.cel.parser import parse
@@ -88,7 +87,7 @@ def _by_domain(values: Mapping[str, Value], driver: str) -> DefaultMap:
 class Program:
     """A compiled expression, or the reason why there is none."""
 
-    __slots__ = ("_code", "_slots", "error", "expression", "steps", "weight")
+    __slots__ = ("_code", "_owed", "_slots", "error", "expression", "steps", "weight")
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
@@ -100,24 +99,37 @@ class Program:
         except CompileError as error:
             self.error = error
         self.steps = 1 + _STEPS_PER_CHARACTER * len(expression) + METER.spent // PER_INSTRUCTION
-        """What compiling took, in steps of about a microsecond. The caller charges them the first time."""
+        """What compiling took, in steps of about a microsecond."""
+        self._owed = self.steps
         self.weight = _LEAST + len(expression) + METER.spent // PER_INSTRUCTION
         """What keeping it takes."""
+
+    def owed(self) -> int:
+        """The steps that compiling took, for the first who asks, who pays them; nothing for all others."""
+        owed, self._owed = self._owed, 0
+        return owed
 
     def matches(self, device: DeviceView) -> bool:
         """Whether the device is selected. Raises EvaluationError, of which CostLimitError is one."""
         return self.evaluate(device).matches
 
-    def evaluate(self, device: DeviceView) -> Evaluation:
-        """The same with what it cost. An error that is raised has `cost` and `steps` as well."""
+    def evaluate(self, device: DeviceView, most: int | None = None) -> Evaluation:
+        """The same with what it cost. An error that is raised has `cost` and `steps` as well.
+
+        `most`: about how many steps it may take. One that would take more is ended by EffortError.
+        """
         if self.error is not None:
             raise self.error
-        frame = Frame(device.value(), self._slots)
-        METER.spent = 0
+        if most is None or most >= LIMIT:
+            frame = Frame(device.value(), self._slots)
+            METER.begin()
+        else:
+            frame = Frame(device.value(), self._slots, most)
+            METER.begin(min(PER_STEP * most, STEPS))
         try:
             value = self._code(frame)
-            if frame.cost > LIMIT:
-                raise over_limit()
+            if frame.cost > frame.most:
+                raise stopped(frame.cost)
         except RecursionError:
             raise self._priced(EvaluationError("expression is nested too deeply"), frame) from None
         except EvaluationError as error:
@@ -135,8 +147,8 @@ class Program:
 
 
 def _steps(frame: Frame) -> int:
-    """Measured: a unit of cost takes up to a microsecond, three steps of the meter about one."""
-    return 1 + frame.cost + METER.spent // 3
+    """Measured: a unit of cost takes up to a microsecond."""
+    return 1 + frame.cost + METER.spent // PER_STEP
 
 
 def _refused(frame: Frame) -> Value:
@@ -187,7 +199,7 @@ def _unwrapped(value: Value) -> Value:
 
 def _compiled(expression: str) -> tuple[Code, int]:
     source = Source(expression)
-    METER.spent = 0
+    METER.begin()
     try:
         root = parse(expression)
         issues = check(root) or validate(root)

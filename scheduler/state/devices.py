@@ -14,13 +14,14 @@ from scheduler.model.devices import (
     Allocation,
     ClaimKey,
     DeviceClass,
+    DeviceID,
     DeviceKind,
     DeviceTaintRule,
     PoolID,
     ResourceClaim,
     ResourceSlice,
 )
-from scheduler.state.holders import Holders
+from scheduler.state.holders import Holders, held
 from scheduler.state.rowlog import ChangeLog
 
 ObjectKey = tuple[str, str, str]
@@ -70,6 +71,8 @@ class Devices:
         """Nodes are scored by how many devices are left: who keeps scores has to hear of each change."""
         self.expired: set[str] = set()
         """UIDs of allocated claims whose devices were not ready in time."""
+        self.rivals: set[PoolID] = set()
+        """Pools of which somebody else has given devices, as far as the API showed it."""
         self.log: ChangeLog[Change] = ChangeLog()
         self._pools: dict[PoolID, dict[str, ResourceSlice]] = {}
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
@@ -163,6 +166,19 @@ class Devices:
             self.log.touch(EVERYTHING)
         return rule
 
+    def is_unseen(self, uid: str) -> bool:
+        """Whether a claim is given something that the API did not show yet."""
+        return uid in self.in_flight
+
+    def rival_of(self, uid: str, allocation: Allocation) -> tuple[DeviceID, str] | None:
+        """A device that a claim is given for itself and another claim has as well, and the UID of that one."""
+        for device in held(allocation.devices):
+            if device.share is None:
+                for other in self.holders.holders(device.id):
+                    if other != uid:
+                        return device.id, other
+        return None
+
     # -- what is about to be given -----------------------------------------------------------------------------------
 
     def assume(self, uid: str, allocation: Allocation, key: ClaimKey | None) -> None:
@@ -232,6 +248,7 @@ class Devices:
         if before is not None and before.uid == claim.uid and _older(claim.resource_version, before.resource_version):
             return before  # what it says has been overtaken
         self.claims[claim.key] = claim
+        self._note_rivals(claim, before)
         if before is not None:
             self._unmake(before)
             if before.uid != claim.uid:
@@ -248,6 +265,12 @@ class Devices:
             if flight is None or flight.is_over(claim.resource_version):
                 self._let_go(claim.uid)
         return before
+
+    def _note_rivals(self, claim: ResourceClaim, before: ResourceClaim | None) -> None:
+        """A claim was given something, and not by us."""
+        ours = claim.uid in self.in_flight or claim.key in self._to_be_made
+        if claim.allocation is not None and not ours and (before is None or before.allocation is None):
+            self.rivals.update((one.id.driver, one.id.pool) for one in claim.allocation.devices)
 
     def _drop_claim(self, key: ClaimKey) -> ResourceClaim | None:
         claim = self.claims.pop(key, None)

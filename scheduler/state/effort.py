@@ -71,6 +71,11 @@ class Effort:
         """
         self.spent += steps
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether a slice is under way."""
+        return self._end != UNLIMITED
+
     def note(self, what: str, number: int) -> None:
         """Note what makes an attempt expensive ("terms", 700), in words that a message can show."""
         self.causes[what] = max(number, self.causes.get(what, 0))

@@ -2,67 +2,22 @@
 
 from __future__ import annotations
 
-import secrets
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster
-from tests.devices import claim, device, device_class, request, resource_slice
+from tests.devices import claim, device, request
 from tests.integration import checks
 from tests.integration.berth import Harbour
+from tests.integration.devices import ROOT, Devices, claiming
 from tests.integration.objects import node, pod, pods_path
 from tests.integration.test_rights import Grant, grant
 
 __all__ = ["grant"]
 
 AddNodes = Callable[..., None]
-ROOT = "/apis/resource.k8s.io/v1"
-
-
-class Devices:
-    """The devices of one test: a driver and a class of its own."""
-
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
-        self.cluster = cluster
-        self.api = cluster.api
-        self.namespace = namespace
-        self.name = f"dra-{secrets.token_hex(4)}"
-        self.driver = f"{self.name}.test"
-
-    def make_class(self, **spec: Any) -> None:
-        """Devices of the driver."""
-        self.make("deviceclasses", device_class(self.name, f'device.driver == "{self.driver}"', **spec))
-
-    def make_slice(self, node: str, *devices: Object) -> None:
-        """A node's devices."""
-        self.make("resourceslices", resource_slice(node, *devices, node=node, driver=self.driver))
-
-    def make_claim(self, name: str, *selectors: str) -> None:
-        """A claim for one device."""
-        made = claim(name, request("r", self.name, *selectors), meta={"namespace": self.namespace})
-        self.make("resourceclaims", made, self.namespace)
-
-    def claims(self) -> list[Object]:
-        """As they are now."""
-        found: list[Object] = self.api.get(f"{ROOT}/namespaces/{self.namespace}/resourceclaims")["items"]
-        return found
-
-    def given(self) -> Counter[tuple[str, str]]:
-        """(pool, device) → how many claims have it."""
-        allocations = [claim.get("status", {}).get("allocation") for claim in self.claims()]
-        results = [result for one in allocations if one for result in one["devices"]["results"]]
-        return Counter((result["pool"], result["device"]) for result in results)
-
-    def make(self, plural: str, document: Object, namespace: str = "") -> None:
-        """Create an object."""
-        document.pop("status", None)
-        document["metadata"].pop("uid")
-        path = f"{ROOT}/namespaces/{namespace}/{plural}" if namespace else f"{ROOT}/{plural}"
-        self.api.create(path, {"apiVersion": "resource.k8s.io/v1", **document})
 
 
 @pytest.fixture
@@ -78,10 +33,6 @@ def devices(control_plane: Cluster, real_namespace: str, add_nodes: AddNodes) ->
 
 def create(devices: Devices, name: str, scheduler: str, **how: Any) -> None:
     devices.api.create(pods_path(devices.namespace), pod(name, scheduler, **how))
-
-
-def claiming(name: str) -> list[Object]:
-    return [{"name": "device", "resourceClaimName": name}]
 
 
 def test_no_device_is_given_twice_and_freed_ones_are_taken(devices: Devices, harbour: Harbour) -> None:

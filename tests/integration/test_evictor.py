@@ -14,6 +14,7 @@ import pytest
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
+from tests.devices import allocated, claim, claiming, request, result
 from tests.integration import checks, evictor
 from tests.integration.berth import Harbour
 from tests.integration.evictor import BRISK, evictions, pod, relabel, replicas, start, told, wait_gone
@@ -196,6 +197,39 @@ def test_observe_with_the_manifests_rights(
     assert [line for line in own.lines() if line["level"] not in ("info", "debug")] == []
     assert api.get(f"{path}/web") == before
     assert told(api, "Evicting", "web", audited_namespace) == []
+
+
+def test_a_pod_with_a_claim_goes_where_its_devices_are(
+    audited: ControlPlane, audited_namespace: str, harbour: Harbour, add_nodes: AddNodes
+) -> None:
+    """Devices that all nodes reach let their pod go, and devices of one node keep theirs."""
+    api, path = audited.api, pods_path(audited_namespace)
+    add_nodes(audited, [evictor.node("claim-old", "hdd"), evictor.node("claim-new")])
+    claims = f"/apis/resource.k8s.io/v1/namespaces/{audited_namespace}/resourceclaims"
+    for name, where in (("everywhere", ""), ("local", "claim-old")):
+        made = claim(name, request("r", "gpu.test"), meta={"namespace": audited_namespace})
+        del made["status"], made["metadata"]["uid"]
+        api.create(claims, {"apiVersion": "resource.k8s.io/v1", **made})
+        status = allocated(result("d0", f"pool-{name}"), node=where)
+        api.patch(f"{claims}/{name}/status", {"status": status})
+        api.create(path, claiming(pod(name, "claim-old", "claims", name), name))
+    with evictor.rights(audited, audited_namespace) as token:
+        own = start(
+            harbour,
+            audited,
+            audited_namespace,
+            "claims",
+            token=token,
+            lease="berth-evictor",
+            grace=1,
+            max_changed=1,
+            observe=True,
+            **BRISK,
+        )
+        wait_for("WouldEvict", lambda: told(api, "WouldEvict", "everywhere", audited_namespace), PATIENCE)
+        (event,) = wait_for("NoOtherNode", lambda: told(api, "NoOtherNode", "local", audited_namespace), PATIENCE)
+        own.end()
+    assert "resourceclaim not available on the node" in event["note"]
 
 
 def _told_of_any(api: Api, reason: str, names: Iterable[str], namespace: str) -> list[Object]:

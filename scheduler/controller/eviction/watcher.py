@@ -25,7 +25,7 @@ from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.evictions import Regarding
 from scheduler.kube.reflector import Reflector
-from scheduler.kube.resources import SCHEDULING, Resource
+from scheduler.kube.resources import DEVICES, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.annotation_affinity import annotated
 
@@ -56,7 +56,7 @@ class Watcher:
         self._decoder = Decoder(annotated(frameworks))
         self._decoder_beside = self._decoder.beside()
         self._writer = Writer(client, self._receive, self._decoder, leads, about, instance, observe=settings.observe)
-        self._reflectors = [self._reflector(client, resource) for resource in SCHEDULING]
+        self._reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES)]
         self._sight = Sight(self._reflectors, NEEDED, self._awake.set)
 
     def counts(self) -> Counts:

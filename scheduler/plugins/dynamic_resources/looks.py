@@ -29,6 +29,14 @@ class _Table:
 _TABLE = _Table()
 
 
+def known(expression: str, look: Look) -> bool | None:
+    """Whether an expression holds for a look, if that was asked before."""
+    bit = _TABLE.bits.get(expression)
+    if bit is None or look.table != _TABLE.number or not look.known & bit:
+        return None
+    return bool(look.holds & bit)
+
+
 def holds(expression: str, look: Look, evaluate: Callable[[str, Look], bool]) -> bool:
     """Whether an expression holds for a look, as is known, or as `evaluate` says. What that raises is not kept."""
     bit = _TABLE.bit(expression)

@@ -26,6 +26,8 @@ CLAIM = "ResourceClaim"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST = 253
 _CONFLICT = 409
+_NOTHING = {"allocation": None, "reservedFor": None, "devices": None}
+"""Status of a claim that has no device."""
 
 
 class PromiseError(Exception):
@@ -60,6 +62,8 @@ class Promises:
     claims: list[Promise] = field(default_factory=list)
     asked: int = 0
     """How many rounds of writes were asked for."""
+    lost: str = ""
+    """Why what was written is being taken back."""
 
 
 def promise(pod: Pod, node: Node, wants: Wants, row: int, devices: Devices) -> Promises | None:
@@ -133,13 +137,64 @@ def next_step(promises: Promises, assumed: AssumedPod, devices: Devices, seconds
     """
     rounds = (_creations, _finalizers, _statuses, _pod_status)
     while promises.asked < len(rounds):
+        if rounds[promises.asked] is _statuses and (wait := _give_way(promises, assumed, devices, seconds)) is not None:
+            return wait
         writes = tuple(rounds[promises.asked](promises, assumed, devices))
         promises.asked += 1
         if promises.asked == 4:
             _note_written(promises, assumed, devices)
         if writes:
             return Wait(seconds, writes)
-    return _wait_for_devices(promises, assumed, devices, seconds)
+    unseen = _unseen(promises, devices)
+    if unseen:
+        return Wait(seconds, on=unseen, expired="the watch does not show what claims were given")
+    wait = _give_way(promises, assumed, devices, seconds)
+    return _wait_for_devices(promises, assumed, devices, seconds) if wait is None else wait
+
+
+def _unseen(promises: Promises, devices: Devices) -> frozenset[ObjectKey]:
+    """Claims to watch before the pod may be bound.
+
+    Another scheduler may have given the same device to another claim, which no write is refused for. Once the watch
+    shows what was written here, it has shown all that was written before.
+    """
+    return frozenset(
+        one.object_key
+        for one in promises.claims
+        if one.allocation is not None
+        and devices.is_unseen(one.uid)
+        and any((device.id.driver, device.id.pool) in devices.rivals for device in one.allocation.devices)
+    )
+
+
+def _give_way(promises: Promises, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Take back what was given if another claim has one of the devices as well.
+
+    Raises PromiseError, once nothing is left to be taken back.
+    """
+    pod = assumed.pod
+    if promises.lost:
+        raise PromiseError(promises.lost)
+    writes: list[Write] = []
+    for one in promises.claims:
+        claim = devices.claim(one.key)
+        allocation = one.allocation if claim is None or claim.allocation is None else claim.allocation
+        if allocation is None or (claim is not None and set(claim.reserved_for) - {pod.uid}):
+            continue
+        uid = one.uid if claim is None or claim.allocation is None else claim.uid
+        rival = devices.rival_of(one.uid if devices.is_unseen(one.uid) else uid, allocation)
+        if rival is None:
+            continue
+        device, other = rival
+        named = next((str(each) for each in devices.claims.values() if each.uid == other), other)
+        promises.lost = f"device {device} of claim {'/'.join(one.key)} was given to claim {named} by another scheduler"
+        version = _latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
+        if one.is_written or one.allocation is None:
+            uid = one.uid if one.extended is None else ""
+            writes.append(Patch(one.object_key, uid, version, {"status": _NOTHING}, "status"))
+    if promises.lost and not writes:
+        raise PromiseError(promises.lost)
+    return Wait(seconds, tuple(writes)) if writes else None
 
 
 def _creations(promises: Promises, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
@@ -246,8 +301,7 @@ def _wait_for_devices(promises: Promises, assumed: AssumedPod, devices: Devices,
 
 def freed(claim: ResourceClaim) -> Patch:
     """Take back what a claim was given."""
-    nothing = {"allocation": None, "reservedFor": None, "devices": None}
-    return Patch((CLAIM, *claim.key), claim.uid, claim.resource_version, {"status": nothing}, "status")
+    return Patch((CLAIM, *claim.key), claim.uid, claim.resource_version, {"status": _NOTHING}, "status")
 
 
 def removed(claim: ResourceClaim) -> Iterator[Write]:

@@ -3,7 +3,7 @@
 An attempt that has used up its slice goes on at the node, and within the search, where it was.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -20,6 +20,8 @@ from scheduler.state.effort import Effort
 
 OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED = range(6)
 """What is known of a row."""
+_STEPS_AT_ONCE = 500
+"""Beyond so many steps, a look at the devices of a pool is interrupted."""
 _NODE = 8
 """Steps that a node takes besides its search."""
 
@@ -41,6 +43,22 @@ class Answer(Struct, eq=False):
         return sum(MOST_ALTERNATIVES - one.place for one in used if one.parent)
 
 
+class _Judged(Struct, eq=False):
+    """Whether no device of a pool is wanted. It keeps both alive, as they are known by identity."""
+
+    pool: Pool
+    wanted: Sequence[WantedClaim]
+    idle: bool
+
+
+class _Looking(Struct, eq=False):
+    """A pool whose devices are being looked at, to find out whether one is wanted."""
+
+    pool: Pool
+    wanted: Sequence[WantedClaim]
+    going_on: Generator[None, None, bool]
+
+
 class Results:
     """The answers for all rows."""
 
@@ -56,8 +74,11 @@ class Results:
         self._open: dict[int, None] = {}
         self._search: tuple[int, Search] | None = None
         self._alike: dict[tuple[int, ...], Answer] = {}
-        self._idle: dict[PoolID, bool] = {}
-        """Pools of which no device is wanted."""
+        self._idle: dict[tuple[int, int], _Judged] = {}
+        """Of what is wanted and a pool, by identity: whether no device of it is wanted."""
+        self._searched_pools: set[PoolID] = set()
+        """Pools of which devices may be wanted."""
+        self._looking: _Looking | None = None
 
     def renew(self, cluster: Cluster) -> None:
         """Be right for the cluster as it is. Raises SliceOver."""
@@ -86,6 +107,8 @@ class Results:
             self.scores = np.zeros(rows, dtype=np.int64)
             self._answers.clear()
             self._idle.clear()
+            self._searched_pools.clear()
+            self._looking = None
             self._alike.clear()
             self._search = None
             self._open = dict.fromkeys(range(rows))
@@ -94,7 +117,7 @@ class Results:
             for entry in changed:
                 if isinstance(entry, int):
                     again.add(entry)
-                elif not self._idle.get(entry):
+                elif entry in self._searched_pools:
                     again |= reach.rows_of(entry)
             if again:
                 self._alike.clear()
@@ -120,7 +143,8 @@ class Results:
         self, row: int, wanted: Sequence[WantedClaim], pools: list[Pool], cluster: Cluster, effort: Effort
     ) -> Answer:
         if self._search is None or self._search[0] != row:
-            looked_at = [pool for pool in pools if not self._is_idle(pool, wanted)]
+            looked_at = [pool for pool in pools if not self._is_idle(pool, wanted, effort)]
+            self._searched_pools.update([pool.id for pool in looked_at])
             self._search = (row, Search(wanted, looked_at, cluster.devices.holders, self._selects))
         search = self._search[1]
         try:
@@ -133,28 +157,50 @@ class Results:
             return Answer(FITS, search.result)
         return Answer(INVALID if search.problem else NO_SOLUTION, text=search.problem)
 
-    def _is_idle(self, pool: Pool, wanted: Sequence[WantedClaim]) -> bool:
+    def _is_idle(self, pool: Pool, wanted: Sequence[WantedClaim], effort: Effort) -> bool:
         """Whether no device of a pool is wanted, so that nothing that happens to it matters.
 
-        Asked of pools that several nodes reach: else one pod on a shared device would have all nodes asked again.
+        Asked of pools that several nodes may reach: else one pod on a shared device would have all nodes asked again.
+        Raises SliceOver, after which it goes on where it was.
         """
-        if not pool.usable or len(self._reach.rows_of(pool.id)) < 2:
+        if not pool.usable or not pool.devices or pool.devices[0].slice.place.node:
             return False
-        known = self._idle.get(pool.id)
+        key = (id(wanted), id(pool))
+        known = self._idle.get(key)
         if known is None:
-            known = self._idle[pool.id] = not any(
-                self._may_be_wanted(pool, selectors)
-                for selectors in {
-                    alternative.selectors for claim in wanted for request in claim.requests for alternative in request
-                }
-            )
-        return known
+            looking = self._looking
+            if looking is None or looking.pool is not pool or looking.wanted is not wanted:
+                looking = self._looking = _Looking(pool, wanted, self._may_be_wanted(pool, wanted))
+            known = self._idle[key] = _Judged(pool, wanted, not _outcome(looking.going_on, effort))
+            self._looking = None
+        return known.idle
 
-    def _may_be_wanted(self, pool: Pool, selectors: Sequence[tuple[str, str]]) -> bool:
+    def _may_be_wanted(self, pool: Pool, wanted: Sequence[WantedClaim]) -> Generator[None, None, bool]:
+        """Whether a device of a pool is selected by a request. Others may have their turn after each expression."""
+        every = {alternative.selectors for claim in wanted for request in claim.requests for alternative in request}
+        for selectors in every:
+            for entry in pool.devices:
+                try:
+                    for expression, whose in selectors:
+                        if not self._selects(expression, whose, entry.device.look, entry.id):
+                            break
+                        yield
+                    else:
+                        return True
+                except AllocationError:
+                    return True  # the search will come upon it, if it gets there
+                yield
+        return False
+
+
+def _outcome(going_on: Generator[None, None, bool], effort: Effort) -> bool:
+    """What comes of it in the end. Raises SliceOver, after which it may go on."""
+    before = effort.spent
+    while True:
         try:
-            return any(
-                all(self._selects(expression, whose, entry.device.look, entry.id) for expression, whose in selectors)
-                for entry in pool.devices
-            )
-        except AllocationError:
-            return True  # the search will come upon it, if it gets there
+            next(going_on)
+        except StopIteration as ended:
+            found: bool = ended.value
+            return found
+        if effort.spent - before > _STEPS_AT_ONCE:
+            effort.charge(0)

@@ -14,6 +14,7 @@ from scheduler.model.devices import MOST_DEVICES, Device, DeviceID, DeviceTaint,
 from scheduler.model.notation import Quantity
 from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
 from scheduler.plugins.dynamic_resources.constraints import Tracked, tracked
+from scheduler.plugins.dynamic_resources.looks import known
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
 from scheduler.plugins.dynamic_resources.wanted import AllocationError, Alternative, WantedClaim
 from scheduler.state.effort import Effort
@@ -149,7 +150,10 @@ class Search:
                 state = "being updated" if pool.incomplete else "invalid"
                 raise AllocationError(f"{where}: asks for all devices, but resource pool {pool} is currently {state}")
             for entry in pool.devices:
-                if self._is_selected(alternative, entry) and self._fits(claim, alternative, entry, NOTHING_USED):
+                selected = self._known(alternative, entry)
+                if selected is None:
+                    selected = yield from self._ask(alternative, entry)
+                if selected and self._fits(claim, alternative, entry, NOTHING_USED):
                     found.append((entry, pool))
                 if self._has_had_its_turn():
                     yield None
@@ -208,7 +212,12 @@ class Search:
                 if self._has_had_its_turn():
                     yield None
                 entry = pool.devices[j]
-                undo = self._try(number, alternative, entry, pool)
+                if not self._is_free(number, alternative, entry):
+                    continue
+                selected = self._known(alternative, entry)
+                if selected is None:
+                    selected = yield from self._ask(alternative, entry)
+                undo = self._try(number, alternative, entry, pool) if selected else None
                 if undo is None:
                     continue
                 found = yield self._devices(number, place, alternative, index + 1, (i, j + 1))
@@ -219,26 +228,38 @@ class Search:
                     return Found.TOO_MANY
         return Found.NO
 
+    def _is_free(self, number: int, alternative: Alternative, entry: PoolDevice) -> bool:
+        device = entry.id
+        if alternative.asked.admin_access:
+            return number not in self._taken.get(device, ())
+        return not (self._holders.is_taken(device) or self._taken.get(device))
+
     def _try(self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool) -> _Undo | None:
         claim, device = self._claims[number], entry.id
-        if alternative.asked.admin_access:
-            if number in self._taken.get(device, ()):
-                return None
-        elif self._holders.is_taken(device) or self._taken.get(device):
-            return None
-        if not self._is_selected(alternative, entry):
-            return None
         if not self._fits(claim, alternative, entry, self._holders.used(device), str(device)):
             return None
         return self._choose(number, alternative, entry, pool)
 
     # -- one device ----------------------------------------------------------------------------------------------------
 
-    def _is_selected(self, alternative: Alternative, entry: PoolDevice) -> bool:
+    @staticmethod
+    def _known(alternative: Alternative, entry: PoolDevice) -> bool | None:
+        """Whether a device is selected, if all that takes was asked before."""
+        look = entry.device.look
+        for expression, _ in alternative.selectors:
+            selected = known(expression, look)
+            if not selected:
+                return selected
+        return entry.reached
+
+    def _ask(self, alternative: Alternative, entry: PoolDevice) -> Generator[None, Found | None, bool]:
+        """Whether a device is selected. Others may have their turn after each expression."""
         look = entry.device.look
         for expression, whose in alternative.selectors:
             if not self._selects(expression, whose, look, entry.id):
                 return False
+            if self._has_had_its_turn():
+                yield None
         return entry.reached
 
     def _fits(

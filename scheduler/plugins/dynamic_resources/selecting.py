@@ -3,8 +3,8 @@
 from scheduler.cel import (
     CompileError,
     DeviceView,
+    EffortError,
     EvaluationError,
-    Program,
     Quantity,
     QuantityError,
     Version,
@@ -16,10 +16,9 @@ from scheduler.plugins.dynamic_resources.looks import holds
 from scheduler.plugins.dynamic_resources.wanted import AllocationError
 from scheduler.state.effort import Effort
 
-_KEPT_CHARACTERS = 256 << 10
-"""Of the expressions whose programs are kept. One may be ten thousand characters long."""
-_COMPILING = 2
-"""Steps for each character of an expression that is compiled, roughly."""
+_MOST = 5_000
+"""Steps that one evaluation may take in an attempt whose steps are limited: it can't be interrupted."""
+_TOO_COSTLY = f"the expression costs more than {_MOST:,} steps (about {_MOST / 1e3:g} ms of one core) for one device"
 _NO_SUCH_KEY = "no such key:"
 _HINT = (
     ". consider using CEL optional chaining (.? followed by orValue()) "
@@ -28,25 +27,11 @@ _HINT = (
 
 
 class Programs:
-    """Compiled expressions, as many as are kept."""
+    """Asks expressions, and counts the steps that compiling and evaluating them takes."""
 
     def __init__(self) -> None:
         self.effort = Effort()
-        """Whose steps compiling and evaluating take."""
-        self._programs: dict[str, Program] = {}
-        self._characters = 0
-
-    def of(self, expression: str) -> Program:
-        """The program of an expression, which may have an error."""
-        found = self._programs.get(expression)
-        if found is None:
-            if self._characters + len(expression) > _KEPT_CHARACTERS:
-                self._programs.clear()
-                self._characters = 0
-            found = self._programs[expression] = compile_cel(expression)
-            self._characters += len(expression)
-            self.effort.count(_COMPILING * len(expression))
-        return found
+        """Whose steps these are."""
 
     def selects(self, expression: str, whose: str, look: Look, device: DeviceID) -> bool:
         """Whether the expression selects a device. `whose`: of what it is a selector, for messages.
@@ -62,15 +47,19 @@ class Programs:
             raise AllocationError(f"{whose} on device {device}: CEL runtime error: {error}{hint}") from None
 
     def _matches(self, expression: str, look: Look) -> bool:
-        program = self.of(expression)
+        effort, program = self.effort, compile_cel(expression)
+        effort.count(program.owed())
         if program.error is not None:
             raise program.error
         try:
-            answer = program.evaluate(_view(look))
+            answer = program.evaluate(_view(look), _MOST if effort.is_limited else None)
+        except EffortError as error:
+            effort.count(error.steps)
+            raise EvaluationError(_TOO_COSTLY) from None
         except EvaluationError as error:
-            self.effort.count(error.steps)
+            effort.count(error.steps)
             raise
-        self.effort.count(answer.steps)
+        effort.count(answer.steps)
         return answer.matches
 
 

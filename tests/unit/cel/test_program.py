@@ -6,8 +6,7 @@ import pytest
 
 from scheduler import cel
 from scheduler.cel import program as programs
-from scheduler.cel.cost import LIMIT
-from scheduler.cel.effort import STEPS
+from scheduler.cel.effort import LIMIT, STEPS
 
 GPU = cel.DeviceView(
     "gpu.example.com",

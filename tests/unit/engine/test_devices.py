@@ -392,3 +392,117 @@ def test_the_first_alternative_is_preferred(harness: Harness) -> None:
     api.put(claim("c", first_of("r", x=asks("big"), y=asks("small")), meta=FINALIZED))
     api.put(claiming(pod("p"), "c"))
     assert only(harness.cycles(), PreBindWrite).node == "b"
+
+
+def test_a_pool_whose_slices_are_nodes_own_is_judged_node_by_node(harness: Harness) -> None:
+    """What is wanted is in the slice of the last node only, and of a slice that comes anew."""
+    api = Api(harness, device_class(), *[node(name) for name in "abcd"])
+    for name in "abcd":
+        model = "large" if name == "d" else "small"
+        one = device(f"{name}0", model=model)
+        api.put(resource_slice(name, one, node=name, pool="shared", count=4))
+    for name in ("c", "later"):
+        api.put(claim(name, request("r", "gpu", 'device.attributes["gpu.test"].model == "large"'), meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    said = harness.cycles()
+    assert only(write_all(harness, api, said), Bind).node == "d"
+    api.show(CLAIM)
+    api.put(claiming(pod("q"), "later"))
+    assert only(harness.cycles(), Failed).pod.name == "q"
+    both = (device("a0", model="small"), device("a1", model="large"))
+    api.put(resource_slice("a", *both, node="a", pool="shared", count=4))
+    harness.after(20)
+    assert only(write_all(harness, api, harness.cycles()), Bind).node == "a"
+
+
+EXPENSIVE = "lists.range(200).all(x, lists.range(200).all(y, x + y + {} >= 0))"
+"""Legal, 80,000 units of cost and more: not over Kubernetes' limit."""
+
+
+def test_an_expression_that_costs_too_much_fails_its_pod(harness: Harness) -> None:
+    """An evaluation can't be interrupted, so that it must be short; others have their turn meanwhile."""
+    api = Api(harness, device_class(), node("n"), resource_slice("n", device("d0"), device("d1"), node="n"))
+    api.put(claim("evil", request("r", "gpu", EXPENSIVE.format(0)), meta=FINALIZED))
+    api.put(claiming(pod("evil"), "evil"))
+    failed = None
+    for _ in range(20):
+        for one in harness.cycle():
+            failed = one if isinstance(one, Failed) else failed
+        assert harness.engine.cluster.effort.spent < 20_000
+    assert failed is not None
+    assert "CEL runtime error: the expression costs more than 5,000 steps" in failed.message
+
+
+def test_many_expressions_are_interrupted_between_two(harness: Harness) -> None:
+    """Three requests of 16 selectors each, for devices that several nodes reach: no turn is long."""
+    selectors = [f"lists.range(15).all(x, lists.range(15).all(y, x + y + {i} >= 0))" for i in range(48)]
+    requests = [request(f"r{i}", "gpu", *selectors[i::3]) for i in range(3)]
+    shared = [device(f"d{i}", number=i) for i in range(6)]
+    api = Api(harness, device_class(), node("a"), node("b"), resource_slice("net", *shared, allNodes=True))
+    api.put(claim("c", *requests, meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    turns, longest, spent = 0, 0, 0
+    said: list[Instruction] = []
+    while not said and turns < 2_000:
+        said = harness.cycle()
+        turns += 1
+        now = harness.engine.cluster.effort.spent
+        longest, spent = max(longest, now - spent if now > spent else now), now
+    assert [one for one in said if isinstance(one, PreBindWrite)], said
+    assert turns > 10
+    assert longest < 17_000
+
+
+def another_has(api: Api, name: str = "theirs") -> None:
+    """Another scheduler gives the only device to a claim of its own."""
+    api.put(claim(name, meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["other"])))
+
+
+def test_a_device_that_another_scheduler_gave_meanwhile_is_not_written(harness: Harness) -> None:
+    """No write is refused for it: the claims are two. It was seen before ours was written."""
+    api = Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"), claim())
+    api.put(claiming(pod("p"), "c"))
+    first = only(harness.cycles(), PreBindWrite)
+    another_has(api)
+    said = harness.handle(api.write(first))
+    assert "was given to claim default/theirs by another scheduler" in only(said, Failed).message
+    assert "allocation" not in api.get(CLAIM)["status"]
+    assert harness.engine.cluster.devices.in_flight == {}
+
+
+def test_what_was_written_is_taken_back_when_another_scheduler_gave_the_device(harness: Harness, one: Api) -> None:
+    """It was seen after ours was written, and before the pod was bound. The pod waits for another device."""
+    one.put(claim("before", meta=FINALIZED, status=allocated(result("d9", "n"), node="n")))
+    one.put(claiming(pod("p"), "c"))
+    said = harness.handle(one.write(only(harness.cycles(), PreBindWrite)))
+    assert not [x for x in said if isinstance(x, Bind)], "the watch has not shown yet what others wrote before"
+    another_has(one)
+    back = only(one.show(CLAIM), PreBindWrite)
+    assert back.writes[0].change["status"]["allocation"] is None
+    said = harness.handle(one.write(back))
+    assert "was given to claim default/theirs by another scheduler" in only(said, Failed).message
+    one.show(CLAIM)
+    devices = harness.engine.cluster.devices
+    assert devices.holders.holders(DeviceID("gpu.test", "n", "d0")) == ["claim/theirs"]
+    one.put(resource_slice("n", device("d0"), device("d1"), node="n"))
+    harness.after(20)
+    said = harness.handle(one.write(only(harness.cycles(), PreBindWrite)))
+    assert only([*said, *one.show(CLAIM)], Bind).node == "n"
+    assert one.get(CLAIM)["status"]["allocation"]["devices"]["results"][0]["device"] == "d1"
+
+
+def test_nobody_waits_for_the_watch_where_nobody_else_gives_devices(harness: Harness, one: Api) -> None:
+    """The pod is bound as soon as its claim is written."""
+    one.put(claiming(pod("p"), "c"))
+    said = harness.handle(one.write(only(harness.cycles(), PreBindWrite)))
+    assert only(said, Bind).node == "n"
+
+
+def test_what_could_not_be_taken_back_is_taken_back_by_the_next_attempt(harness: Harness, one: Api) -> None:
+    """A claim has a device of its own, and another one has it too: the pod is not bound with it."""
+    one.put(claim("c", meta=FINALIZED, status=allocated(result("d0", "n"), node="n")))
+    another_has(one)
+    one.put(claiming(pod("p"), "c"))
+    back = only(harness.cycles(), PreBindWrite)
+    assert back.writes[0].change["status"]["allocation"] is None
+    assert isinstance(only(harness.handle(one.write(back)), Failed), Failed)

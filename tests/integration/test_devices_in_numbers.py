@@ -1,0 +1,103 @@
+"""More pods than devices, on a real API server: none is given twice, whoever else gives them, and whatever ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tests.controlplane.cluster import Cluster
+from tests.controlplane.wait import wait_for
+from tests.devices import device
+from tests.integration import checks
+from tests.integration.berth import Harbour
+from tests.integration.devices import Devices, claiming
+from tests.integration.objects import NODES, node, pods_path
+
+AddNodes = Callable[..., None]
+MODELS = ("small", "large")
+DEVICES = 40
+PODS = 48
+FREED = 8
+SECONDS = 20.0
+"""In which pods that wait take what was freed; the machine may be busy."""
+
+
+@pytest.fixture
+def devices(control_plane: Cluster, real_namespace: str, add_nodes: AddNodes) -> Devices:
+    """40 devices of two models, on ten nodes."""
+    made = Devices(control_plane, real_namespace)
+    names = [f"{made.name}-{i}" for i in range(DEVICES // 4)]
+    add_nodes(control_plane, [node(name, "zone-0") for name in names])
+    made.make_class()
+    for name in names:
+        made.make_slice(name, *[device(f"d{i}", model=MODELS[i % 2]) for i in range(4)])
+    return made
+
+
+def add_pods(devices: Devices, schedulers: Sequence[str], numbers: Sequence[int]) -> None:
+    """Each wants a device of one model."""
+    for i in numbers:
+        model = MODELS[i // len(schedulers) % 2]
+        devices.make_claim(f"p{i}", f'device.attributes["{devices.driver}"].model == "{model}"')
+        devices.add(f"p{i}", schedulers[i % len(schedulers)], resourceClaims=claiming(f"p{i}"))
+
+
+def bound(devices: Devices) -> list[str]:
+    """Names of pods that have a node."""
+    pods = devices.api.list(pods_path(devices.namespace), fieldSelector="spec.nodeName!=")
+    return [one["metadata"]["name"] for one in pods]
+
+
+def wait_settled(devices: Devices, count: int, seconds: float = checks.BOUND) -> None:
+    """So many pods are bound, and nothing is wrong with any."""
+    wait_for(f"{count} pods with devices", lambda: len(bound(devices)) == count, seconds)
+    assert devices.misplaced() == []
+
+
+def test_more_pods_than_devices(devices: Devices, harbour: Harbour) -> None:
+    """48 pods want 40 devices: 40 get one. Eight go, and those that wait take their devices."""
+    berth = harbour.berth(devices.cluster)
+    add_pods(devices, [berth.scheduler_name], range(PODS))
+    wait_settled(devices, DEVICES)
+    for name in bound(devices)[:FREED]:
+        devices.free(name)
+    wait_settled(devices, DEVICES, SECONDS)
+    assert len(devices.given()) == DEVICES
+    berth.end()
+
+
+def test_killed_in_between(devices: Devices, harbour: Harbour) -> None:
+    """Killed while it gives devices: the next Berth finishes what was written and gives nothing again."""
+    berth = harbour.berth(devices.cluster, clientConnection={"qps": 30, "burst": 5})
+    add_pods(devices, [berth.scheduler_name], range(PODS))
+    wait_for("some pods to be bound", lambda: bound(devices), checks.BOUND)
+    berth.kill()
+    assert len(bound(devices)) < DEVICES
+    again = harbour.berth(devices.cluster, berth.scheduler_name)
+    wait_settled(devices, DEVICES)
+    again.end()
+
+
+def test_beside_kube_scheduler(devices: Devices, harbour: Harbour) -> None:
+    """Both give devices of the same pools: each device has one claim, whoever wrote first."""
+    berth = harbour.berth(devices.cluster)
+    kube, kube_name = harbour.kube_scheduler(devices.cluster)
+    add_pods(devices, [berth.scheduler_name, kube_name], range(PODS))
+    wait_settled(devices, DEVICES)
+    berth.end()
+    assert kube.running
+
+
+def test_one_claim_is_given_by_another_scheduler(devices: Devices, harbour: Harbour) -> None:
+    """Both schedule a pod with the same claim: who writes second goes where the claim is."""
+    berth = harbour.berth(devices.cluster)
+    _, kube_name = harbour.kube_scheduler(devices.cluster)
+    pairs = 10
+    for i in range(pairs):
+        devices.make_claim(f"c{i}")
+        for name, scheduler in ((f"ours-{i}", berth.scheduler_name), (f"theirs-{i}", kube_name)):
+            devices.add(name, scheduler, resourceClaims=claiming(f"c{i}"))
+    wait_settled(devices, 2 * pairs)
+    assert len(devices.api.list(NODES)) >= DEVICES // 4
+    berth.end()
