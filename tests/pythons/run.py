@@ -16,7 +16,9 @@ from tests.pythons.find import ROOT, find, of_the_image, supported
 OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HOMES = Path(sys.prefix) / "pythons"
 """`make clean` removes them with the virtual environment."""
-SECONDS = 1200
+SLOW = ("tests/storm", "tests/unit/bench")
+"""Fast tests that take minutes, and say nothing of a version that the others do not say."""
+SECONDS = 1800
 """For the setup and the tests of one version."""
 SHOWN = 60
 """Lines of a run that failed."""
@@ -32,9 +34,10 @@ class Run:
         HOMES.mkdir(exist_ok=True)
         with self._log.open("wb") as log:
             make = ["make", "--no-print-directory", "unit", f"VENV={home}", f"PYTHON={interpreter}"]
+            env = os.environ | {"PYTEST_ADDOPTS": " ".join(f"--ignore={folder}" for folder in SLOW)}
             # A group of its own, so that it can be ended with all that it started.
             self._process = subprocess.Popen(
-                make, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                make, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
     def end(self) -> bool:
