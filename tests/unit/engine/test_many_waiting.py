@@ -96,6 +96,21 @@ def test_a_wakeup_of_all_is_done_some_at_a_time(hints: Hints) -> None:
     assert len(harness.engine.queue) == 0
 
 
+def test_one_that_fits_beside_thousands_that_do_not(harness: Harness) -> None:
+    """It is decided in the next turn, also after a node came that helps none of the others: none of them moves."""
+    harness.put(node("n0", cpu="1"), *(pod(f"p{i}", cpu="2") for i in range(3000)))
+    harness.cycles()
+    assert places(harness) == {Place.UNSCHEDULABLE: 3000}
+    harness.after(20.0)
+    before = moved(harness)
+    harness.put(node("n1", cpu="1"), pod("fits"))
+    assert moved(harness) - before == 1
+    assert [one.pod.name for one in harness.cycle() if isinstance(one, Bind)] == ["fits"]
+    harness.cycles()
+    assert places(harness) == {Place.UNSCHEDULABLE: 3000}
+    assert moved(harness) - before == 1
+
+
 def test_pods_of_higher_priority_are_woken_first(hints: Hints) -> None:
     """None of lower priority is decided while they are still being woken."""
     low = [pod(f"low{i}", cpu="1m", labels={"app": "low"}) for i in range(AT_ONCE + 5)]
