@@ -6,7 +6,7 @@ max(init, Σ containers + sidecars) + overhead, pod-level resources replace the 
 kubelet reports allocated or actual resources the largest of the three counts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -24,6 +24,9 @@ _REMEMBERED_LENGTH = 80
 """Anybody may write names of hundreds of characters: longer ones are not worth remembering."""
 
 CORE = ("cpu", "memory", "ephemeral-storage")
+
+_MANY = 64
+"""Of more resources than these, only those are looked at for which defaults are assumed, where the others agree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,31 @@ class PodResources:
     status_pod_level: Sequence[Nano] = ()
     status_totals: tuple[Nano, Nano] | None = None
     resize_infeasible: bool = False
+
+    @property
+    def reported(self) -> bool:
+        """Whether what the kubelet reports may differ from the spec."""
+        return (
+            self.resize_infeasible
+            or self.status_totals is not None
+            or bool(self.status_pod_level)
+            or any(
+                one.allocated is not None or one.actual is not None for one in (*self.containers, *self.init_containers)
+            )
+        )
+
+    def only(self, names: Collection[str]) -> "PodResources":
+        """The same pod, as if it asked for nothing but these resources. Of what was not reported only."""
+
+        def those(amounts: Nano) -> Nano:
+            return {name: amounts[name] for name in names if name in amounts}
+
+        return PodResources(
+            [replace(one, spec=those(one.spec)) for one in self.containers],
+            [replace(one, spec=those(one.spec)) for one in self.init_containers],
+            those(self.pod_level),
+            those(self.overhead),
+        )
 
 
 def parse_amounts(amounts: Amounts | None, path: str) -> tuple[Nano, list[str]]:
@@ -104,7 +132,13 @@ def raise_to(into: Nano, other: Mapping[str, int]) -> None:
 def _aggregate(pod: PodResources, pick: Callable[[ContainerRequests], Nano], missing: Nano) -> Nano:
     total: Nano = {}
     for container in pod.containers:
-        _add(total, missing | pick(container))
+        asked = pick(container)
+        if missing:
+            asked = missing | asked
+        if total:
+            _add(total, asked)
+        else:
+            total = dict(asked)
     sidecars: Nano = {}
     peak: Nano = {}
     for container in pod.init_containers:
@@ -115,7 +149,8 @@ def _aggregate(pod: PodResources, pick: Callable[[ContainerRequests], Nano], mis
             asked = dict.fromkeys(asked, 0)
         # What it does not ask for is as high as it was when a sidecar last asked for it.
         raise_to(peak, {name: amount + sidecars.get(name, 0) for name, amount in asked.items()})
-    raise_to(total, peak)
+    if peak:
+        raise_to(total, peak)
     return total
 
 
@@ -138,7 +173,7 @@ def pod_requests(pod: PodResources, *, missing: Nano | None = None, with_status:
         return c.allocated if c.allocated is not None else otherwise(c)
 
     total: Nano = {}
-    if with_status:
+    if with_status and pod.reported:
         if not pod.resize_infeasible:
             raise_to(total, _aggregate(pod, spec, missing))
         sources = pod.status_totals or (_aggregate(pod, actual, missing), _aggregate(pod, allocated, missing))
@@ -163,13 +198,17 @@ def is_pod_level(name: str) -> bool:
     return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
-def scoring_requests(pod: PodResources) -> dict[str, int]:
+def scoring_requests(pod: PodResources, requests: Mapping[str, int]) -> dict[str, int]:
     """What NodeResourcesFit assumes of an incoming pod when it scores (calculatePodResourceRequest).
 
     Upstream's scorer of that plugin passes over pod-level resources (NewFit never sets
-    enablePodLevelResources on it), unlike its filter and unlike balanced allocation.
+    enablePodLevelResources on it), unlike its filter and unlike balanced allocation. `requests`: what the filter goes
+    by, `in_units` of `pod_requests`.
     """
-    return in_units(pod_requests(replace(pod, pod_level={}), missing=_DEFAULTS))
+    if len(requests) <= _MANY or pod.pod_level or pod.reported:
+        return in_units(pod_requests(replace(pod, pod_level={}), missing=_DEFAULTS))
+    assumed = in_units(pod_requests(pod.only(_DEFAULTS), missing=_DEFAULTS))
+    return assumed | {name: amount for name, amount in requests.items() if name not in assumed}
 
 
 def nonzero_requests(pod: PodResources, requests: Nano) -> tuple[int, int]:
@@ -177,5 +216,9 @@ def nonzero_requests(pod: PodResources, requests: Nano) -> tuple[int, int]:
     missing = _DEFAULTS
     if any(is_pod_level(name) for name in pod.pod_level):
         missing = {name: amount for name, amount in _DEFAULTS.items() if name not in requests}
-    nano = pod_requests(pod, missing=missing, with_status=True) if missing else requests
+    if not missing:
+        nano = requests
+    else:
+        few = pod.only(_DEFAULTS) if len(requests) > _MANY and not pod.reported else pod
+        nano = pod_requests(few, missing=missing, with_status=True)
     return milli_units(nano.get("cpu", 0)), units(nano.get("memory", 0))

@@ -283,7 +283,7 @@ def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None, *, l
     resources = _pod_resources(pod, warnings)
     nano = pod_requests(resources, with_status=True)
     shape.requests = in_units(nano)
-    shape.scoring = scoring_requests(resources)
+    shape.scoring = scoring_requests(resources, shape.requests)
     shape.nonzero = nonzero_requests(resources, nano)
     shape.host_ports = _host_ports(spec)
     volumes = spec.volumes or []

@@ -3,10 +3,23 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.model import resources, wire
 from scheduler.model.kinds import Decoder
-from scheduler.model.resources import is_extended, is_pod_level, is_scalar
+from scheduler.model.quantity import parse_nano
+from scheduler.model.resources import (
+    ContainerRequests,
+    PodResources,
+    in_units,
+    is_extended,
+    is_pod_level,
+    is_scalar,
+    nonzero_requests,
+    pod_requests,
+    scoring_requests,
+)
 from scheduler.model.shape import PodShape
 from tests.builders import container, node, pod
 
@@ -237,3 +250,35 @@ def test_init_containers_beside_sidecars(init: list[tuple[str, str, int]], reque
         for i, (kind, what, amount) in enumerate(init)
     ]
     assert shape(pod("p", init=made)).requests == {f"example.com/{what}": n for what, n in requests.items()}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.dictionaries(st.sampled_from(["cpu", "memory", "a/1", "a/2", "a/70"]), st.integers(0, 3)), st.booleans()
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.integers(0, 4),
+    st.booleans(),
+)
+def test_of_many_resources_the_sums_are_the_same(asked: list[Any], initial: int, overhead: bool) -> None:
+    """What is assumed for scoring does not depend on how many other resources there are."""
+    many = {f"b/{i}": parse_nano("1") for i in range(100)}
+
+    def made(more: dict[str, int]) -> PodResources:
+        all_of_them = [
+            ContainerRequests({name: parse_nano(str(amount)) for name, amount in one.items()} | more, sidecar=sidecar)
+            for one, sidecar in asked
+        ]
+        extra = {"cpu": parse_nano("1m"), "a/1": parse_nano("1")} if overhead else {}
+        return PodResources(all_of_them[initial:], all_of_them[:initial], overhead=extra)
+
+    few, all_ = made({}), made(many)
+    sums = [pod_requests(one, with_status=True) for one in (few, all_)]
+    assert {name: amount for name, amount in sums[1].items() if name not in many} == sums[0]
+    assert nonzero_requests(few, sums[0]) == nonzero_requests(all_, sums[1])
+    scoring = [scoring_requests(one, in_units(nano)) for one, nano in zip((few, all_), sums, strict=True)]
+    assert {name: amount for name, amount in scoring[1].items() if name not in many} == scoring[0]
+    assert {name: scoring[1][name] for name in many} == {name: in_units(sums[1])[name] for name in many}
