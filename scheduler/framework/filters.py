@@ -12,10 +12,11 @@ from scheduler.framework.decision import Rejected
 from scheduler.framework.foreign import declared
 from scheduler.framework.guard import Guard
 from scheduler.framework.kept_results import passing
+from scheduler.framework.many_reasons import ManyReasons
 from scheduler.framework.nominated_pods import NominatedPods
 from scheduler.framework.plugin import NODE, PODS_ELSEWHERE
 from scheduler.framework.spare import Spare
-from scheduler.framework.status import PluginError, Rejections
+from scheduler.framework.status import PluginError, Reason, Rejections
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
@@ -45,11 +46,12 @@ class FilterPlugins:
             found: Rejections = self._ask(plugin, plugin.filter, pod, cluster)
             if not found:
                 continue
-            reasons = []
+            reasons: list[tuple[Reason, Bools]] = []
             survivors = alive
             before: Bools | None = None
             here, any_here = alive, False
-            for reason, mask in found:
+            many = found if isinstance(found, ManyReasons) else None
+            for reason, mask in found if many is None else many.few:
                 if mask is not before:  # one array may come with thousands of reasons
                     before, here = mask, mask & alive
                     any_here = bool(np.count_nonzero(here))
@@ -58,8 +60,14 @@ class FilterPlugins:
                     if reason.broken:
                         raise PluginError(plugin.name, reason.text, "Filter")
                     reasons.append((reason, here))
-            if reasons:
-                rejected.append(Rejected(plugin.name, reasons))
+            said: Rejections = reasons
+            if many is not None:
+                here = many.where & alive
+                if here.any():
+                    survivors = survivors & ~here
+                    said = many.at(reasons, here)
+            if said:
+                rejected.append(Rejected(plugin.name, said))
                 alive = survivors
                 if not alive.any():
                     break
@@ -200,4 +208,8 @@ class FilterPlugins:
 
 def _without(rejected: Rejected, rows: Bools) -> Rejected:
     """The same rejections without those of some rows."""
-    return Rejected(rejected.plugin, [(reason, where & ~rows) for reason, where in rejected.reasons])
+    found = rejected.reasons
+    if isinstance(found, ManyReasons):
+        few = [(reason, where & ~rows) for reason, where in found.few]
+        return Rejected(rejected.plugin, found.at(few, found.where & ~rows))
+    return Rejected(rejected.plugin, [(reason, where & ~rows) for reason, where in found])

@@ -73,11 +73,12 @@ def problem_of(claims: Sequence[ResourceClaim], devices: Devices) -> str | None:
 
 def device_resources(pod: Pod, devices: Devices) -> dict[str, DeviceClass]:
     """The extended resources that the pod asks for and a class serves."""
-    if not pod.shape.containers:
+    requests = pod.shape.requests
+    if not pod.shape.containers or devices.served.isdisjoint(requests):
         return {}
     found = {}
-    for name, amount in pod.shape.requests.items():
-        if amount and may_be_devices(name):
+    for name, amount in requests.items():
+        if amount and name in devices.served and may_be_devices(name):
             of = devices.class_of(name)
             if of is not None:
                 found[name] = of
