@@ -197,11 +197,33 @@ async def _serve() -> None:
 # -- measuring ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class Took:
+    """What reviews took, in milliseconds, and what the replica did meanwhile."""
+
+    whole: list[float] = field(default_factory=list)
+    """From the first byte out to the last byte in."""
+    loop: list[float] = field(default_factory=list)
+    """CPU that the replica's event loop used meanwhile: for this review, and for whatever came before it."""
+    queue: list[float] = field(default_factory=list)
+    """How long the loop could have run meanwhile and had no core to run on: that is the machine's doing."""
+
+    def p99(self) -> tuple[float, float, float]:
+        """The 99th percentile of each."""
+        return quantile(self.whole, 0.99), quantile(self.loop, 0.99), quantile(self.queue, 0.99)
+
+
+def scheduled(pid: int) -> tuple[float, float]:
+    """Milliseconds that a process's main thread has run, and has waited for a core (Linux, `schedstats`)."""
+    ran, waited, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
+    return int(ran) / 1e6, int(waited) / 1e6
+
+
 async def _measured(made: Stage, name: str, shape: str, size: int, objects: int, work: str) -> Measured:
     """Rounds without and beside the attack."""
-    took: dict[bool, list[float]] = {False: [], True: []}
+    took = {False: Took(), True: Took()}
     probes: list[float] = []
-    await _others(made, [], [], 1.0)  # a server that answered nobody yet is smaller
+    await _others(made, Took(), [], 1.0)  # a server that answered nobody yet is smaller
     answered, before, most, cpu = 0, resident(made.replica.pid), 0.0, 0.0
     for _ in range(made.rounds):
         await _others(made, took[False], [], made.seconds)
@@ -213,7 +235,7 @@ async def _measured(made: Stage, name: str, shape: str, size: int, objects: int,
         said, _ = await attacker.communicate()
         answered += json.loads(said)["answered"]
         cpu += made.replica.cpu_seconds() - began
-    alone, beside = ([quantile(took[key], part) for part in (0.5, 0.99)] for key in (False, True))
+    alone, beside = ([quantile(took[key].whole, 0.5), *took[key].p99()] for key in (False, True))
     costs = {
         "alone_p50_ms": alone[0],
         "alone_p99_ms": alone[1],
@@ -221,6 +243,10 @@ async def _measured(made: Stage, name: str, shape: str, size: int, objects: int,
         "beside_p99_ms": beside[1],
         "beside_p50_times": beside[0] / alone[0],
         "beside_p99_times": beside[1] / alone[1],
+        "alone_loop_p99_ms": alone[2],
+        "beside_loop_p99_ms": beside[2],
+        "alone_queue_p99_ms": alone[3],
+        "beside_queue_p99_ms": beside[3],
         "livez_ms": max(probes),
         "livez_failed_count": float(sum(probe == float("inf") for probe in probes)),
         "memory_mb": most - before,
@@ -231,17 +257,20 @@ async def _measured(made: Stage, name: str, shape: str, size: int, objects: int,
     return Measured(name, kind, shape, size, objects, costs, note=f"{answered} of the attack's were answered")
 
 
-async def _others(made: Stage, took: list[float], probes: list[float], seconds: float) -> float:
+async def _others(made: Stage, took: Took, probes: list[float], seconds: float) -> float:
     """Post reviews of the other namespace at an even pace, ask the probe on the way; the most memory that was seen."""
     most, number, began = 0.0, 0, time.perf_counter()
     tasks: list[asyncio.Task[None]] = []
 
     async def one(body: bytes) -> None:
-        since = time.perf_counter()
+        since, (ran, waited) = time.perf_counter(), scheduled(made.replica.pid)
         async with made.session.post(f"{made.url}/mutate", data=body, headers=JSON_TYPE) as response:
             if response.status != 200 or b'"allowed":true' not in await response.read():
                 raise RuntimeError(f"a review of {TEAM} failed: {response.status}")
-        took.append(1000 * (time.perf_counter() - since))
+        took.whole.append(1000 * (time.perf_counter() - since))
+        now = scheduled(made.replica.pid)
+        took.loop.append(now[0] - ran)
+        took.queue.append(now[1] - waited)
 
     async def probe() -> None:
         since = time.perf_counter()

@@ -23,6 +23,7 @@ from scheduler.cli.policy_inputs import (
     test_files,
 )
 from scheduler.model.mistakes import misfit
+from scheduler.model.selectors import Requirement
 from scheduler.policy import cases, impact, options, withheld
 from scheduler.policy.analyse import analyse
 from scheduler.policy.findings import Finding
@@ -111,10 +112,11 @@ def lint(
     found.
     """
     accepted: list[Policy] = []
+    criteria: dict[Requirement, Requirement] = {}
     findings: list[Finding] = []
     for place, document in policy_documents(files):
         try:
-            accepted.append(parse(document, tuple(allow_prefix or ())))
+            accepted.append(parse(document, tuple(allow_prefix or ()), criteria=criteria))
         except PolicyError as error:
             name = cases.name_of(document, place)
             findings += [Finding("invalid", (name,), (), f"{place}: {problem}") for problem in error.problems]

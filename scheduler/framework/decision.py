@@ -117,18 +117,9 @@ def _listed(decision: Decision) -> str:
     texts = many[0].texts if many else ()
     counts = reason_counts(decision, one_by_one=False)
     if any(one.texts is not texts for one in many) or any(holds(texts, text) for text in counts):
-        return listed(_printable(reason_counts(decision)), (), 0)
+        return listed(reason_counts(decision), (), 0)
     count = sum(int(np.count_nonzero(one.where)) for one in many)
-    return listed(_printable(counts), texts if count else (), count)  # names of resources are printable
-
-
-def _printable(counts: dict[str, int]) -> dict[str, int]:
-    """By texts as they may go into a condition."""
-    found: dict[str, int] = {}
-    for text, count in counts.items():
-        text = printable(text)
-        found[text] = found.get(text, 0) + count
-    return found
+    return listed(counts, texts if count else (), count)
 
 
 def reason_counts(decision: Decision, *, one_by_one: bool = True) -> dict[str, int]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import overload
 
-from scheduler.framework.status import Reason
+from scheduler.framework.status import Reason, printable
 from scheduler.state.column import Bools
 from scheduler.state.effort import Effort
 
@@ -39,7 +39,7 @@ class SortedTexts:
         Raises SliceOver.
         """
         while not self._over:
-            part = sorted(islice(self._left, _PART))
+            part = sorted(map(printable, islice(self._left, _PART)))
             self._runs.append(part)
             self._over = len(part) < _PART
             effort.charge(len(part))
@@ -95,7 +95,7 @@ def holds(texts: Sequence[str], text: str) -> bool:
 
 def listed(counts: dict[str, int], texts: Sequence[str], count: int) -> str:
     """`COUNT TEXT, …`, sorted: those that are counted apart, and the sorted texts, of which each has the same count."""
-    apart = sorted(f"{number} {text}" for text, number in counts.items())
+    apart = sorted(f"{number} {printable(text)}" for text, number in counts.items())
     parts: list[str] = []
     done = 0
     for one in apart:

@@ -7,6 +7,8 @@ evaluator, and no finding is a proof. Where a bound on the work is hit, the repo
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from scheduler.model.selectors import LabelSelector, Requirement
 from scheduler.policy import keys
 from scheduler.policy.dead import dead_rejects, dead_writers
@@ -73,6 +75,7 @@ class _Analysis:
         self.weight = weight
         self.undecided: list[Finding] = []
         self._left_out: list[str] = []
+        self._examples: dict[int, dict[str, Any]] = {}
         self._one_pass = sum(1 + len(criteria(rule)) + len(rule.writes) for rule in self.rules)
 
     def findings(self) -> Iterator[Finding]:
@@ -91,10 +94,17 @@ class _Analysis:
         found = []
         for finding in ask():
             self._owe(FINDING)
-            found.append(finding)
+            found.append(self._sharing(finding))
         if self.over:
             self._left_out.append(_ABOUT[ask.__name__])
         return found
+
+    def _sharing(self, finding: Finding) -> Finding:
+        """The finding, with an example that is kept once for all findings: thousands often have the same."""
+        if finding.example is None:
+            return finding
+        kept = self._examples.setdefault(hash(msgspec.msgpack.encode(finding.example)), finding.example)
+        return msgspec.structs.replace(finding, example=kept) if kept == finding.example else finding
 
     @property
     def over(self) -> bool:

@@ -46,12 +46,18 @@ class PolicyError(ValueError):
         return self.problems[0] + (f" (and {more} more)" if more else "")
 
 
-def parse(document: Any, allowed_prefixes: tuple[str, ...] = (), name: str = "") -> Policy:
+def parse(
+    document: Any,
+    allowed_prefixes: tuple[str, ...] = (),
+    name: str = "",
+    *,
+    criteria: dict[Requirement, Requirement] | None = None,
+) -> Policy:
     """The policy that a MetadataPolicy object holds; `name` stands in where metadata has none.
 
-    Raises PolicyError.
+    `criteria`: those of policies that were read before and are kept: equal ones are kept once. Raises PolicyError.
     """
-    reader = _Reader(allowed_prefixes)
+    reader = _Reader(allowed_prefixes, {} if criteria is None else criteria)
     policy = reader.policy(document, name)
     if reader.problems:
         raise PolicyError(reader.problems)
@@ -61,9 +67,10 @@ def parse(document: Any, allowed_prefixes: tuple[str, ...] = (), name: str = "")
 class _Reader:
     """Walks a document and collects what is wrong with it; values that come back after a problem are never used."""
 
-    def __init__(self, allowed_prefixes: tuple[str, ...]) -> None:
+    def __init__(self, allowed_prefixes: tuple[str, ...], criteria: dict[Requirement, Requirement]) -> None:
         self.problems: list[str] = []
         self._allowed = allowed_prefixes
+        self._criteria = criteria
 
     def policy(self, document: Any, name: str) -> Policy:
         found = self._map(document, "", ("apiVersion", "kind", "metadata", "spec", "status"))
@@ -128,7 +135,7 @@ class _Reader:
         found = self._map(item or {}, path, ("matchLabels", "matchExpressions"))
         exact = self._texts(found.get("matchLabels"), f"{path}.matchLabels", MAX_CRITERIA, key, value)
         for name, wanted in exact.items():
-            yield Requirement(name, "In", frozenset((wanted,)))
+            yield self._once(Requirement(name, "In", frozenset((wanted,))))
         expressions = self._list(found.get("matchExpressions"), f"{path}.matchExpressions", MAX_CRITERIA)
         for i, expression in enumerate(expressions):
             yield self._requirement(expression, f"{path}.matchExpressions[{i}]", key, value)
@@ -151,7 +158,10 @@ class _Reader:
             self.problems.append(f"{path}.values: Required value: {operator} needs at least one")
         elif operator in ("Exists", "DoesNotExist") and values:
             self._invalid(f"{path}.values", values, f"must be empty for {operator}")
-        return Requirement(name, operator, frozenset(values))
+        return self._once(Requirement(name, operator, frozenset(values)))
+
+    def _once(self, criterion: Requirement) -> Requirement:
+        return self._criteria.setdefault(criterion, criterion)
 
     def _action(self, item: Any, path: str) -> Action:
         found = self._map(item, path, ("reject", "message", "updatedLabels", "updatedAnnotations"))

@@ -164,7 +164,11 @@ _object = msgspec.json.Decoder(_Object).decode
 _pod = msgspec.json.Decoder(_Pod).decode
 _whole_pod = msgspec.json.Decoder(_WholePod).decode
 _old_pod = msgspec.json.Decoder(_OldPod).decode
-_hints = re.compile(rb'"(uid|namespace)":\s*"([A-Za-z0-9._-]{1,253})"')
+_NAME = rb':\s*"([A-Za-z0-9._-]{1,253})"'
+_hinted_uid = re.compile(rb'"uid"' + _NAME).search
+_hinted_namespace = re.compile(rb'"namespace"' + _NAME).search
+HEAD_BYTES = 16 << 10
+"""Of a big review, in which the API server names uid and namespace."""
 
 
 class Hint(msgspec.Struct, frozen=True):
@@ -177,12 +181,11 @@ class Hint(msgspec.Struct, frozen=True):
 def hint(head: bytes | bytearray) -> Hint:
     """Uid and namespace, which the API server writes before the object (Go's order of fields).
 
-    Within a text both would be escaped, so that no name of an object looks like them.
+    Within a text both would be escaped, so that no name of an object looks like them. The first of each counts, and
+    no more is looked for: an object may have thousands of uids.
     """
-    found: dict[str, str] = {}
-    for name, value in _hints.findall(head):
-        found.setdefault(name.decode(), value.decode())
-    return Hint(**found)
+    uid, namespace = (find(head, 0, HEAD_BYTES) for find in (_hinted_uid, _hinted_namespace))
+    return Hint("" if uid is None else uid[1].decode(), "" if namespace is None else namespace[1].decode())
 
 
 def read(body: bytes | bytearray) -> Request:

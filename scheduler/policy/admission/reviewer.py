@@ -30,8 +30,6 @@ BIG_BYTES = 64 << 10
 """From this size on decoding may take milliseconds: somebody may send a pod of 10,000 containers."""
 INLINE_UNITS = 1024
 """Policies that cost more are judged aside: about half a millisecond of a review (`bounds`)."""
-HEAD_BYTES = 16 << 10
-"""Of a big review, in which the API server names uid and namespace."""
 PATIENCE = 1.5
 """Seconds that a review may wait for a slot aside: the API server waits three for the answer."""
 
@@ -58,7 +56,7 @@ class Reviewer:
                 return read.answer
             request, hint = read, Hint(read.uid, read.namespace)
         else:
-            hint = review.hint(body[:HEAD_BYTES])
+            hint = review.hint(body)
         until = asyncio.get_running_loop().time() + PATIENCE
         try:
             held, ruling = await self._ruled(

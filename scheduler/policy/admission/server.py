@@ -17,7 +17,7 @@ from aiohttp import web
 from scheduler.policy.admission import review
 from scheduler.policy.admission.lanes import Lanes, OverloadedError
 from scheduler.policy.admission.metrics import Metrics
-from scheduler.policy.admission.reviewer import BIG_BYTES, HEAD_BYTES, Reviewer, ReviewReply
+from scheduler.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
 from scheduler.policy.admission.tls import ServingTls
 from scheduler.policy.options import Pass
 from scheduler.telemetry.connections import Limits
@@ -135,7 +135,7 @@ class AdmissionServer:
         try:
             if length is not None and length < BIG_BYTES:
                 return await self._answer(await self._read(request, bytearray(), READ_SECONDS), request, pass_)
-            head = await self._read(request, bytearray(), READ_SECONDS, enough=HEAD_BYTES)
+            head = await self._read(request, bytearray(), READ_SECONDS, enough=review.HEAD_BYTES)
             hint = review.hint(head)
             weight = length or BODY_LIMIT
             until = asyncio.get_running_loop().time() + BODY_SECONDS
