@@ -210,8 +210,12 @@ class BindingCycles:
         for uid in islice(self._deadlines.over(now), _GIVEN_UP_AT_ONCE):
             cycle, waiting = self._cycles[uid], self.waiting_pods.get(uid)
             if waiting is None:
-                expired = "" if cycle.wait is None else cycle.wait.expired
+                wait, cycle.waits = cycle.wait, ""
                 cycle.plugins.time_over()
+                if wait is not None and wait.pause:
+                    self._take(cycle, Event.OBJECT_CHANGED, None, now)  # the one that changed is the clock
+                    continue
+                expired = "" if wait is None else wait.expired
                 self._take(cycle, Event.TIME_OVER, str(cycle.plugins.error(expired)), now)
             elif (timed_out := waiting.timed_out()) is not None:
                 self._take(cycle, Event.TIME_OVER, _rejected(*timed_out), now)
@@ -298,7 +302,7 @@ class BindingCycles:
     def _wait(self, cycle: BindingCycle, wait: Wait, now: float) -> None:
         self._idle += 1
         uid, plugin = cycle.queued.pod.uid, cycle.plugins.plugin
-        if cycle.waits != plugin:
+        if cycle.waits != plugin or wait.pause:
             cycle.waits, cycle.deadline = plugin, now + wait.seconds
             self._deadlines.add(uid, cycle.deadline)
         cycle.wait = wait

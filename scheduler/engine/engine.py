@@ -267,6 +267,8 @@ class Engine:
             self._put_placed(pod, now)
         elif pod.scheduler_name in self._frameworks:
             self._put_waiting(pod, now)
+        elif pod.shape.claims:
+            self.cluster.devices.rivals = True
 
     def _put_placed(self, pod: Pod, now: float) -> None:
         self.queue.remove(pod.uid)

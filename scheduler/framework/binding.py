@@ -118,6 +118,8 @@ class Wait:
     """The objects whose change may end the waiting; empty: any change may."""
     expired: str = "timed out"
     """The error message when the time is over."""
+    pause: bool = False
+    """When the time is over, the plugin is asked again, with `expired` set. It counts from now, not from a write."""
 
     def __post_init__(self) -> None:
         _check_seconds("Wait", self.seconds)

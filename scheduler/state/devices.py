@@ -71,8 +71,8 @@ class Devices:
         """Nodes are scored by how many devices are left: who keeps scores has to hear of each change."""
         self.expired: set[str] = set()
         """UIDs of allocated claims whose devices were not ready in time."""
-        self.rivals: set[PoolID] = set()
-        """Pools of which somebody else has given devices, as far as the API showed it."""
+        self.rivals = False
+        """Another scheduler gives devices as well: it was seen to, or has a pod that claims some."""
         self.log: ChangeLog[Change] = ChangeLog()
         self._pools: dict[PoolID, dict[str, ResourceSlice]] = {}
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
@@ -269,8 +269,8 @@ class Devices:
     def _note_rivals(self, claim: ResourceClaim, before: ResourceClaim | None) -> None:
         """A claim was given something, and not by us."""
         ours = claim.uid in self.in_flight or claim.key in self._to_be_made
-        if claim.allocation is not None and not ours and (before is None or before.allocation is None):
-            self.rivals.update((one.id.driver, one.id.pool) for one in claim.allocation.devices)
+        if claim.allocation is not None and not ours and before is not None and before.allocation is None:
+            self.rivals = True
 
     def _drop_claim(self, key: ClaimKey) -> ResourceClaim | None:
         claim = self.claims.pop(key, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 from tests.controlplane.api import ApiError, Object
@@ -43,9 +44,10 @@ class Devices:
         found: list[Object] = self.api.get(f"{ROOT}/namespaces/{self.namespace}/resourceclaims")["items"]
         return found
 
-    def given(self) -> Counter[tuple[str, str]]:
-        """(pool, device) → how many claims have it."""
-        allocations = [claim.get("status", {}).get("allocation") for claim in self.claims()]
+    def given(self, only: Collection[str] | None = None) -> Counter[tuple[str, str]]:
+        """(pool, device) → how many claims have it, of all, or of those with these names."""
+        claims = [one for one in self.claims() if only is None or one["metadata"]["name"] in only]
+        allocations = [claim.get("status", {}).get("allocation") for claim in claims]
         results = [result for one in allocations if one for result in one["devices"]["results"]]
         return Counter((result["pool"], result["device"]) for result in results)
 
@@ -72,9 +74,12 @@ class Devices:
             if error.status != 404:
                 raise
 
-    def misplaced(self) -> list[str]:
-        """What must not be: a device that two claims have, a claim whose pod is not where its devices are."""
-        found = [f"{name} was given {count} times" for name, count in self.given().items() if count > 1]
+    def misplaced(self, only: Collection[str] | None = None) -> list[str]:
+        """What must not be: a device that two claims have, a claim whose pod is not where its devices are.
+
+        `only`: names of the claims that count for the first.
+        """
+        found = [f"{name} was given {count} times" for name, count in self.given(only).items() if count > 1]
         pods = {one["metadata"]["uid"]: one for one in self.api.list(pods_path(self.namespace))}
         claims = {one["metadata"]["name"]: one.get("status", {}) for one in self.claims()}
         for one in pods.values():

@@ -26,6 +26,8 @@ CLAIM = "ResourceClaim"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST = 253
 _CONFLICT = 409
+_RIVALS_SECONDS = 1.0
+"""Where another scheduler gives devices too: how long after a claim was written its pod is bound."""
 _NOTHING = {"allocation": None, "reservedFor": None, "devices": None}
 """Status of a claim that has no device."""
 
@@ -62,6 +64,8 @@ class Promises:
     claims: list[Promise] = field(default_factory=list)
     asked: int = 0
     """How many rounds of writes were asked for."""
+    paused: bool = False
+    """Other schedulers have had time to see what was written."""
     lost: str = ""
     """Why what was written is being taken back."""
 
@@ -146,24 +150,26 @@ def next_step(promises: Promises, assumed: AssumedPod, devices: Devices, seconds
         if writes:
             return Wait(seconds, writes)
     unseen = _unseen(promises, devices)
-    if unseen:
+    if unseen and devices.rivals:
         return Wait(seconds, on=unseen, expired="the watch does not show what claims were given")
+    given = frozenset(one.object_key for one in promises.claims if one.allocation is not None)
+    if given and devices.rivals and not promises.paused:
+        if not assumed.expired:
+            return Wait(_RIVALS_SECONDS, on=given, pause=True)
+        promises.paused, assumed.expired = True, False
     wait = _give_way(promises, assumed, devices, seconds)
     return _wait_for_devices(promises, assumed, devices, seconds) if wait is None else wait
 
 
 def _unseen(promises: Promises, devices: Devices) -> frozenset[ObjectKey]:
-    """Claims to watch before the pod may be bound.
+    """Claims of which the watch has not shown yet what they were given.
 
     Another scheduler may have given the same device to another claim, which no write is refused for. Once the watch
-    shows what was written here, it has shown all that was written before.
+    shows what was written here, it has shown all that was written before. What another scheduler decided before it
+    saw ours comes a moment later.
     """
     return frozenset(
-        one.object_key
-        for one in promises.claims
-        if one.allocation is not None
-        and devices.is_unseen(one.uid)
-        and any((device.id.driver, device.id.pool) in devices.rivals for device in one.allocation.devices)
+        one.object_key for one in promises.claims if one.allocation is not None and devices.is_unseen(one.uid)
     )
 
 

@@ -1,0 +1,144 @@
+"""Claims of devices, on nodes with eight devices each, which drivers have published before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.hostile.scenario import CROWD, Scenario, Write, put
+from bench.hostile.town import TENANT, Object, pod
+
+DRIVER = "gpu.example"
+DEVICES = 8
+"""Of each node."""
+LONGEST = 10 << 10
+"""Characters of an expression."""
+_TERM = 'device.attributes["gpu.example"].model != "{}"'
+_LOOPS = "lists.range(700).all(x, lists.range(700).all(y, x + y >= 0))"
+"""490,000 turns: as much as Kubernetes lets an evaluation cost, and more."""
+
+
+def published(nodes: int) -> Iterator[Write]:
+    """A class, and a slice for each node: devices of four models."""
+    spec: Object = {"selectors": [_cel(f'device.driver == "{DRIVER}"')]}
+    yield put({"kind": "DeviceClass", "metadata": {"name": "gpu", "uid": "gpu"}, "spec": spec})
+    for i in range(nodes):
+        devices = [
+            {"name": f"d{k}", "attributes": {"model": {"string": f"m{k % 4}"}, "index": {"int": k}, "node": {"int": i}}}
+            for k in range(DEVICES)
+        ]
+        pool = {"name": f"node-{i}", "generation": 1, "resourceSliceCount": 1}
+        slice_ = {"driver": DRIVER, "pool": pool, "nodeName": f"node-{i}", "devices": devices}
+        yield put({"kind": "ResourceSlice", "metadata": {"name": f"s{i}", "uid": f"s{i}"}, "spec": slice_})
+
+
+def _cel(expression: str) -> Object:
+    return {"cel": {"expression": expression}}
+
+
+def _asks(*expressions: str, count: int = 1) -> Object:
+    return {
+        "deviceClassName": "gpu",
+        "allocationMode": "ExactCount",
+        "count": count,
+        "selectors": [_cel(one) for one in expressions],
+    }
+
+
+def _claim(i: int, requests: list[Object], **devices: object) -> Object:
+    metadata = {"name": f"gpus-{i}", "namespace": TENANT, "uid": f"gpus-{i}"}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": metadata,
+        "spec": {"devices": {"requests": requests, **devices}},
+        "status": {},
+    }
+
+
+def _pod(i: int) -> Object:
+    named = [{"name": "gpus", "resourceClaimName": f"gpus-{i}"}]
+    return pod(f"worst-{i}", TENANT, {"app": "worst"}, {"resourceClaims": named})
+
+
+def _with_pods(nodes: int, *claims: Object) -> Iterator[Write]:
+    yield from published(nodes)
+    for i, claim in enumerate(claims):
+        yield put(claim, 1)
+        yield put(_pod(i), 20)
+
+
+def _long(begin: int) -> str:
+    """As many terms as an expression has room for."""
+    terms: list[str] = []
+    size = 0
+    while size < LONGEST - 80:
+        terms.append(_TERM.format(f"x{begin + len(terms)}"))
+        size += len(terms[-1]) + 4
+    return " && ".join(terms)
+
+
+def _constrained(nodes: int) -> Iterator[Write]:
+    """32 requests that may have any device, of which no two may be of one index, and there are eight."""
+    requests = [{"name": f"r{k}", "exactly": _asks()} for k in range(32)]
+    never = [{"requests": ["r7"], "matchAttribute": f"{DRIVER}/absent"}]
+    eight = [{"name": f"r{k}", "exactly": _asks()} for k in range(DEVICES)]
+    yield from _with_pods(nodes, _claim(0, requests), _claim(1, eight, constraints=never))
+
+
+def _alternatives(nodes: int) -> Iterator[Write]:
+    """Four requests with eight alternatives each, and a constraint that only the last alternatives could meet."""
+    alternatives = [{"name": f"a{k}", **_asks(f'device.attributes["{DRIVER}"].index >= {k}')} for k in range(8)]
+    requests = [{"name": f"r{k}", "firstAvailable": alternatives} for k in range(4)]
+    same = [{"matchAttribute": f"{DRIVER}/index"}]
+    yield from _with_pods(nodes, _claim(0, requests, constraints=same))
+
+
+def _expressions(nodes: int) -> Iterator[Write]:
+    """20 claims, each with two expressions that nobody had before."""
+    claims = [_claim(i, [{"name": "r", "exactly": _asks(_long(1_000 * i), _long(1_000 * i + 500))}]) for i in range(20)]
+    yield from _with_pods(nodes, *claims)
+
+
+def _loops(nodes: int) -> Iterator[Write]:
+    """A selector at the cost limit, for each device anew."""
+    yield from _with_pods(nodes, _claim(0, [{"name": "r", "exactly": _asks(_LOOPS)}]))
+
+
+SCENARIOS = [
+    Scenario(
+        "devices-requests-32",
+        "ResourceClaim",
+        "32 requests on nodes of eight devices; and eight with a constraint that nothing meets",
+        _constrained,
+        2,
+        6.0,
+        bounds=CROWD,
+    ),
+    Scenario(
+        "devices-first-available-8",
+        "ResourceClaim",
+        "four requests of eight alternatives, which have to have the same index",
+        _alternatives,
+        1,
+        6.0,
+        bounds=CROWD,
+    ),
+    Scenario(
+        "devices-expressions-10k",
+        "ResourceClaim",
+        "20 claims with two expressions of 10 KiB each, which are all different",
+        _expressions,
+        20,
+        6.0,
+        bounds=CROWD,
+    ),
+    Scenario(
+        "devices-expression-limit",
+        "ResourceClaim",
+        "an expression of loops in loops, up to the limit of its cost",
+        _loops,
+        1,
+        6.0,
+        bounds=CROWD,
+    ),
+]
