@@ -1,7 +1,7 @@
 """CEL, the language of device selectors, with the environment that Kubernetes gives it."""
 
 from scheduler.cel.errors import CostLimitError, EffortError, EvaluationError
-from scheduler.cel.program import CompileError, DeviceView, Evaluation, Program, compile
+from scheduler.cel.program import CompileError, DeviceView, Evaluation, Program, compile, compile_further
 from scheduler.cel.quantity import Quantity, QuantityError
 from scheduler.cel.version import Version, VersionError
 
@@ -18,4 +18,5 @@ __all__ = [
     "Version",
     "VersionError",
     "compile",
+    "compile_further",
 ]

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from scheduler.model.devices import MOST_ALTERNATIVES, PoolID
 from scheduler.model.node import Node
-from scheduler.plugins.dynamic_resources.pools import Pool
+from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
 from scheduler.plugins.dynamic_resources.reach import Reach
 from scheduler.plugins.dynamic_resources.search import Chosen, Search, Selects
-from scheduler.plugins.dynamic_resources.wanted import AllocationError, WantedClaim
+from scheduler.plugins.dynamic_resources.wanted import AllocationError, UnfinishedError, WantedClaim
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.state.effort import Effort
@@ -182,15 +182,24 @@ class Results:
             for entry in pool.devices:
                 try:
                     for expression, whose in selectors:
-                        if not self._selects(expression, whose, entry.device.look, entry.id):
+                        if not (yield from self._is_selected(entry, expression, whose)):
                             break
-                        yield
                     else:
                         return True
                 except AllocationError:
                     return True  # the search will come upon it, if it gets there
                 yield
         return False
+
+    def _is_selected(self, entry: PoolDevice, expression: str, whose: str) -> Generator[None, None, bool]:
+        while True:
+            try:
+                selected = self._selects(expression, whose, entry.device.look, entry.id)
+            except UnfinishedError:
+                yield
+            else:
+                yield
+                return selected
 
 
 def _outcome(going_on: Generator[None, None, bool], effort: Effort) -> bool:

@@ -16,7 +16,7 @@ from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
 from scheduler.plugins.dynamic_resources.constraints import Tracked, tracked
 from scheduler.plugins.dynamic_resources.looks import known
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
-from scheduler.plugins.dynamic_resources.wanted import AllocationError, Alternative, WantedClaim
+from scheduler.plugins.dynamic_resources.wanted import AllocationError, Alternative, UnfinishedError, WantedClaim
 from scheduler.state.effort import Effort
 from scheduler.state.holders import NOTHING_USED, Holders
 
@@ -256,7 +256,13 @@ class Search:
         """Whether a device is selected. Others may have their turn after each expression."""
         look = entry.device.look
         for expression, whose in alternative.selectors:
-            if not self._selects(expression, whose, look, entry.id):
+            while True:
+                try:
+                    selected = self._selects(expression, whose, look, entry.id)
+                    break
+                except UnfinishedError:
+                    yield None
+            if not selected:
                 return False
             if self._has_had_its_turn():
                 yield None

@@ -9,11 +9,12 @@ from scheduler.cel import (
     QuantityError,
     Version,
     VersionError,
+    compile_further,
 )
 from scheduler.cel import compile as compile_cel
 from scheduler.model.devices import DeviceID, Look
 from scheduler.plugins.dynamic_resources.looks import holds
-from scheduler.plugins.dynamic_resources.wanted import AllocationError
+from scheduler.plugins.dynamic_resources.wanted import AllocationError, UnfinishedError
 from scheduler.state.effort import Effort
 
 _MOST = 5_000
@@ -36,7 +37,7 @@ class Programs:
     def selects(self, expression: str, whose: str, look: Look, device: DeviceID) -> bool:
         """Whether the expression selects a device. `whose`: of what it is a selector, for messages.
 
-        Raises AllocationError.
+        Raises AllocationError, and UnfinishedError.
         """
         try:
             return holds(expression, look, self._matches)
@@ -47,7 +48,11 @@ class Programs:
             raise AllocationError(f"{whose} on device {device}: CEL runtime error: {error}{hint}") from None
 
     def _matches(self, expression: str, look: Look) -> bool:
-        effort, program = self.effort, compile_cel(expression)
+        effort = self.effort
+        program, steps = compile_further(expression) if effort.is_limited else (compile_cel(expression), 0)
+        effort.count(steps)
+        if program is None:
+            raise UnfinishedError
         effort.count(program.owed())
         if program.error is not None:
             raise program.error

@@ -11,6 +11,10 @@ from scheduler.model.devices import ALL, EXACT_COUNT, ClaimSpec, DeviceClass, De
 from scheduler.model.devices import Request as ModelRequest
 
 
+class UnfinishedError(Exception):
+    """An expression is not compiled yet: ask again, after others have had their turn."""
+
+
 class AllocationError(Exception):
     """Something is wrong with a claim, a class or what drivers publish: it fails the pod, whatever other nodes have."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler import cel
+from scheduler.cel import effort
 from scheduler.cel import program as programs
 from scheduler.cel.effort import LIMIT, STEPS
 
@@ -160,3 +161,37 @@ def test_a_result_of_unknown_type_must_be_a_bool() -> None:
 def test_one_evaluation_leaves_nothing_to_the_next() -> None:
     program = cel.compile("[1, 2, 3].map(x, x * 2).filter(y, y > 2) == [4, 6]")
     assert [program.evaluate(GPU) for _ in range(3)] == [program.evaluate(EMPTY)] * 3
+
+
+def test_an_evaluation_ends_at_the_callers_limit() -> None:
+    """Nothing makes up for it, and it is no cost limit: Kubernetes would go on."""
+    program = cel.compile("lists.range(200).all(x, lists.range(200).all(y, x + y >= 0)) || true")
+    assert program.matches(GPU)
+    with pytest.raises(cel.EffortError) as caught:
+        program.evaluate(GPU, 5_000)
+    assert 5_000 < caught.value.steps < 10_000
+    assert cel.compile('device.driver == "gpu.example.com"').evaluate(GPU, 5_000).matches
+
+
+@pytest.mark.parametrize("name", EXPENSIVE)
+def test_the_most_expensive_expressions_end_at_the_callers_limit(name: str) -> None:
+    """Also where one operation takes long."""
+    with pytest.raises(cel.EvaluationError):
+        cel.compile(EXPENSIVE[name]).evaluate(GPU, 5_000)
+    assert effort.METER.spent <= 3 * 5_000 + 60_000  # the operation that went over the limit
+
+
+@pytest.mark.parametrize(("end", "error"), [("true", False), ("nonsense", True), ("1 +", True)])
+def test_an_expression_is_compiled_in_stages(end: str, error: bool) -> None:
+    """Each is paid for once, whoever asks; the result is the same."""
+    text = "1 == 1 && " * 500 + end
+    found, steps, parts = None, 0, 0
+    while found is None:
+        found, part = cel.compile_further(text)
+        steps, parts = steps + part, parts + 1
+    assert parts == 4 or error
+    assert (found.error is not None) is error
+    assert steps + found.owed() == found.steps
+    assert found.owed() == 0
+    assert cel.compile(text) is found
+    assert cel.compile_further(text) == (found, 0)
