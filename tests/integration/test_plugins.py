@@ -75,7 +75,7 @@ def test_installed_and_named(
 
     api.create(path, pod("sleeps", "seafaring"))
     wanted = {
-        "breaks": 'running Filter plugin "Trouble": LookupError: no such shelf',
+        "breaks": 'running Filter plugin "Trouble": no such shelf',
         "sleeps": 'running Filter plugin "Trouble": held the scheduler for 5s without an answer',
     }
     for name, message in wanted.items():
