@@ -28,7 +28,7 @@ def published(nodes: int) -> Iterator[Write]:
         ]
         pool = {"name": f"node-{i}", "generation": 1, "resourceSliceCount": 1}
         slice_ = {"driver": DRIVER, "pool": pool, "nodeName": f"node-{i}", "devices": devices}
-        yield put({"kind": "ResourceSlice", "metadata": {"name": f"s{i}", "uid": f"s{i}"}, "spec": slice_})
+        yield put({"kind": "ResourceSlice", "metadata": {"name": f"s{i}", "uid": f"s{i}"}, "spec": slice_}, 0.5)
 
 
 def _cel(expression: str) -> Object:
