@@ -104,8 +104,8 @@ class Place(NamedTuple):
         return bool(self.node) or self.everywhere or self.selector is not None
 
 
-class Look:
-    """What a selector sees of a device. Devices that look the same share one, with what was found about it."""
+class DeviceTraits:
+    """What a selector can read of a device. Devices with equal traits share one object, and its kept results."""
 
     __slots__ = ("attributes", "capacity", "driver", "holds", "known", "shared", "table")
 
@@ -141,7 +141,7 @@ class Device(Struct, gc=False, frozen=True, eq=False):
     """One device as its driver publishes it."""
 
     name: str
-    look: Look
+    traits: DeviceTraits
     consumes: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
     """(counter set, (counter, nano-units) pairs)."""
     place: Place

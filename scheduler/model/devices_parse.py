@@ -27,7 +27,7 @@ from scheduler.model.devices import (
     DeviceTaint,
     DeviceTaintRule,
     DeviceToleration,
-    Look,
+    DeviceTraits,
     Place,
     Request,
     ResourceClaim,
@@ -95,7 +95,7 @@ def _counters(counters: Mapping[str, devices_wire.Counter] | None) -> dict[str, 
 def _device(device: devices_wire.Device, driver: str, interner: Interner) -> Device:
     return Device(
         name=device.name,
-        look=_look(device, driver, interner),
+        traits=_traits(device, driver, interner),
         consumes=tuple(
             [(use.counter_set, tuple(_counters(use.counters).items())) for use in device.consumes_counters or ()]
         ),
@@ -107,24 +107,24 @@ def _device(device: devices_wire.Device, driver: str, interner: Interner) -> Dev
     )
 
 
-def _look(device: devices_wire.Device, driver: str, interner: Interner) -> Look:
+def _traits(device: devices_wire.Device, driver: str, interner: Interner) -> DeviceTraits:
     """What selectors see of the device: one object for all devices of which they see the same."""
     said = (driver, device.allow_multiple_allocations, device.attributes or {}, device.capacity or {})
     key = msgspec.json.encode(said)
-    found: Look | None = interner.looks.get(key)
+    found: DeviceTraits | None = interner.traits.get(key)
     if found is None:
-        found = Look(
+        found = DeviceTraits(
             driver,
             {name: _attribute(value) for name, value in (device.attributes or {}).items()},
             {name: _capacity(value) for name, value in (device.capacity or {}).items()},
             shared=device.allow_multiple_allocations,
         )
-        interner.looks.put(key, found, len(key))
+        interner.traits.put(key, found, len(key))
     return found
 
 
 def _attribute(said: devices_wire.Attribute) -> Attribute:
-    """In the order in which the allocator looks."""
+    """In the order in which the allocator traits."""
     if said.string_value is not None:
         return "string", said.string_value
     if said.int_value is not None:

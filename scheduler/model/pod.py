@@ -116,7 +116,7 @@ class Interner:
         self.known_shapes: Known[tuple[Any, ...], PodShape] = Known(bound)
         self.known_labels: Known[bytes, Mapping[str, str]] = Known(bound)
         self._affinities: Known[tuple[bytes, bytes, str, Mode], tuple[bytes, str | None]] = Known(bound)
-        self.looks: Known[Any, Any] = Known(bound)
+        self.traits: Known[Any, Any] = Known(bound)
         """What selectors see of devices, shared by devices of one look (`scheduler.model.devices_parse`)."""
         self.claim_specs: Known[bytes, Any] = Known(bound)
         """What resource claims ask for, shared by claims of one template."""

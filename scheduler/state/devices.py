@@ -21,7 +21,7 @@ from scheduler.model.devices import (
     ResourceClaim,
     ResourceSlice,
 )
-from scheduler.state.holders import Holders, held
+from scheduler.state.allocated_devices import AllocatedDevices, held
 from scheduler.state.rowlog import ChangeLog
 
 ObjectKey = tuple[str, str, str]
@@ -64,7 +64,7 @@ class Devices:
         self.slices: dict[str, ResourceSlice] = {}
         self.classes: dict[str, DeviceClass] = {}
         self.rules: dict[str, DeviceTaintRule] = {}
-        self.holders = Holders()
+        self.allocated = AllocatedDevices()
         self.in_flight: dict[str, InFlight] = {}
         """UID of a claim → what it is about to be given."""
         self.scored = False
@@ -174,7 +174,7 @@ class Devices:
         """A device that a claim is given for itself and another claim has as well, and the UID of that one."""
         for device in held(allocation.devices):
             if device.share is None:
-                for other in self.holders.holders(device.id):
+                for other in self.allocated.claims_holding(device.id):
                     if other != uid:
                         return device.id, other
         return None
@@ -184,7 +184,7 @@ class Devices:
     def assume(self, uid: str, allocation: Allocation, key: ClaimKey | None) -> None:
         """A claim is about to be given this: nobody else gets it."""
         self.in_flight[uid] = InFlight(allocation, key)
-        self._touch(self.holders.put(uid, allocation))
+        self._touch(self.allocated.put(uid, allocation))
 
     def restore(self, uid: str) -> None:
         """It is not: what the API says of the claim counts again."""
@@ -194,7 +194,7 @@ class Devices:
                 self._to_be_made.pop(flight.key, None)
             claim = None if flight.key is None else self.claims.get(flight.key)
             of_claim = claim.allocation if claim is not None and claim.uid == uid else None
-            self._touch(self.holders.put(uid, of_claim))
+            self._touch(self.allocated.put(uid, of_claim))
 
     def written(self, uid: str, version: str) -> None:
         """The API has it: the claim holds it until the API shows a later version of the claim."""
@@ -259,7 +259,7 @@ class Devices:
             self._let_go(self._to_be_made.pop(claim.key))
         if claim.allocation is not None:
             self.in_flight.pop(claim.uid, None)
-            self._touch(self.holders.put(claim.uid, claim.allocation))
+            self._touch(self.allocated.put(claim.uid, claim.allocation))
         else:
             flight = self.in_flight.get(claim.uid)
             if flight is None or flight.is_over(claim.resource_version):
@@ -286,7 +286,7 @@ class Devices:
         flight = self.in_flight.pop(uid, None)
         if flight is not None and flight.key is not None:
             self._to_be_made.pop(flight.key, None)
-        self._touch(self.holders.put(uid, None))
+        self._touch(self.allocated.put(uid, None))
 
     def _unmake(self, claim: ResourceClaim) -> None:
         if claim.owner is not None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from scheduler.model.devices import IMPLICIT_PREFIX, Allocation, DeviceID
+from scheduler.state.allocated_devices import held
 from scheduler.state.cluster import Cluster
 from scheduler.state.devices import Devices
-from scheduler.state.holders import held
 
 
 def validate_devices(cluster: Cluster) -> Iterator[str]:
@@ -53,7 +53,7 @@ def _holders(devices: Devices) -> Iterator[str]:
         claim.uid: claim.allocation for claim in devices.claims.values() if claim.allocation is not None
     }
     should |= {uid: flight.allocation for uid, flight in devices.in_flight.items()}
-    has = devices.holders.claims
+    has = devices.allocated.claims
     yield from _differ("who holds devices", set(has), set(should))
     exclusive: set[tuple[DeviceID, str]] = set()
     used: dict[DeviceID, dict[str, int]] = {}
@@ -65,9 +65,9 @@ def _holders(devices: Devices) -> Iterator[str]:
                 amounts = used.setdefault(device.id, {})
                 for name, amount in (device.consumed or {}).items():
                     amounts[name] = amounts.get(name, 0) + amount.nano
-    taken = {(device, uid) for device, uids in devices.holders._exclusive.items() for uid in uids}
+    taken = {(device, uid) for device, uids in devices.allocated._exclusive.items() for uid in uids}
     yield from _differ("devices that are taken", taken, exclusive)
-    yield from _differ("devices that are shared", set(devices.holders._shares), set(used))
+    yield from _differ("devices that are shared", set(devices.allocated._shares), set(used))
     sums = {device: {name: amount for name, amount in amounts.items() if amount} for device, amounts in used.items()}
     sums = {device: amounts for device, amounts in sums.items() if amounts}
-    yield from _differ("what is used of shared devices", devices.holders._used, sums)
+    yield from _differ("what is used of shared devices", devices.allocated._used, sums)

@@ -1,6 +1,6 @@
 """Devices: resource claims, and extended resources that device classes serve.
 
-`plugin.py` is the plugin; `questions.py` and `results.py` ask the allocator about nodes and keep its answers;
-`search.py` is the allocator, with `pools.py`, `constraints.py`, `capacities.py` and `selecting.py`; `allocation.py`
-makes of its choice what is written.
+`plugin.py` is the plugin. `requests.py` says what a pod asks for, and `results.py` keeps what the allocator found for
+each node. `search.py` is the allocator; it uses `pools.py`, `constraints.py`, `capacities.py` and `selecting.py`.
+`allocation.py` turns the chosen devices into what is written, and `reservation.py` writes it before the Binding.
 """

@@ -10,8 +10,8 @@ import msgspec
 from scheduler.model import wire
 from scheduler.model.devices import AllocatedDevice, Allocation, ResourceClaim
 from scheduler.model.selectors import parse_node_selector
+from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
 from scheduler.plugins.dynamic_resources.search import Chosen
-from scheduler.plugins.dynamic_resources.wanted import AllocationError, Alternative, WantedClaim
 
 EXTENDED_SUFFIX = "-extended-resources-"
 
@@ -76,7 +76,7 @@ def allocation_of(claim: ResourceClaim, chosen: Sequence[Chosen], node: str, see
 
 
 def written(
-    claim: ResourceClaim, wanted: WantedClaim, chosen: Sequence[Chosen], allocation: Allocation, node: str
+    claim: ResourceClaim, wanted: RequestedClaim, chosen: Sequence[Chosen], allocation: Allocation, node: str
 ) -> dict[str, Any]:
     """The allocation as it is written to the claim's status."""
     results = []
@@ -107,7 +107,7 @@ def written(
     return found
 
 
-def _config(wanted: WantedClaim, chosen: Sequence[Chosen]) -> list[dict[str, Any]]:
+def _config(wanted: RequestedClaim, chosen: Sequence[Chosen]) -> list[dict[str, Any]]:
     """What drivers are told: the configurations of the classes, then those of the claim."""
     used = {one.alternative.base: one.alternative for one in chosen}
     picked = [used[alternatives[0].base] for alternatives in wanted.requests if alternatives[0].base in used]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from scheduler.model.devices import Attribute, Constraint, Look
+from scheduler.model.devices import Attribute, Constraint, DeviceTraits
 
 
 class Tracked:
@@ -21,11 +21,11 @@ class Tracked:
             return True
         return bool(alternative) and f"{request}/{alternative}" in self._requests
 
-    def add(self, request: str, alternative: str, look: Look) -> bool:
+    def add(self, request: str, alternative: str, traits: DeviceTraits) -> bool:
         """Count a device; False if it can't be chosen beside the others, and then it is not counted."""
         if not self._concerns(request, alternative):
             return True
-        value = look.attribute(self._attribute)
+        value = traits.attribute(self._attribute)
         if value is None:
             return False
         if self._values and not value[0]:

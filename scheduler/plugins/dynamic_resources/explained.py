@@ -8,11 +8,11 @@ from scheduler.model.devices import DeviceID, ResourceClaim
 from scheduler.model.node import Node
 from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
-from scheduler.plugins.dynamic_resources.questions import Wants, named
+from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
+from scheduler.plugins.dynamic_resources.requests import PodDevices, named
 from scheduler.plugins.dynamic_resources.search import Selects, available_counters, tolerates_all, uses
-from scheduler.plugins.dynamic_resources.wanted import AllocationError, Alternative, WantedClaim
+from scheduler.state.allocated_devices import AllocatedDevices
 from scheduler.state.devices import Devices
-from scheduler.state.holders import Holders
 
 _SHOWN = 8
 """Devices of a request that are told one by one."""
@@ -20,7 +20,12 @@ _FREE = "free"
 
 
 def unallocatable(
-    inquiry: Inquiry, node: Node, wants: Wants, pools: Sequence[Pool], wanted: Sequence[WantedClaim], selects: Selects
+    inquiry: Inquiry,
+    node: Node,
+    wants: PodDevices,
+    pools: Sequence[Pool],
+    wanted: Sequence[RequestedClaim],
+    selects: Selects,
 ) -> Detail:
     """The first request for which there are too few devices, and what is wrong with each of them."""
     devices = inquiry.cluster.devices
@@ -55,7 +60,7 @@ def _request(
     for pool in pools:
         if not pool.usable:
             continue
-        left = available_counters(pool, devices.holders)
+        left = available_counters(pool, devices.allocated)
         for entry in pool.devices:
             found = _against(alternative, entry, devices, left, selects)
             if found is not None:
@@ -82,17 +87,17 @@ def _against(
     selects: Selects,
 ) -> str | None:
     """Why a device can't be given; None for one that is of another class."""
-    look, asked = entry.device.look, alternative.asked
+    traits, asked = entry.device.traits, alternative.asked
     for number, (expression, whose) in enumerate(alternative.selectors):
         try:
-            selected = selects(expression, whose, look, entry.id)
+            selected = selects(expression, whose, traits, entry.id)
         except AllocationError as error:
             return str(error)
         if not selected:
             return None if number < len(alternative.of.selectors) else f"not selected by {expression}"
     if not entry.reached:
         return "reached from other nodes only"
-    holders = devices.holders
+    holders = devices.allocated
     if not asked.admin_access and holders.is_taken(entry.id):
         return f"allocated to {', '.join(_users(entry.id, holders, devices)) or 'a claim'}"
     if entry.taints and not tolerates_all(alternative, entry.taints):
@@ -101,10 +106,10 @@ def _against(
 
 
 def _short(
-    alternative: Alternative, entry: PoolDevice, holders: Holders, left: Mapping[tuple[str, str], int]
+    alternative: Alternative, entry: PoolDevice, holders: AllocatedDevices, left: Mapping[tuple[str, str], int]
 ) -> str | None:
     """What a device has too little of."""
-    capacity = entry.device.look.capacity
+    capacity = entry.device.traits.capacity
     try:
         takes = taken(alternative.asked.capacity, capacity)
     except CapacityError as error:
@@ -125,10 +130,10 @@ def _short(
     return None
 
 
-def _users(device: DeviceID, holders: Holders, devices: Devices) -> Iterator[str]:
+def _users(device: DeviceID, holders: AllocatedDevices, devices: Devices) -> Iterator[str]:
     """The claims that have a device."""
     by_uid: dict[str, ResourceClaim] = {claim.uid: claim for claim in devices.claims.values()}
-    for uid in holders.holders(device):
+    for uid in holders.claims_holding(device):
         claim = by_uid.get(uid)
         if claim is not None:
             pods = f", reserved for {len(claim.reserved_for)} pods" if claim.reserved_for else ""

@@ -27,20 +27,20 @@ from scheduler.plugins.dynamic_resources.claims import (
     readiness,
 )
 from scheduler.plugins.dynamic_resources.explained import unallocatable
-from scheduler.plugins.dynamic_resources.promises import (
-    PromiseError,
-    Promises,
+from scheduler.plugins.dynamic_resources.requested import AllocationError
+from scheduler.plugins.dynamic_resources.requests import AllocationRequests, PodDevices, named
+from scheduler.plugins.dynamic_resources.reservation import (
+    Reservation,
+    ReservationError,
     freed,
     give_back,
     next_step,
-    promise,
     removed,
+    reserve,
 )
-from scheduler.plugins.dynamic_resources.questions import Questions, Wants, named
-from scheduler.plugins.dynamic_resources.results import FAILED, FITS, INVALID, NO_SOLUTION, REFUSED, Results
+from scheduler.plugins.dynamic_resources.results import FAILED, FITS, INVALID, NO_SOLUTION, REFUSED, AllocationsByNode
 from scheduler.plugins.dynamic_resources.search import INVALID_POOLS
 from scheduler.plugins.dynamic_resources.selecting import Programs
-from scheduler.plugins.dynamic_resources.wanted import AllocationError
 from scheduler.plugins.node_affinity import matches
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
@@ -76,7 +76,7 @@ class DynamicResources(Plugin):
     def __init__(self, args: DynamicResourcesArgs) -> None:
         self._timeout = args.binding_seconds
         self._programs = Programs()
-        self._questions = Questions(self._programs.selects)
+        self._requests = AllocationRequests(self._programs.selects)
 
     @staticmethod
     def check(args: DynamicResourcesArgs, path: str) -> list[str]:
@@ -162,7 +162,7 @@ class DynamicResources(Plugin):
             return PostFilterResult("deletion of ResourceClaim completed", writes=tuple(removed(made)))
         return PostFilterResult("")
 
-    def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Promises | None:
+    def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Reservation | None:
         """Take the devices before the next pod is decided."""
         wants, node = self.wants(pod, cluster), cluster.nodes.objects[row]
         if wants is None or node is None:
@@ -170,7 +170,7 @@ class DynamicResources(Plugin):
         if wants.results is not None and wants.results.of(row).code != FITS:
             raise PluginError(self.name, "claim allocation not found for node", "Reserve")
         try:
-            return promise(pod, node, wants, row, cluster.devices)
+            return reserve(pod, node, wants, row, cluster.devices)
         except AllocationError as error:
             raise PluginError(self.name, named(str(error), wants, pod), "Reserve") from None
 
@@ -185,7 +185,7 @@ class DynamicResources(Plugin):
             return None
         try:
             return next_step(assumed.reserved, assumed, cluster.devices, self._timeout)
-        except PromiseError as error:
+        except ReservationError as error:
             raise PluginError(self.name, str(error), "PreBind") from None
 
     def object_hint(
@@ -222,20 +222,20 @@ class DynamicResources(Plugin):
         if reason == self.refused:
             lacking = sorted(name for name in pod.shape.requests if name not in node.allocatable and "/" in name)
             return f"has no {', '.join(lacking)}, neither as devices nor otherwise", {"lacking": lacking}
-        if reason in (self.unallocatable, self.invalid) and wants.question is not None:
-            pools = self._questions.pools(row, node, cluster.devices)
-            wanted = wants.question.of(node) or ()
+        if reason in (self.unallocatable, self.invalid) and wants.request is not None:
+            pools = self._requests.pools(row, node, cluster.devices)
+            wanted = wants.request.of(node) or ()
             return unallocatable(inquiry, node, wants, pools, wanted, self._programs.selects)
         return reason.text, {}
 
-    def wants(self, pod: Pod, cluster: Cluster) -> Wants | None:
+    def wants(self, pod: Pod, cluster: Cluster) -> PodDevices | None:
         """What the pod wants, with answers for all nodes; None: nothing. Raises SliceOver."""
         try:
             claims = claims_of(pod, cluster.devices)
         except ClaimError as error:  # PreFilter has rejected the pod then
             raise PluginError(self.name, str(error)) from None
         self._programs.effort = cluster.effort
-        wants = self._questions.about(pod, claims, cluster)
+        wants = self._requests.about(pod, claims, cluster)
         if not claims and not wants.resources:
             return None
         if wants.results is not None:
@@ -251,15 +251,15 @@ class DynamicResources(Plugin):
         if wants is None or node is None:
             return None
         found = {claim.name: list(claim.allocation.devices) for claim in wants.claims if claim.allocation is not None}
-        if wants.results is not None and wants.question is not None:
+        if wants.results is not None and wants.request is not None:
             names = [claim.name for claim in wants.open]
-            if wants.question.extended(node) is not None:
+            if wants.request.extended(node) is not None:
                 names.append(f"({pod.name}{EXTENDED_SUFFIX})")
             for name, chosen in zip(names, wants.results.of(row).chosen, strict=True):
                 found[name] = list(allocated(chosen, name))
         return found
 
-    def _broken(self, pod: Pod, wants: Wants, results: Results) -> list[tuple[Reason, Bools]]:
+    def _broken(self, pod: Pod, wants: PodDevices, results: AllocationsByNode) -> list[tuple[Reason, Bools]]:
         found: dict[str, list[int]] = {}
         for row in np.flatnonzero(results.codes == FAILED).tolist():
             found.setdefault(results.of(row).text, []).append(row)

@@ -1,6 +1,6 @@
-"""What the allocator says of each node for one question, kept until something changes that the answer may go by.
+"""What the allocator found for each node and one request, kept until something changes on which it depends.
 
-An attempt that has used up its slice goes on at the node, and within the search, where it was.
+When a slice is used up, the next one goes on with the same node, and within its search.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -11,26 +11,26 @@ from msgspec import Struct
 from scheduler.model.devices import MOST_ALTERNATIVES, PoolID
 from scheduler.model.node import Node
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
-from scheduler.plugins.dynamic_resources.reach import Reach
+from scheduler.plugins.dynamic_resources.pools_by_node import PoolsByNode
+from scheduler.plugins.dynamic_resources.requested import AllocationError, RequestedClaim, UnfinishedError
 from scheduler.plugins.dynamic_resources.search import Chosen, Search, Selects
-from scheduler.plugins.dynamic_resources.wanted import AllocationError, UnfinishedError, WantedClaim
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.state.effort import Effort
 
 OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED = range(6)
-"""What is known of a row."""
+"""The outcome for a row; OPEN: not known yet."""
 _STEPS_AT_ONCE = 500
-"""Beyond so many steps, a look at the devices of a pool is interrupted."""
+"""After so many steps, looking through the devices of a pool is interrupted."""
 _NODE = 8
-"""Steps that a node takes besides its search."""
+"""Steps for a node, besides its search."""
 
-Ask = Callable[[Node], "Sequence[WantedClaim] | None"]
-"""What is wanted of a node; None: it can't have what is wanted for another reason."""
+Ask = Callable[[Node], "Sequence[RequestedClaim] | None"]
+"""The claims to allocate on a node; None: it can't serve the pod for another reason."""
 
 
-class Answer(Struct, eq=False):
-    """What was found for one node."""
+class NodeAllocation(Struct, eq=False):
+    """The outcome for one node, with the chosen devices of each claim."""
 
     code: int
     chosen: Sequence[Sequence[Chosen]] = ()
@@ -38,71 +38,71 @@ class Answer(Struct, eq=False):
 
     @property
     def score(self) -> int:
-        """The earlier the alternatives that were chosen, the better (computeScore)."""
+        """More for earlier alternatives of `firstAvailable` (computeScore)."""
         used = {one.alternative for claim in self.chosen for one in claim}
         return sum(MOST_ALTERNATIVES - one.place for one in used if one.parent)
 
 
 class _Judged(Struct, eq=False):
-    """Whether no device of a pool is wanted. It keeps both alive, as they are known by identity."""
+    """Whether no claim can use a device of a pool. Keeps both alive, as they are known by identity."""
 
     pool: Pool
-    wanted: Sequence[WantedClaim]
+    wanted: Sequence[RequestedClaim]
     idle: bool
 
 
 class _Looking(Struct, eq=False):
-    """A pool whose devices are being looked at, to find out whether one is wanted."""
+    """A pool whose devices are being looked through, to find out whether a claim can use one."""
 
     pool: Pool
-    wanted: Sequence[WantedClaim]
+    wanted: Sequence[RequestedClaim]
     going_on: Generator[None, None, bool]
 
 
-class Results:
-    """The answers for all rows."""
+class AllocationsByNode:
+    """The outcomes for all rows."""
 
-    def __init__(self, ask: Ask, selects: Selects, reach: Reach) -> None:
+    def __init__(self, ask: Ask, selects: Selects, pools_by_node: PoolsByNode) -> None:
         self._ask = ask
         self._selects = selects
-        self._reach = reach
+        self._pools_by_node = pools_by_node
         self._epoch = -1
         self._version = -1
         self.codes: Ints = np.zeros(0, dtype=np.int64)
         self.scores: Ints = np.zeros(0, dtype=np.int64)
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, NodeAllocation] = {}
         self._open: dict[int, None] = {}
         self._search: tuple[int, Search] | None = None
-        self._alike: dict[tuple[int, ...], Answer] = {}
+        self._alike: dict[tuple[int, ...], NodeAllocation] = {}
         self._idle: dict[tuple[int, int], _Judged] = {}
-        """Of what is wanted and a pool, by identity: whether no device of it is wanted."""
+        """Claims and a pool, by identity → whether no claim can use a device of it."""
         self._searched_pools: set[PoolID] = set()
-        """Pools of which devices may be wanted."""
+        """Pools with a device that a claim may use."""
         self._looking: _Looking | None = None
 
     def renew(self, cluster: Cluster) -> None:
-        """Be right for the cluster as it is. Raises SliceOver."""
+        """Bring all rows up to date. Raises SliceOver."""
         self._reopen(cluster)
         nodes, effort = cluster.nodes, cluster.effort
         while self._open:
             row = next(iter(self._open))
             node = nodes.objects[row]
-            answer = Answer(REFUSED) if node is None else self._answer(row, node, cluster, effort)
+            answer = NodeAllocation(REFUSED) if node is None else self._answer(row, node, cluster, effort)
             self._answers[row] = answer
             self.codes[row], self.scores[row] = answer.code, answer.score
             del self._open[row]
             effort.charge(_NODE)
 
-    def of(self, row: int) -> Answer:
-        """The answer for one row."""
+    def of(self, row: int) -> NodeAllocation:
+        """The outcome for one row."""
         return self._answers[row]
 
     def _reopen(self, cluster: Cluster) -> None:
-        reach, rows = self._reach, cluster.nodes.rows
-        reach.renew(cluster)
-        changed = reach.log.since(self._version) if self._epoch == reach.epoch else None
+        pools, rows = self._pools_by_node, cluster.nodes.rows
+        pools.renew(cluster)
+        changed = pools.log.since(self._version) if self._epoch == pools.epoch else None
         if changed is None or rows != len(self.codes):
-            self._epoch = reach.epoch
+            self._epoch = pools.epoch
             self.codes = np.zeros(rows, dtype=np.int64)
             self.scores = np.zeros(rows, dtype=np.int64)
             self._answers.clear()
@@ -118,21 +118,21 @@ class Results:
                 if isinstance(entry, int):
                     again.add(entry)
                 elif entry in self._searched_pools:
-                    again |= reach.rows_of(entry)
+                    again |= pools.rows_of(entry)
             if again:
                 self._alike.clear()
                 if self._search is not None and self._search[0] in again:
                     self._search = None
                 self._open |= dict.fromkeys(sorted(again))
-        self._version = reach.log.version
+        self._version = pools.log.version
 
-    def _answer(self, row: int, node: Node, cluster: Cluster, effort: Effort) -> Answer:
+    def _answer(self, row: int, node: Node, cluster: Cluster, effort: Effort) -> NodeAllocation:
         wanted = self._ask(node)
         if wanted is None:
-            return Answer(REFUSED)
+            return NodeAllocation(REFUSED)
         if not wanted:
-            return Answer(FITS)
-        pools = self._reach.of(row, node, cluster.devices)
+            return NodeAllocation(FITS)
+        pools = self._pools_by_node.of(row, node, cluster.devices)
         alike = (id(wanted), *map(id, pools))
         known = self._alike.get(alike)
         if known is None:
@@ -140,24 +140,24 @@ class Results:
         return known
 
     def _searched(
-        self, row: int, wanted: Sequence[WantedClaim], pools: list[Pool], cluster: Cluster, effort: Effort
-    ) -> Answer:
+        self, row: int, wanted: Sequence[RequestedClaim], pools: list[Pool], cluster: Cluster, effort: Effort
+    ) -> NodeAllocation:
         if self._search is None or self._search[0] != row:
             looked_at = [pool for pool in pools if not self._is_idle(pool, wanted, effort)]
             self._searched_pools.update([pool.id for pool in looked_at])
-            self._search = (row, Search(wanted, looked_at, cluster.devices.holders, self._selects))
+            self._search = (row, Search(wanted, looked_at, cluster.devices.allocated, self._selects))
         search = self._search[1]
         try:
             found = search.go_on(effort)
         except AllocationError as error:
             self._search = None
-            return Answer(FAILED, text=str(error))
+            return NodeAllocation(FAILED, text=str(error))
         self._search = None
         if found:
-            return Answer(FITS, search.result)
-        return Answer(INVALID if search.problem else NO_SOLUTION, text=search.problem)
+            return NodeAllocation(FITS, search.result)
+        return NodeAllocation(INVALID if search.problem else NO_SOLUTION, text=search.problem)
 
-    def _is_idle(self, pool: Pool, wanted: Sequence[WantedClaim], effort: Effort) -> bool:
+    def _is_idle(self, pool: Pool, wanted: Sequence[RequestedClaim], effort: Effort) -> bool:
         """Whether no device of a pool is wanted, so that nothing that happens to it matters.
 
         Asked of pools that several nodes may reach: else one pod on a shared device would have all nodes asked again.
@@ -175,7 +175,7 @@ class Results:
             self._looking = None
         return known.idle
 
-    def _may_be_wanted(self, pool: Pool, wanted: Sequence[WantedClaim]) -> Generator[None, None, bool]:
+    def _may_be_wanted(self, pool: Pool, wanted: Sequence[RequestedClaim]) -> Generator[None, None, bool]:
         """Whether a device of a pool is selected by a request. Others may have their turn after each expression."""
         every = {alternative.selectors for claim in wanted for request in claim.requests for alternative in request}
         for selectors in every:
@@ -194,7 +194,7 @@ class Results:
     def _is_selected(self, entry: PoolDevice, expression: str, whose: str) -> Generator[None, None, bool]:
         while True:
             try:
-                selected = self._selects(expression, whose, entry.device.look, entry.id)
+                selected = self._selects(expression, whose, entry.device.traits, entry.id)
             except UnfinishedError:
                 yield
             else:

@@ -10,24 +10,24 @@ from typing import Any
 
 from msgspec import Struct
 
-from scheduler.model.devices import MOST_DEVICES, Device, DeviceID, DeviceTaint, Look, PoolID
+from scheduler.model.devices import MOST_DEVICES, Device, DeviceID, DeviceTaint, DeviceTraits, PoolID
 from scheduler.model.notation import Quantity
 from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
 from scheduler.plugins.dynamic_resources.constraints import Tracked, tracked
-from scheduler.plugins.dynamic_resources.looks import known
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
-from scheduler.plugins.dynamic_resources.wanted import AllocationError, Alternative, UnfinishedError, WantedClaim
+from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim, UnfinishedError
+from scheduler.plugins.dynamic_resources.selector_results import known
+from scheduler.state.allocated_devices import NOTHING_USED, AllocatedDevices
 from scheduler.state.effort import Effort
-from scheduler.state.holders import NOTHING_USED, Holders
 
-Selects = Callable[[str, str, Look, DeviceID], bool]
-"""(CEL expression, whose it is, look, device) → whether it selects the device. Raises AllocationError."""
+Selects = Callable[[str, str, DeviceTraits, DeviceID], bool]
+"""(CEL expression, whose it is, traits, device) → whether it selects the device. Raises AllocationError."""
 
 INVALID_POOLS = "invalid resource pools were encountered"
 _STEPS = 2
 """What going on with one generator takes, roughly."""
 _STEPS_AT_ONCE = 500
-"""Beyond so many steps, a look at some devices is interrupted."""
+"""Beyond so many steps, looking through devices is interrupted."""
 
 
 class Found(Enum):
@@ -72,7 +72,7 @@ class Search:
     """One search. After it has ended well, `result` has the devices of each claim."""
 
     def __init__(
-        self, claims: Sequence[WantedClaim], pools: Sequence[Pool], holders: Holders, selects: Selects
+        self, claims: Sequence[RequestedClaim], pools: Sequence[Pool], holders: AllocatedDevices, selects: Selects
     ) -> None:
         """`pools`: those of the node."""
         self._claims = claims
@@ -141,7 +141,7 @@ class Search:
                 )
         return (yield self._request(0, 0)) or Found.NO
 
-    def _find_all(self, claim: WantedClaim, alternative: Alternative) -> _Part:
+    def _find_all(self, claim: RequestedClaim, alternative: Alternative) -> _Part:
         """Which devices "all" are: those that are selected and would be large enough if nobody had a share."""
         where = f"claim {claim.name}, request {alternative.asked.name}"
         found = self._all[id(alternative)] = []
@@ -245,20 +245,20 @@ class Search:
     @staticmethod
     def _known(alternative: Alternative, entry: PoolDevice) -> bool | None:
         """Whether a device is selected, if all that takes was asked before."""
-        look = entry.device.look
+        traits = entry.device.traits
         for expression, _ in alternative.selectors:
-            selected = known(expression, look)
+            selected = known(expression, traits)
             if not selected:
                 return selected
         return entry.reached
 
     def _ask(self, alternative: Alternative, entry: PoolDevice) -> Generator[None, Found | None, bool]:
         """Whether a device is selected. Others may have their turn after each expression."""
-        look = entry.device.look
+        traits = entry.device.traits
         for expression, whose in alternative.selectors:
             while True:
                 try:
-                    selected = self._selects(expression, whose, look, entry.id)
+                    selected = self._selects(expression, whose, traits, entry.id)
                     break
                 except UnfinishedError:
                     yield None
@@ -270,7 +270,7 @@ class Search:
 
     def _fits(
         self,
-        claim: WantedClaim,
+        claim: RequestedClaim,
         alternative: Alternative,
         entry: PoolDevice,
         used: Mapping[str, int],
@@ -278,7 +278,7 @@ class Search:
         doing: str = "checking",
     ) -> bool:
         """Whether the device has the capacity that is asked for (CmpRequestOverCapacity)."""
-        capacity, asked = entry.device.look.capacity, alternative.asked.capacity
+        capacity, asked = entry.device.traits.capacity, alternative.asked.capacity
         if not capacity:
             return not asked
         takes = self._takes(claim, alternative, entry, name or entry.id.device, doing)
@@ -291,10 +291,10 @@ class Search:
         )
 
     def _takes(
-        self, claim: WantedClaim, alternative: Alternative, entry: PoolDevice, name: str, doing: str
+        self, claim: RequestedClaim, alternative: Alternative, entry: PoolDevice, name: str, doing: str
     ) -> dict[str, Quantity] | None:
         try:
-            return taken(alternative.asked.capacity, entry.device.look.capacity)
+            return taken(alternative.asked.capacity, entry.device.traits.capacity)
         except CapacityError as error:
             where = f"claim {claim.name}, request {alternative.asked.name}"
             raise AllocationError(f"{where}: {doing} capacity for device {name}: {error}") from None
@@ -303,8 +303,8 @@ class Search:
         self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool, *, must: bool = False
     ) -> _Undo | None:
         """Choose a device if it is free and nothing speaks against it (allocateDevice). `must`: no other would do."""
-        claim, device, look = self._claims[number], entry.device, entry.device.look
-        shared, admin = bool(look.shared), alternative.asked.admin_access
+        claim, device, traits = self._claims[number], entry.device, entry.device.traits
+        shared, admin = bool(traits.shared), alternative.asked.admin_access
         if admin and not shared and number in self._taken.get(entry.id, ()):
             return None
         if not admin and (self._holders.is_taken(entry.id) or self._taken.get(entry.id)):
@@ -319,7 +319,7 @@ class Search:
             self._undo(number, undo)
             return None
         for constraint in self._constraints[number]:
-            if not constraint.add(alternative.base, alternative.sub, look):
+            if not constraint.add(alternative.base, alternative.sub, traits):
                 self._undo(number, undo)
                 if must:
                     raise AllocationError(
@@ -380,7 +380,7 @@ class Search:
             counted[counter] = counted.get(counter, 0) + sign * amount
 
 
-def available_counters(pool: Pool, holders: Holders) -> dict[tuple[str, str], int]:
+def available_counters(pool: Pool, holders: AllocatedDevices) -> dict[tuple[str, str], int]:
     """What is left of the counters of a pool, in nano-units; less than nothing where too much was given."""
     available = dict(pool.counters)
     for one in pool.consumers:

@@ -1,4 +1,4 @@
-"""CEL selectors of requests and classes: compiled once, asked of each distinct look of a device."""
+"""CEL selectors of requests and classes: compiled once, evaluated once for devices with equal traits."""
 
 from scheduler.cel import (
     CompileError,
@@ -12,9 +12,9 @@ from scheduler.cel import (
     compile_further,
 )
 from scheduler.cel import compile as compile_cel
-from scheduler.model.devices import DeviceID, Look
-from scheduler.plugins.dynamic_resources.looks import holds
-from scheduler.plugins.dynamic_resources.wanted import AllocationError, UnfinishedError
+from scheduler.model.devices import DeviceID, DeviceTraits
+from scheduler.plugins.dynamic_resources.requested import AllocationError, UnfinishedError
+from scheduler.plugins.dynamic_resources.selector_results import holds
 from scheduler.state.effort import Effort
 
 _MOST = 5_000
@@ -34,20 +34,20 @@ class Programs:
         self.effort = Effort()
         """Whose steps these are."""
 
-    def selects(self, expression: str, whose: str, look: Look, device: DeviceID) -> bool:
+    def selects(self, expression: str, whose: str, traits: DeviceTraits, device: DeviceID) -> bool:
         """Whether the expression selects a device. `whose`: of what it is a selector, for messages.
 
         Raises AllocationError, and UnfinishedError.
         """
         try:
-            return holds(expression, look, self._matches)
+            return holds(expression, traits, self._matches)
         except CompileError as error:
             raise AllocationError(f"{whose}: CEL compile error: {error}") from None
         except (EvaluationError, VersionError) as error:
             hint = _HINT if _NO_SUCH_KEY in str(error) else ""
             raise AllocationError(f"{whose} on device {device}: CEL runtime error: {error}{hint}") from None
 
-    def _matches(self, expression: str, look: Look) -> bool:
+    def _matches(self, expression: str, traits: DeviceTraits) -> bool:
         effort = self.effort
         program, steps = compile_further(expression) if effort.is_limited else (compile_cel(expression), 0)
         effort.count(steps)
@@ -57,7 +57,7 @@ class Programs:
         if program.error is not None:
             raise program.error
         try:
-            answer = program.evaluate(_view(look), _MOST if effort.is_limited else None)
+            answer = program.evaluate(_view(traits), _MOST if effort.is_limited else None)
         except EffortError as error:
             effort.count(error.steps)
             raise EvaluationError(_TOO_COSTLY) from None
@@ -68,10 +68,10 @@ class Programs:
         return answer.matches
 
 
-def _view(look: Look) -> DeviceView:
+def _view(traits: DeviceTraits) -> DeviceView:
     """What CEL sees of a device. Raises VersionError."""
     attributes: dict[str, str | bool | int | Version] = {}
-    for name, (kind, value) in look.attributes.items():
+    for name, (kind, value) in traits.attributes.items():
         if not kind and value:
             continue  # a list
         if not kind:
@@ -80,8 +80,8 @@ def _view(look: Look) -> DeviceView:
             attributes[name] = Version.parse(value) if kind == "version" else value
         except VersionError as error:
             raise VersionError(f"attribute {name}: parse semantic version: {error}") from None
-    capacity = {name: _quantity(one.text) for name, one in look.capacity.items()}
-    return DeviceView(look.driver, attributes, capacity, look.shared)
+    capacity = {name: _quantity(one.text) for name, one in traits.capacity.items()}
+    return DeviceView(traits.driver, attributes, capacity, traits.shared)
 
 
 def _quantity(text: str) -> Quantity:

@@ -13,8 +13,8 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_devices import may_be_devices
 from scheduler.plugins.dynamic_resources.pools import reaches
+from scheduler.plugins.dynamic_resources.requested import AllocationError
 from scheduler.plugins.dynamic_resources.selecting import Programs
-from scheduler.plugins.dynamic_resources.wanted import AllocationError
 from scheduler.plugins.node_resources.amounts import ONE, Amount, Formula, amount_of_row
 from scheduler.plugins.node_resources.arguments import ResourceWeight
 from scheduler.state.cluster import Cluster
@@ -79,14 +79,14 @@ class ByDevices:
             for device_id, device in _devices_for(node, devices):
                 if self._is_of(of, device, device_id):
                     capacity += 1
-                    used += devices.holders.is_allocated(device_id)
+                    used += devices.allocated.is_allocated(device_id)
         except AllocationError:
             return 0, 0  # it is said where devices are filtered
         return capacity, used
 
     def _is_of(self, of: DeviceClass, device: Device, device_id: DeviceID) -> bool:
         return all(
-            self._programs.selects(expression, "", device.look, device_id)
+            self._programs.selects(expression, "", device.traits, device_id)
             for expression in of.selectors
             if expression is not None
         )

@@ -106,7 +106,7 @@ def test_a_device_stays_taken_until_the_watch_shows_what_was_written(harness: Ha
     assert only(harness.cycles(), Failed).pod.name == "q"
     one.show(CLAIM)
     assert harness.engine.cluster.devices.in_flight == {}
-    assert harness.engine.cluster.devices.holders.is_taken(DeviceID("gpu.test", "n", "d0"))
+    assert harness.engine.cluster.devices.allocated.is_taken(DeviceID("gpu.test", "n", "d0"))
 
 
 def test_a_claim_that_was_freed_long_ago_does_not_free_its_device_again(harness: Harness, one: Api) -> None:
@@ -119,8 +119,8 @@ def test_a_claim_that_was_freed_long_ago_does_not_free_its_device_again(harness:
     one.show(CLAIM)
     harness.tell({**held, "metadata": {**held["metadata"], "resourceVersion": "1"}})
     harness.lose("ResourceClaim", "default", "first", "claim/first")
-    holders = harness.engine.cluster.devices.holders
-    assert holders.holders(DeviceID("gpu.test", "n", "d0")) == ["claim/c"]
+    holders = harness.engine.cluster.devices.allocated
+    assert holders.claims_holding(DeviceID("gpu.test", "n", "d0")) == ["claim/c"]
 
 
 def test_a_refused_write_gives_the_device_back(harness: Harness, one: Api) -> None:
@@ -144,7 +144,7 @@ def test_after_a_conflict_the_device_is_kept_until_the_watch_tells(harness: Harn
     one.put(claiming(pod("q"), "other"))
     assert only(harness.cycles(), Failed).pod.name == "q"
     one.show(CLAIM)
-    assert harness.engine.cluster.devices.holders.holders(DeviceID("gpu.test", "n", "d0")) == ["claim/c"]
+    assert harness.engine.cluster.devices.allocated.claims_holding(DeviceID("gpu.test", "n", "d0")) == ["claim/c"]
     harness.after(20)
     assert "n" in {one.node for one in harness.cycles() if isinstance(one, Bind)}
 
@@ -154,9 +154,9 @@ def test_after_a_conflict_with_somebody_else_the_device_is_free_again(harness: H
     one.put(claiming(pod("p"), "c"))
     harness.cycles()
     harness.handle(PreBindWriteFailed("default/p", 409, "changed", {}))
-    assert harness.engine.cluster.devices.holders.is_taken(DeviceID("gpu.test", "n", "d0"))
+    assert harness.engine.cluster.devices.allocated.is_taken(DeviceID("gpu.test", "n", "d0"))
     one.edit(CLAIM, metadata={"labels": {"a": "b"}})
-    assert not harness.engine.cluster.devices.holders.is_taken(DeviceID("gpu.test", "n", "d0"))
+    assert not harness.engine.cluster.devices.allocated.is_taken(DeviceID("gpu.test", "n", "d0"))
 
 
 @pytest.mark.parametrize("written", [True, False])
@@ -165,7 +165,7 @@ def test_a_pod_that_goes_while_its_claim_is_written(harness: Harness, one: Api, 
     one.put(claiming(pod("p"), "c"))
     prepare = only(harness.cycles(), PreBindWrite)
     harness.lose("Pod", "default", "p", "default/p")
-    device_id, holders = DeviceID("gpu.test", "n", "d0"), harness.engine.cluster.devices.holders
+    device_id, holders = DeviceID("gpu.test", "n", "d0"), harness.engine.cluster.devices.allocated
     assert holders.is_taken(device_id)
     answer = one.write(prepare) if written else PreBindWriteFailed("default/p", 404, "gone", {})
     harness.handle(answer)
@@ -277,7 +277,7 @@ def test_a_claim_is_made_for_an_extended_resource(harness: Harness) -> None:
     api.show(create.key)
     devices = harness.engine.cluster.devices
     assert devices.in_flight == {}
-    assert devices.holders.holders(DeviceID("gpu.test", "n", "d0")) == [f"made/{name}"]
+    assert devices.allocated.claims_holding(DeviceID("gpu.test", "n", "d0")) == [f"made/{name}"]
 
 
 def test_a_claim_of_an_earlier_attempt_is_deleted(harness: Harness) -> None:
@@ -484,7 +484,7 @@ def test_what_was_written_is_taken_back_when_another_scheduler_gave_the_device(h
     assert "was given to claim default/theirs by another scheduler" in only(said, Failed).message
     one.show(CLAIM)
     devices = harness.engine.cluster.devices
-    assert devices.holders.holders(DeviceID("gpu.test", "n", "d0")) == ["claim/theirs"]
+    assert devices.allocated.claims_holding(DeviceID("gpu.test", "n", "d0")) == ["claim/theirs"]
     one.put(resource_slice("n", device("d0"), device("d1"), node="n"))
     harness.after(20)
     said = harness.handle(one.write(only(harness.cycles(), PreBindWrite)))

@@ -135,7 +135,7 @@ def test_what_is_kept_is_right(seed: int) -> None:
     steps += [run.relabel, run.reclass, run.net, lambda: run.slice(run.dice.choice(NODES))]
     for _ in range(150):
         run.dice.choice(steps)()
-        claims = run.harness.engine.cluster.devices.holders.claims.values()
+        claims = run.harness.engine.cluster.devices.allocated.claims.values()
         given = Counter(device.id for allocation in claims for device in allocation.devices)
         assert set(given.values()) <= {1}
     assert validate(run.harness.engine.cluster) == []

@@ -12,9 +12,9 @@ from scheduler.model.node import Node
 from scheduler.model.notation import parse_quantity
 from scheduler.plugins.dynamic_resources.allocation import allocation_of, written
 from scheduler.plugins.dynamic_resources.pools import pools_of
+from scheduler.plugins.dynamic_resources.requested import AllocationError, wanted
 from scheduler.plugins.dynamic_resources.search import Search
 from scheduler.plugins.dynamic_resources.selecting import Programs
-from scheduler.plugins.dynamic_resources.wanted import AllocationError, wanted
 from scheduler.state.devices import Devices
 from scheduler.state.effort import Effort, SliceOver
 from tests.builders import Object, node
@@ -59,7 +59,7 @@ class Case:
 
     def search(self) -> Search:
         wants = [wanted(str(claim), claim.spec, self.devices.classes) for claim in self.claims]
-        return Search(wants, pools_of(self.node, self.devices), self.devices.holders, Programs().selects)
+        return Search(wants, pools_of(self.node, self.devices), self.devices.allocated, Programs().selects)
 
     def find(self) -> Given | None:
         """request=device of each claim, or None."""
@@ -340,7 +340,7 @@ def test_a_request_policy_rounds_up(asked: str | None, taken: str | None) -> Non
 
 
 def test_what_is_written() -> None:
-    """Results, configurations of the class and of the claim, and the nodes that reach all of the devices."""
+    """AllocationsByNode, configurations of the class and of the claim, and the nodes that reach all of the devices."""
     opaque = {"opaque": {"driver": "gpu.test", "parameters": {"kind": "Mode"}}}
     of = device_class("gpu", config=[opaque])
     selector = in_zone("z")
@@ -383,7 +383,7 @@ def test_a_search_goes_on_where_it_was_interrupted() -> None:
 
 def test_what_two_claims_share_is_counted_for_each() -> None:
     """And given back by each."""
-    holders = Devices().holders
+    holders = Devices().allocated
     share = DeviceID("gpu.test", "n", "a")
 
     def held(amount: str, share_id: str) -> Allocation:

@@ -52,7 +52,7 @@ class Alternative(Struct, frozen=True, eq=False):
         return self.asked.mode == ALL
 
 
-class WantedClaim(Struct, frozen=True, eq=False):
+class RequestedClaim(Struct, frozen=True, eq=False):
     """A claim to allocate. `requests`: the alternatives of each."""
 
     name: str
@@ -60,7 +60,7 @@ class WantedClaim(Struct, frozen=True, eq=False):
     requests: tuple[tuple[Alternative, ...], ...]
 
 
-def wanted(name: str, spec: ClaimSpec, classes: Mapping[str, DeviceClass]) -> WantedClaim:
+def wanted(name: str, spec: ClaimSpec, classes: Mapping[str, DeviceClass]) -> RequestedClaim:
     """Make a claim ready. `name`: namespace/name.
 
     Raises AllocationError.
@@ -69,7 +69,7 @@ def wanted(name: str, spec: ClaimSpec, classes: Mapping[str, DeviceClass]) -> Wa
     for i, constraint in enumerate(spec.constraints):
         if constraint.match is None and constraint.distinct is None:
             raise AllocationError(f"claim {name}, constraint #{i}: empty constraint (unsupported constraint type?)")
-    return WantedClaim(name, spec, requests)
+    return RequestedClaim(name, spec, requests)
 
 
 def _alternatives(claim: str, request: ModelRequest, classes: Mapping[str, DeviceClass]) -> Iterator[Alternative]:

@@ -1,6 +1,6 @@
-"""The pools of each node, kept until slices, taint rules or the node change, with a log of what is open again.
+"""The pools that each node can use, kept until slices, taint rules or the node change. A log says which nodes changed.
 
-Next stage: `scheduler.plugins.dynamic_resources.results` asks the allocator about these nodes anew.
+Next stage: `scheduler.plugins.dynamic_resources.results` asks the allocator about these nodes again.
 """
 
 from scheduler.model.devices import PoolID
@@ -12,14 +12,14 @@ from scheduler.state.nodes import Nodes
 from scheduler.state.rowlog import ChangeLog
 
 
-class Reach:
-    """Which pools the nodes of one cluster reach."""
+class PoolsByNode:
+    """The pools that each node of a cluster can use."""
 
     def __init__(self) -> None:
         self.log: ChangeLog[int | PoolID] = ChangeLog()
-        """Rows whose node or pools changed, and pools of which something was taken or given back."""
+        """Rows whose node or pools changed, and pools whose devices were allocated or freed."""
         self.epoch = 0
-        """How often all that was known became worthless."""
+        """How often everything was dropped."""
         self._devices: Devices | None = None
         self._nodes: Nodes | None = None
         self._seen = (-1, -1)
@@ -28,7 +28,7 @@ class Reach:
         self._alike: dict[tuple[PoolID, frozenset[str]], Pool] = {}
 
     def renew(self, cluster: Cluster) -> None:
-        """Take note of what has changed."""
+        """Follow the changes since the last call."""
         devices, nodes = cluster.devices, cluster.nodes
         version = (devices.log.version, nodes.object_log.version)
         if self._devices is devices and self._nodes is nodes and version == self._seen:
@@ -52,7 +52,7 @@ class Reach:
                     self._forget(row)
 
     def of(self, row: int, node: Node, devices: Devices) -> list[Pool]:
-        """The pools that a node reaches, in order."""
+        """The pools that a node can use, in kube-scheduler's order."""
         found = self._by_row.get(row)
         if found is None or found[0] is not node:
             pools = [self._shared(pool) for pool in pools_of(node, devices)]
@@ -62,11 +62,11 @@ class Reach:
         return found[1]
 
     def rows_of(self, pool: PoolID) -> set[int]:
-        """The rows that reach a pool, of those that were asked about."""
+        """The rows that can use a pool, among those that were asked for."""
         return self._rows.get(pool, set())
 
     def _is_local(self, pool: PoolID | None) -> bool:
-        """Whether only nodes that its slices name reach a pool, or nobody any more."""
+        """Whether a pool is for nodes that its slices name, or for none."""
         devices = self._devices
         if pool is None or devices is None:
             return False
@@ -74,7 +74,7 @@ class Reach:
         return all(one.place.node for one in slices.values())
 
     def _shared(self, pool: Pool) -> Pool:
-        """One object for all nodes that reach the same slices of a pool, so that they are seen to be alike."""
+        """One object for all nodes that can use the same slices of a pool, so that they share results."""
         slices = {entry.slice.name for entry in pool.devices}
         if not pool.usable or any(entry.slice.place.node or entry.slice.by_device for entry in pool.devices):
             return pool

@@ -1,4 +1,4 @@
-"""What a pod wants of devices, and the results that are kept for all pods that want the same.
+"""What a pod asks for: claims without an allocation, and extended resources. Pods that ask for the same share results.
 
 Next stage: `scheduler.plugins.dynamic_resources.results` asks node by node.
 """
@@ -15,34 +15,34 @@ from scheduler.model.pod_devices import DeviceContainer, may_be_devices
 from scheduler.plugins.dynamic_resources.claims import device_resources
 from scheduler.plugins.dynamic_resources.extended import ExtendedClaim, extended_claim
 from scheduler.plugins.dynamic_resources.pools import Pool
-from scheduler.plugins.dynamic_resources.reach import Reach
-from scheduler.plugins.dynamic_resources.results import Results
+from scheduler.plugins.dynamic_resources.pools_by_node import PoolsByNode
+from scheduler.plugins.dynamic_resources.requested import RequestedClaim, wanted
+from scheduler.plugins.dynamic_resources.results import AllocationsByNode
 from scheduler.plugins.dynamic_resources.search import Selects
-from scheduler.plugins.dynamic_resources.wanted import WantedClaim, wanted
 from scheduler.state.cluster import Cluster
 from scheduler.state.devices import Devices
 from scheduler.state.per_node import Bounded
 
 _ROWS = 200_000
-"""Rows whose results are kept, over all questions."""
+"""Rows whose results are kept, for all requests together."""
 _FEWEST = 4
-"""Questions that are kept in the largest clusters."""
+"""Requests that are kept even in the largest clusters."""
 
 
-class Wants(Struct, eq=False):
-    """One pod's claims. `open`: those that have nothing yet."""
+class PodDevices(Struct, eq=False):
+    """What one pod asks for. `open`: its claims without an allocation."""
 
     claims: list[ResourceClaim]
     open: list[ResourceClaim]
     resources: Mapping[str, DeviceClass]
     """Extended resources that devices may serve."""
-    results: Results | None
+    results: AllocationsByNode | None
     """None: nothing has to be allocated."""
-    question: "Question | None"
+    request: "AllocationRequest | None"
 
 
-class Question:
-    """What is wanted, without whose it is: specs of claims, and extended resources of containers."""
+class AllocationRequest:
+    """What is asked for, whichever pod asks: specs of claims, and extended resources of containers."""
 
     def __init__(
         self, specs: Sequence[ClaimSpec], containers: Sequence[DeviceContainer], requests: Mapping[str, int]
@@ -52,18 +52,18 @@ class Question:
         self._resources = [name for name, amount in requests.items() if amount and may_be_devices(name)]
         self._devices: Devices | None = None
         self._version = -1
-        self._variants: dict[frozenset[str], tuple[WantedClaim, ...]] = {}
+        self._variants: dict[frozenset[str], tuple[RequestedClaim, ...]] = {}
         self._extended: dict[frozenset[str], ExtendedClaim] = {}
 
     def begin(self, devices: Devices) -> None:
-        """Ask about these devices; classes may have changed."""
+        """Use the device classes as they are now."""
         if self._devices is not devices or self._version != devices.class_changes:
             self._devices, self._version = devices, devices.class_changes
             self._variants.clear()
             self._extended.clear()
 
-    def of(self, node: Node) -> Sequence[WantedClaim] | None:
-        """What is wanted of a node; None: it has a resource neither as devices nor otherwise.
+    def of(self, node: Node) -> Sequence[RequestedClaim] | None:
+        """The claims to allocate on a node; None: it offers one of the resources neither as devices nor otherwise.
 
         Raises AllocationError.
         """
@@ -81,7 +81,7 @@ class Question:
         return found
 
     def extended(self, node: Node) -> ExtendedClaim | None:
-        """The claim to make for what a node has as devices; None: it has nothing so."""
+        """The claim to make for resources that the node offers as devices; None: there are none."""
         names = self._by_devices(node)
         return self._claim_for(names) if names else None
 
@@ -106,43 +106,43 @@ class Question:
 
 
 def whose(number: int) -> str:
-    """What the claim of this number is called in errors that are kept for all pods that want the same."""
+    """A placeholder for the name of the claim with this number: errors are kept for all pods that ask for the same."""
     return f"\0{number}\0"
 
 
-def named(text: str, wants: Wants, pod: Pod) -> str:
-    """The text of an error with the names of a pod's own claims."""
+def named(text: str, wants: PodDevices, pod: Pod) -> str:
+    """The text of an error, with the names of the pod's claims in place of the placeholders."""
     for number, claim in enumerate(wants.open):
         text = text.replace(whose(number), str(claim))
     return text.replace(whose(len(wants.open)), f"{pod.namespace}/<extended-resources>")
 
 
-class Questions:
-    """The questions that were asked lately, with their results."""
+class AllocationRequests:
+    """The requests of the last pods, with their results."""
 
     def __init__(self, selects: Selects) -> None:
         self._selects = selects
-        self._reach = Reach()
-        self._kept: Bounded[Any, tuple[Question, Results]] = Bounded(_FEWEST)
+        self._pools_by_node = PoolsByNode()
+        self._kept: Bounded[Any, tuple[AllocationRequest, AllocationsByNode]] = Bounded(_FEWEST)
 
     def pools(self, row: int, node: Node, devices: Devices) -> list[Pool]:
         """The pools that a node reaches."""
-        return self._reach.of(row, node, devices)
+        return self._pools_by_node.of(row, node, devices)
 
-    def about(self, pod: Pod, claims: list[ResourceClaim], cluster: Cluster) -> Wants:
-        """What a pod with these claims wants, not yet asked of any node."""
+    def about(self, pod: Pod, claims: list[ResourceClaim], cluster: Cluster) -> PodDevices:
+        """What a pod with these claims asks for. No node is asked yet."""
         resources = device_resources(pod, cluster.devices)
         opened = [claim for claim in claims if claim.allocation is None]
         if not opened and not resources:
-            return Wants(claims, opened, resources, None, None)
+            return PodDevices(claims, opened, resources, None, None)
         specs = tuple([claim.spec for claim in opened])
         key: Any = (specs, pod.shape if resources else None)
         found = self._kept.recall(key)
         if found is None:
-            question = Question(specs, pod.shape.containers, pod.shape.requests if resources else {})
-            found = question, Results(question.of, self._selects, self._reach)
+            request = AllocationRequest(specs, pod.shape.containers, pod.shape.requests if resources else {})
+            found = request, AllocationsByNode(request.of, self._selects, self._pools_by_node)
             self._kept.most = max(_FEWEST, _ROWS // max(cluster.nodes.rows, 1))
             self._kept.keep(key, found)
-        question, results = found
-        question.begin(cluster.devices)
-        return Wants(claims, opened, resources, results, question)
+        request, results = found
+        request.begin(cluster.devices)
+        return PodDevices(claims, opened, resources, results, request)

@@ -1,4 +1,4 @@
-"""What a pod was promised on its node: assumed, written, waited for until devices are ready, or given back.
+"""The devices reserved for a pod: assumed, written, waited for until they are ready, or given back.
 
 Upstream: `dynamicresources.go` (Reserve, Unreserve, bindClaim, isPodReadyForBinding) and `extendeddynamicresources.go`
 (createExtendedResourceClaimInAPI, patchPodExtendedResourceClaimStatus).
@@ -18,8 +18,8 @@ from scheduler.model.pod import Pod
 from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocation_of, written
 from scheduler.plugins.dynamic_resources.claims import readiness
 from scheduler.plugins.dynamic_resources.extended import ExtendedClaim
-from scheduler.plugins.dynamic_resources.questions import Wants
-from scheduler.plugins.dynamic_resources.wanted import WantedClaim
+from scheduler.plugins.dynamic_resources.requested import RequestedClaim
+from scheduler.plugins.dynamic_resources.requests import PodDevices
 from scheduler.state.devices import Devices
 
 CLAIM = "ResourceClaim"
@@ -32,61 +32,61 @@ _NOTHING = {"allocation": None, "reservedFor": None, "devices": None}
 """Status of a claim that has no device."""
 
 
-class PromiseError(Exception):
-    """What was promised can't be had any more."""
+class ReservationError(Exception):
+    """The reserved devices are not to be had any more."""
 
 
 @dataclass(slots=True)
-class Promise:
-    """One claim that the pod is to use. `allocation`: what it is to be given; None: it has that already."""
+class ReservedClaim:
+    """One claim of the pod. `allocation`: the reserved devices; None: the claim was allocated before."""
 
     key: ClaimKey
     uid: str
     allocation: Allocation | None
     document: dict[str, Any] | None
-    """The allocation as it is written."""
+    """The allocation, as it will be written."""
     extended: ExtendedClaim | None = None
-    """Of a claim that has to be made: what it asks for."""
+    """What a claim asks for that has to be created first."""
     over: str | None = None
-    """The version over which the allocation is being written; None: it was not asked for."""
+    """The resourceVersion on which the allocation is being written; None: no write was asked for yet."""
     is_written: bool = False
 
     @property
     def object_key(self) -> ObjectKey:
-        """Under which name its changes are watched."""
+        """The claim, as writes and waits name it."""
         return (CLAIM, *self.key)
 
 
 @dataclass(slots=True)
-class Promises:
-    """All of a pod's claims."""
+class Reservation:
+    """All claims of a pod."""
 
-    claims: list[Promise] = field(default_factory=list)
+    claims: list[ReservedClaim] = field(default_factory=list)
     asked: int = 0
     """How many rounds of writes were asked for."""
     paused: bool = False
     """Other schedulers have had time to see what was written."""
     lost: str = ""
-    """Why what was written is being taken back."""
+    """Why the written allocations are being taken back; empty: they are not."""
 
 
-def promise(pod: Pod, node: Node, wants: Wants, row: int, devices: Devices) -> Promises | None:
-    """Take the devices that were found for a node. Raises AllocationError; then nothing is taken."""
-    found = Promises()
+def reserve(pod: Pod, node: Node, wants: PodDevices, row: int, devices: Devices) -> Reservation | None:
+    """Reserve the devices that were found for a node. Raises AllocationError, and reserves nothing then."""
+    found = Reservation()
     opened: list[ResourceClaim] = list(wants.open)
-    extended = None if wants.question is None else wants.question.extended(node)
+    extended = None if wants.request is None else wants.request.extended(node)
     if extended is not None:
         opened.append(_to_be_made(pod, extended, devices))
     chosen = () if wants.results is None else wants.results.of(row).chosen
-    wanted: Sequence[WantedClaim] = () if wants.question is None else wants.question.of(node) or ()
+    wanted: Sequence[RequestedClaim] = () if wants.request is None else wants.request.of(node) or ()
     for claim, one, those in zip(opened, wanted, chosen, strict=True):
         seed = f"{pod.uid}/{claim.uid}/{claim.resource_version}"
         allocation = allocation_of(claim, those, node.name, seed)
         document = written(claim, one, those, allocation, node.name)
         made = extended if claim.uid.startswith(_NUMBER) else None
-        found.claims.append(Promise(claim.key, claim.uid, allocation, document, made))
+        found.claims.append(ReservedClaim(claim.key, claim.uid, allocation, document, made))
     found.claims += [
-        Promise(claim.key, claim.uid, None, None) for claim in wants.claims if claim.allocation is not None
+        ReservedClaim(claim.key, claim.uid, None, None) for claim in wants.claims if claim.allocation is not None
     ]
     for given in found.claims:
         if given.allocation is not None:
@@ -113,12 +113,12 @@ def _to_be_made(pod: Pod, extended: ExtendedClaim, devices: Devices) -> Resource
     )
 
 
-def give_back(promises: Promises, assumed: AssumedPod, devices: Devices) -> None:
-    """Whoever else wants the devices may have them, but for what is written, or may be."""
+def give_back(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> None:
+    """Free the devices, except those whose allocation is written, or may be."""
     if assumed.expired:
-        late = (devices.claim(one.key) for one in promises.claims)
+        late = (devices.claim(one.key) for one in reservation.claims)
         devices.expired.update(claim.uid for claim in late if claim is not None and not readiness(claim).ready)
-    for one in promises.claims:
+    for one in reservation.claims:
         if one.allocation is None or one.is_written:
             continue
         over, version = one.over, assumed.written.get(one.object_key)
@@ -134,34 +134,37 @@ def give_back(promises: Promises, assumed: AssumedPod, devices: Devices) -> None
             devices.restore(one.uid)
 
 
-def next_step(promises: Promises, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+def next_step(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
     """What has to be written or waited for next; None: the pod may be bound.
 
-    Raises PromiseError.
+    Raises ReservationError.
     """
     rounds = (_creations, _finalizers, _statuses, _pod_status)
-    while promises.asked < len(rounds):
-        if rounds[promises.asked] is _statuses and (wait := _give_way(promises, assumed, devices, seconds)) is not None:
+    while reservation.asked < len(rounds):
+        if (
+            rounds[reservation.asked] is _statuses
+            and (wait := _give_way(reservation, assumed, devices, seconds)) is not None
+        ):
             return wait
-        writes = tuple(rounds[promises.asked](promises, assumed, devices))
-        promises.asked += 1
-        if promises.asked == 4:
-            _note_written(promises, assumed, devices)
+        writes = tuple(rounds[reservation.asked](reservation, assumed, devices))
+        reservation.asked += 1
+        if reservation.asked == 4:
+            _note_written(reservation, assumed, devices)
         if writes:
             return Wait(seconds, writes)
-    unseen = _unseen(promises, devices)
+    unseen = _unseen(reservation, devices)
     if unseen and devices.rivals:
         return Wait(seconds, on=unseen, expired="the watch does not show what claims were given")
-    given = frozenset(one.object_key for one in promises.claims if one.allocation is not None)
-    if given and devices.rivals and not promises.paused:
+    given = frozenset(one.object_key for one in reservation.claims if one.allocation is not None)
+    if given and devices.rivals and not reservation.paused:
         if not assumed.expired:
             return Wait(_RIVALS_SECONDS, on=given, pause=True)
-        promises.paused, assumed.expired = True, False
-    wait = _give_way(promises, assumed, devices, seconds)
-    return _wait_for_devices(promises, assumed, devices, seconds) if wait is None else wait
+        reservation.paused, assumed.expired = True, False
+    wait = _give_way(reservation, assumed, devices, seconds)
+    return _wait_for_devices(reservation, assumed, devices, seconds) if wait is None else wait
 
 
-def _unseen(promises: Promises, devices: Devices) -> frozenset[ObjectKey]:
+def _unseen(reservation: Reservation, devices: Devices) -> frozenset[ObjectKey]:
     """Claims of which the watch has not shown yet what they were given.
 
     Another scheduler may have given the same device to another claim, which no write is refused for. Once the watch
@@ -169,20 +172,20 @@ def _unseen(promises: Promises, devices: Devices) -> frozenset[ObjectKey]:
     saw ours comes a moment later.
     """
     return frozenset(
-        one.object_key for one in promises.claims if one.allocation is not None and devices.is_unseen(one.uid)
+        one.object_key for one in reservation.claims if one.allocation is not None and devices.is_unseen(one.uid)
     )
 
 
-def _give_way(promises: Promises, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+def _give_way(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
     """Take back what was given if another claim has one of the devices as well.
 
-    Raises PromiseError, once nothing is left to be taken back.
+    Raises ReservationError, once nothing is left to be taken back.
     """
     pod = assumed.pod
-    if promises.lost:
-        raise PromiseError(promises.lost)
+    if reservation.lost:
+        raise ReservationError(reservation.lost)
     writes: list[Write] = []
-    for one in promises.claims:
+    for one in reservation.claims:
         claim = devices.claim(one.key)
         allocation = one.allocation if claim is None or claim.allocation is None else claim.allocation
         if allocation is None or (claim is not None and set(claim.reserved_for) - {pod.uid}):
@@ -193,19 +196,21 @@ def _give_way(promises: Promises, assumed: AssumedPod, devices: Devices, seconds
             continue
         device, other = rival
         named = next((str(each) for each in devices.claims.values() if each.uid == other), other)
-        promises.lost = f"device {device} of claim {'/'.join(one.key)} was given to claim {named} by another scheduler"
+        reservation.lost = (
+            f"device {device} of claim {'/'.join(one.key)} was given to claim {named} by another scheduler"
+        )
         version = _latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
         if one.is_written or one.allocation is None:
             uid = one.uid if one.extended is None else ""
             writes.append(Patch(one.object_key, uid, version, {"status": _NOTHING}, "status"))
-    if promises.lost and not writes:
-        raise PromiseError(promises.lost)
+    if reservation.lost and not writes:
+        raise ReservationError(reservation.lost)
     return Wait(seconds, tuple(writes)) if writes else None
 
 
-def _creations(promises: Promises, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+def _creations(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
     pod = assumed.pod
-    for one in promises.claims:
+    for one in reservation.claims:
         if one.extended is not None:
             owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
             metadata = {
@@ -229,8 +234,8 @@ def _creations(promises: Promises, assumed: AssumedPod, devices: Devices) -> Ite
             yield Create(one.object_key, {"metadata": metadata, "spec": {"devices": {"requests": requests}}})
 
 
-def _finalizers(promises: Promises, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
-    for one in promises.claims:
+def _finalizers(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+    for one in reservation.claims:
         claim = devices.claims.get(one.key)
         if one.allocation is None or one.extended is not None:
             continue
@@ -240,10 +245,10 @@ def _finalizers(promises: Promises, assumed: AssumedPod, devices: Devices) -> It
             yield Patch(one.object_key, claim.uid, claim.resource_version, change)
 
 
-def _statuses(promises: Promises, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
     pod = assumed.pod
     consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
-    for one in promises.claims:
+    for one in reservation.claims:
         claim = None if one.extended is not None else _there(one, devices)
         if claim is not None and pod.uid in claim.reserved_for:
             continue
@@ -252,28 +257,28 @@ def _statuses(promises: Promises, assumed: AssumedPod, devices: Devices) -> Iter
         version = _latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
         if one.document is not None:
             if claim is not None and claim.allocation is not None:
-                raise PromiseError(f"claim {claim} got allocated elsewhere in the meantime")
+                raise ReservationError(f"claim {claim} got allocated elsewhere in the meantime")
             status["allocation"] = {**one.document, "allocationTimestamp": NOW}
             one.over = version
             if one.extended is not None:
                 devices.name(one.uid, one.key)
         elif claim is not None and claim.allocation is None and devices.claim(one.key) is claim:
-            raise PromiseError(f"claim {claim} got deallocated elsewhere in the meantime")
+            raise ReservationError(f"claim {claim} got deallocated elsewhere in the meantime")
         uid = one.uid if one.extended is None else ""
         yield Patch(one.object_key, uid, version, {"status": status}, "status")
 
 
-def _note_written(promises: Promises, assumed: AssumedPod, devices: Devices) -> None:
-    for one in promises.claims:
+def _note_written(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> None:
+    for one in reservation.claims:
         version = assumed.written.get(one.object_key)
         if one.allocation is not None and version is not None:
             devices.written(one.uid, version)
             one.is_written = True
 
 
-def _pod_status(promises: Promises, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+def _pod_status(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
     pod = assumed.pod
-    for one in promises.claims:
+    for one in reservation.claims:
         if one.extended is not None:
             mappings = [
                 {"containerName": served.container, "resourceName": served.resource, "requestName": served.request}
@@ -284,19 +289,19 @@ def _pod_status(promises: Promises, assumed: AssumedPod, devices: Devices) -> It
             yield Patch(("Pod", pod.namespace, pod.name), pod.uid, "", change, "status")
 
 
-def _wait_for_devices(promises: Promises, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+def _wait_for_devices(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
     """Wait until the devices have met their binding conditions."""
     wanted: set[ObjectKey] = set()
-    for one in promises.claims:
+    for one in reservation.claims:
         claim = devices.claim(one.key)
         allocation = one.allocation if claim is None or claim.allocation is None else claim.allocation
         if allocation is None or not allocation.binds_later:
             continue
         if claim is None and one.extended is None:
-            raise PromiseError(f'could not find ResourceClaim "{one.key[0]}/{one.key[1]}"')
+            raise ReservationError(f'could not find ResourceClaim "{one.key[0]}/{one.key[1]}"')
         state = None if claim is None else readiness(claim)
         if state is not None and state.failed:
-            raise PromiseError(state.failed)
+            raise ReservationError(state.failed)
         if state is None or not state.ready:
             wanted.add(one.object_key)
     if not wanted:
@@ -318,12 +323,12 @@ def removed(claim: ResourceClaim) -> Iterator[Write]:
     yield Delete((CLAIM, *claim.key), claim.uid)
 
 
-def _there(one: Promise, devices: Devices) -> ResourceClaim:
+def _there(one: ReservedClaim, devices: Devices) -> ResourceClaim:
     claim = devices.claims.get(one.key)
     if claim is None or claim.uid != one.uid:
-        raise PromiseError(f'could not find ResourceClaim "{one.key[0]}/{one.key[1]}"')
+        raise ReservationError(f'could not find ResourceClaim "{one.key[0]}/{one.key[1]}"')
     if claim.terminating:
-        raise PromiseError(f"claim {claim} got deleted in the meantime")
+        raise ReservationError(f"claim {claim} got deleted in the meantime")
     return claim
 
 

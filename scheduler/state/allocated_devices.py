@@ -1,4 +1,4 @@
-"""Which claims hold which devices, and how much of them.
+"""Which devices are allocated to which claims, and how much of them.
 
 Mirrors kube-scheduler `plugins/dynamicresources/allocateddevices.go`, with each claim's part kept apart: a claim that
 is freed, replaced or seen twice takes nothing away from another one.
@@ -11,7 +11,7 @@ from scheduler.model.devices import AllocatedDevice, Allocation, DeviceID, PoolI
 NOTHING_USED: Mapping[str, int] = {}
 
 
-class Holders:
+class AllocatedDevices:
     """Devices by the UIDs of the claims that hold them."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Holders:
         """Capacity → nano-units that shares have taken."""
         return self._used.get(device, NOTHING_USED)
 
-    def holders(self, device: DeviceID) -> list[str]:
+    def claims_holding(self, device: DeviceID) -> list[str]:
         """UIDs of the claims that have the device, or a share of it."""
         return [*self._exclusive.get(device, ()), *self._shares.get(device, ())]
 
