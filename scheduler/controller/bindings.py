@@ -73,6 +73,9 @@ class _Failure:
     quietly: bool = False
 
 
+_BY_ANOTHER = _Failure(TAKEN, 409, "another process has bound the pod to the same node", quietly=True)
+
+
 @dataclass(frozen=True, slots=True)
 class _Unknown:
     """It may be bound, or may still be. `silent`: there was no answer at all."""
@@ -164,6 +167,11 @@ class Bindings:
         if failure is None:
             self._answer(Bound(uid))
             await self._bound(posting.bind)
+        elif failure is _BY_ANOTHER:
+            # A former leader, as both choose alike. The room stays taken; the event and the count are the other's.
+            self.failures[failure.why] += 1
+            log.info("bound by another process", **_about(posting.bind), attempt=posting.bind.attempts)
+            self._answer(Bound(uid))
         else:
             self._failed(posting.bind, failure)
 
@@ -208,6 +216,8 @@ class Bindings:
             if error.status == 409:
                 # Bound by another scheduler, replaced, not ready; or bound by us, and the answer to that was lost.
                 found = await self._ask(posting.bind)
+                if found is None and posting.sent == 1:
+                    return _BY_ANOTHER
                 return _Failure(REFUSED, 409, error.message, True) if isinstance(found, _Unknown) else found
             if error.status >= 500 and not _by_webhook(error):
                 return _Unknown(str(error), silent=False)

@@ -45,6 +45,8 @@ class World:
         """What is said to reads before they are answered properly."""
         self.sent: list[float] = []
         self.asked: list[float] = []
+        self.client_repeats = False
+        """The client sends each Binding a second time by itself."""
         self.held = asyncio.Event()
         self.held.set()
         self._landing: list[tuple[float, str]] = []
@@ -67,10 +69,13 @@ class World:
         self.now += seconds
         await asyncio.sleep(0)
 
-    async def create(self, path: str, body: bytes, *, lane: Lane, on_send: Callable[[], None], **_: Any) -> bytes:
+    async def create(
+        self, path: str, body: bytes, *, lane: Lane, on_send: Callable[[], None], **_options: Any
+    ) -> bytes:
         assert (path, lane) == ("/api/v1/namespaces/default/pods/p/binding", BIND)
         await self.held.wait()
-        on_send()
+        for _ in range(1 + self.client_repeats):
+            on_send()
         self.sent.append(self.now)
         if len(self.sent) in self.lands:
             self._landing.append((self.now + self.lands[len(self.sent)], json.loads(body)["target"]["name"]))
@@ -210,7 +215,18 @@ async def test_conflicts(id: str, live: Any, why: str, said: Exception) -> None:
 async def test_a_409_that_is_our_own() -> None:
     """The answer to the first was lost on the way, the client sent it again: bound is bound."""
     world = World(CONFLICT, lands={1: 0.0})
+    world.client_repeats = True
     assert await world.outcome() == Bound("default/p")
+
+
+async def test_bound_to_the_same_node_by_another_process() -> None:
+    """A former leader has chosen as we do: the room stays taken, and the other's event is the only one."""
+    world = World(CONFLICT)
+    assert world.live is not None
+    world.live["spec"]["nodeName"] = "n"
+    world.post()
+    assert await world.under_way.drain(30.0) == 0
+    assert (world.answers, world.told) == ([Bound("default/p")], [])
 
 
 @pytest.mark.parametrize(
