@@ -111,6 +111,16 @@ FOUND: tuple[Found, ...] = (
         "200 with HTML, from a proxy, raised DecodeError out of the election and ended the process",
         scene("page", at(24.1, "requests", what="", chance=1.0, seconds=84.2, code=200, page=True, acted=True)),
     ),
+    Found(
+        "a former leader has bound the pod",
+        "both replicas choose alike, so the 409 was taken for the answer to a Binding of our own, and announced again",
+        scene(
+            "twice0",
+            at(73.9, "want", namespace="green", name="w1", cpu=1000, apart=True, replicas=5),
+            at(90.8, "lease-gone"),
+            at(91.6, "delete-pods", count=7),
+        ),
+    ),
 )
 
 
