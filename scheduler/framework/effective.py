@@ -18,6 +18,7 @@ _ALL = [{"name": "*"}]
 _TYPED = frozenset(
     (
         "DefaultPreemption",
+        "DynamicResources",
         "InterPodAffinity",
         "NodeAffinity",
         "NodeResourcesBalancedAllocation",

@@ -1,6 +1,9 @@
 """The arguments of DynamicResources (ValidateDynamicResourcesArgs)."""
 
+from typing import Self
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.framework.durations import seconds
 
@@ -15,6 +18,12 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
 
     filter_timeout: str | None = None
     binding_timeout: str | None = None
+
+    def defaulted(self) -> Self:
+        """With kube-scheduler's time-outs where there are none."""
+        return replace(
+            self, filter_timeout=self.filter_timeout or "10s", binding_timeout=self.binding_timeout or "10m0s"
+        )
 
     @property
     def binding_seconds(self) -> float:
