@@ -1,26 +1,25 @@
 """From the decision for a node to the Binding: a pod is assumed, its plugins are asked, and it is bound or reverted.
 
-What can happen, and what follows from it, is in `scheduler.engine.binding_table`; here it is carried out. Mirrors
+What can happen, and what follows from it, is in `scheduler.engine.binding_table`; here it is carried out, on one
+`scheduler.engine.binding_record` for each pod. Mirrors
 kube-scheduler `schedule_one.go` (assumeAndReserve, bindingCycle, handleBindingCycleError, unreserveAndForget), where
 each binding cycle is a goroutine.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from scheduler.engine import instructions, story_entries, story_writer, wakes
+from scheduler.engine.binding_record import BindingCycle, event_of
 from scheduler.engine.binding_table import ASKING, CALLING, MAY_BE_BOUND, TABLE, Action, Event, State
 from scheduler.engine.binding_waits import Deadlines, ObjectWaits
-from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, Misbehaved
-from scheduler.engine.last_look import objection
+from scheduler.engine.instructions import UNSCHEDULABLE, Misbehaved
+from scheduler.engine.last_look import LastLook
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import (
     BindFailed,
-    BindWithdrawn,
     CallEnded,
     CallFailed,
     OfBindingCycle,
@@ -29,7 +28,7 @@ from scheduler.engine.stimuli import (
 )
 from scheduler.engine.story import Story
 from scheduler.framework.binding import BindResult, Call, ObjectKey, Wait
-from scheduler.framework.binding_plugins import BindingPlugins, Holds, PointAnswer, Rejected, not_none
+from scheduler.framework.binding_plugins import Holds, PointAnswer, Rejected, not_none
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.guard import spelled
@@ -45,32 +44,6 @@ _TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING)
 _IDLE = frozenset((*_TIMED, *CALLING))
 _POINTS = dict(zip(ASKING, ("reserve", "permit", "pre_bind", "bind"), strict=True))
 _AFTER = {state: TABLE[state][Event.SUCCESS].next for state in State}
-_POST, _POSTS = BindResult.POST, Event.POSTS
-_EVENTS = {type(None): Event.SUCCESS, Rejected: Event.REJECTED, Holds: Event.HELD, Call: Event.CALLS}
-
-
-@dataclass(slots=True)
-class BindingCycle:
-    """One pod between the decision for its node and the end of its attempt."""
-
-    queued: QueuedPod
-    node: str
-    decision: Decision
-    plugins: BindingPlugins
-    first_seen: float
-    assumed_at: float
-    state: State = State.RESERVING
-    call: Call | None = None
-    """The coroutine under way."""
-    wait: Wait | None = None
-    """What a PreBind plugin waits for."""
-    waits: str = ""
-    """The name of that plugin, since its last write."""
-    deadline: float = 0.0
-    noted: bool = False
-    """The pod's story says that it was assumed."""
-    nominated: bool = False
-    """status.nominatedNodeName was asked to be set to this node."""
 
 
 class BindingCycles:
@@ -175,18 +148,16 @@ class BindingCycles:
         row = self._cluster.nodes.row_of(node) if self._cycles else None
         if row is None:
             return
+        look = LastLook(self._cluster, self._queue.frameworks, node)
         going: list[Pod] = []
         for placement in self._cluster.placements_on(row):
             cycle = self._cycles.get(placement.pod.uid) if placement.assumed else None
-            why = "" if cycle is None else self._objection(cycle, going)
+            why = "" if cycle is None else look.objection(cycle.queued.pod, going)
             if cycle is None or not why:
                 continue
             self._take(cycle, Event.UNFIT, why, now)
             if cycle.state is State.BIND_POSTING:
                 going.append(placement.pod)
-
-    def _objection(self, cycle: BindingCycle, going: Sequence[Pod]) -> str:
-        return objection(self._cluster, self._queue.frameworks, cycle.queued.pod, cycle.node, going)
 
     def note_assumed(self, uid: str) -> bool:
         """Bring the story of a pod in its binding cycle up to date; returns whether a Binding of ours may be under way.
@@ -268,7 +239,7 @@ class BindingCycles:
                 if cycle.queued.pod.terminating:
                     self._take(cycle, Event.TERMINATING, cycle.queued.pod, now)
                     return
-                why = self._objection(cycle, ())
+                why = LastLook(self._cluster, self._queue.frameworks, cycle.node).objection(cycle.queued.pod)
                 if why:
                     self._take(cycle, Event.UNFIT, why, now)
                     return
@@ -278,7 +249,7 @@ class BindingCycles:
                 cycle.state = _AFTER[cycle.state]
         except PluginError as error:
             answer = error
-        self._take(cycle, _event(answer), answer, now)
+        self._take(cycle, event_of(answer), answer, now)
 
     def _hold(self, cycle: BindingCycle, held: Holds, now: float) -> None:
         self._idle += 1
@@ -361,24 +332,11 @@ class BindingCycles:
             self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, nominated="")
 
     def _retry(self, cycle: BindingCycle, cause: Any, now: float, *, quietly: bool = False) -> None:
-        reason, message = SCHEDULER_ERROR, ""
-        match cause:
-            case Rejected():
-                reason, message = UNSCHEDULABLE, printable(cause.reason.text)
-            case PluginError():
-                message = str(cause)
-            case PreBindWriteFailed():
-                cycle.plugins.wrote(cause.written, cause.status)
-                message = str(cycle.plugins.error(cause.message))
-            case CallFailed():
-                message = str(cycle.plugins.error(cause.message))
-            case BindFailed():
-                message = str(cycle.plugins.error(cause.message))
-                self._story(cycle).note(story_entries.BindFailed(now, cause.status, story_entries.cut(cause.message)))
-            case BindWithdrawn():
-                message = cause.message
-            case str():
-                message = cause
+        if isinstance(cause, PreBindWriteFailed):
+            cycle.plugins.wrote(cause.written, cause.status)
+        elif isinstance(cause, BindFailed):
+            self._story(cycle).note(story_entries.BindFailed(now, cause.status, story_entries.cut(cause.message)))
+        reason, message = cycle.failure(cause)
         if self._revert(cycle, now):
             story_writer.turned_back(cycle.queued, cycle.node, reason, message, frozenset(), now)
             self._queue.put_back(cycle.queued, now)
@@ -461,15 +419,6 @@ _DO: dict[Action, Any] = {
     action: getattr(BindingCycles, f"_{action.name.lower()}") for action in Action if action is not Action.IGNORE
 }
 """Action → the method of its name."""
-
-
-def _event(said: PointAnswer | PluginError) -> Event:
-    """The event in the table for an answer of the plugins."""
-    if said is _POST:
-        return _POSTS
-    if isinstance(said, Wait):
-        return Event.WRITES if said.writes else Event.WAITS
-    return Event.DONE if said is BindResult.DONE else _EVENTS.get(type(said), Event.ERROR)
 
 
 def _rejected(plugin: str, message: str) -> Rejected:

@@ -15,25 +15,37 @@ from scheduler.state.effort import SliceOver
 from scheduler.state.view import row_with
 
 _STEPS = 2_000
-"""What one look may cost. Most take about 50 steps."""
+"""What one pod may cost."""
+_STEPS_OF_ALL = 10_000
+"""What all pods that are about to be bound to a node may cost together, in one turn."""
+_LEAST = 50
+"""What an ordinary pod costs."""
 
 
-def objection(
-    cluster: Cluster, frameworks: Mapping[str, Framework], pod: Pod, node: str, going: Sequence[Pod] = ()
-) -> str:
-    """Why the node takes an assumed pod no longer; empty: it does. `going`: pods of the node that do not count."""
-    row = cluster.nodes.live_row(node)
-    if row is None:
-        return f"node {node} is gone"
-    framework = frameworks.get(pod.scheduler_name)
-    placement = cluster.placement(pod.uid)
-    if framework is None or placement is None:
-        return ""
-    cluster.effort.begin(_STEPS)
-    try:
-        plugin = framework.objects(pod, row_with(cluster, row, [placement.pod, *going], ()))
-    except (PluginError, SliceOver):
-        return ""  # it was right there when the pod was assumed, and nobody can say that it is not any more
-    finally:
-        cluster.effort.end()
-    return f"node {node} has changed, and {plugin} rejects the pod there" if plugin else ""
+class LastLook:
+    """One look at a node. Once its steps are used up nobody is withdrawn any more: each pod was right when it was
+    assumed, and the API server and the kubelet still have their say."""
+
+    def __init__(self, cluster: Cluster, frameworks: Mapping[str, Framework], node: str) -> None:
+        self._cluster = cluster
+        self._frameworks = frameworks
+        self._node = node
+        self._left = _STEPS_OF_ALL
+
+    def objection(self, pod: Pod, going: Sequence[Pod] = ()) -> str:
+        """Why the node takes an assumed pod no longer; empty: it does. `going`: pods of the node that do not count."""
+        cluster = self._cluster
+        row = cluster.nodes.live_row(self._node)
+        if row is None:
+            return f"node {self._node} is gone"
+        framework, placement = self._frameworks.get(pod.scheduler_name), cluster.placement(pod.uid)
+        if framework is None or placement is None or self._left <= 0:
+            return ""
+        cluster.effort.begin(min(_STEPS, self._left))
+        try:
+            plugin = framework.objects(pod, row_with(cluster, row, [placement.pod, *going], ()))
+        except (PluginError, SliceOver):
+            return ""  # it was right there when the pod was assumed, and nobody can say that it is not any more
+        finally:
+            self._left -= max(cluster.effort.end(), _LEAST)
+        return f"node {self._node} has changed, and {plugin} rejects the pod there" if plugin else ""

@@ -6,9 +6,12 @@ import pytest
 
 from scheduler.engine.binding_table import State
 from scheduler.engine.instructions import Bind, Failed, Instruction, PatchCondition, Withdraw
+from scheduler.engine.last_look import LastLook
 from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, Unwritten
 from scheduler.framework.binding import Hold
+from scheduler.framework.plugin import PODS_HERE
+from scheduler.framework.status import Rejections
 from tests.builders import configuration, profile
 
 from .conftest import Harness, node, pod
@@ -124,7 +127,7 @@ def test_nobody_looks_again_where_nobody_is_bound(harness: Harness, monkeypatch:
         looks.append(args)
         return ""
 
-    monkeypatch.setattr("scheduler.engine.binding_cycle.objection", look)
+    monkeypatch.setattr(LastLook, "objection", look)
     for i in range(10):
         harness.put(node(f"other{i}"))
         harness.put(node(f"other{i}", cpu="8"))
@@ -153,3 +156,21 @@ def test_a_condition_that_was_dropped_is_said_again(harness: Harness) -> None:
     said = harness.cycles()
     assert of(said, PatchCondition)
     assert not of(said, Bind)
+
+
+def test_all_pods_of_a_node_share_the_cost_of_a_look() -> None:
+    """However many costly pods are about to be bound to a node: its change is one short turn for everybody."""
+    asked: list[str] = []
+
+    def costly(self: Any, pod: Any, cluster: Any) -> Rejections:
+        asked.append(pod.name)
+        cluster.effort.charge(1_900)
+        return []
+
+    own = plugin(filter=costly, depends_on=PODS_HERE)
+    harness = Harness(configuration(profile(plugins={"multiPoint": {"enabled": [{"name": "Own"}]}})), own)
+    harness.put(changed(cpu="100"), *(pod(f"p{i}", cpu="1") for i in range(30)))
+    assert len(harness.binds()) == 30
+    asked.clear()
+    harness.put(changed(cpu="90"))
+    assert 0 < len(asked) <= 6

@@ -1,0 +1,62 @@
+"""One pod's binding cycle: its record, the event that an answer of its plugins is, and the message of its failure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.engine.binding_table import Event, State
+from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.engine.queued import QueuedPod
+from scheduler.engine.stimuli import BindFailed, BindWithdrawn, CallFailed, PreBindWriteFailed
+from scheduler.framework.binding import BindResult, Call, Wait
+from scheduler.framework.binding_plugins import BindingPlugins, Holds, PointAnswer, Rejected
+from scheduler.framework.decision import Decision
+from scheduler.framework.status import PluginError, printable
+
+_POST, _POSTS = BindResult.POST, Event.POSTS
+_EVENTS = {type(None): Event.SUCCESS, Rejected: Event.REJECTED, Holds: Event.HELD, Call: Event.CALLS}
+
+
+@dataclass(slots=True)
+class BindingCycle:
+    """One pod between the decision for its node and the end of its attempt."""
+
+    queued: QueuedPod
+    node: str
+    decision: Decision
+    plugins: BindingPlugins
+    first_seen: float
+    assumed_at: float
+    state: State = State.RESERVING
+    call: Call | None = None
+    """The coroutine under way."""
+    wait: Wait | None = None
+    """What a PreBind plugin waits for."""
+    waits: str = ""
+    """The name of that plugin, since its last write."""
+    deadline: float = 0.0
+    noted: bool = False
+    """The pod's story says that it was assumed."""
+    nominated: bool = False
+    """status.nominatedNodeName was asked to be set to this node."""
+
+    def failure(self, cause: Any) -> tuple[str, str]:
+        """(reason, message) of the condition, for what ended the attempt."""
+        match cause:
+            case Rejected():
+                return UNSCHEDULABLE, printable(cause.reason.text)
+            case PreBindWriteFailed() | CallFailed() | BindFailed():
+                return SCHEDULER_ERROR, str(self.plugins.error(cause.message))
+            case BindWithdrawn():
+                return SCHEDULER_ERROR, cause.message
+            case PluginError() | str():
+                return SCHEDULER_ERROR, str(cause)
+        return SCHEDULER_ERROR, ""
+
+
+def event_of(said: PointAnswer | PluginError) -> Event:
+    """The event in the table for an answer of the plugins."""
+    if said is _POST:
+        return _POSTS
+    if isinstance(said, Wait):
+        return Event.WRITES if said.writes else Event.WAITS
+    return Event.DONE if said is BindResult.DONE else _EVENTS.get(type(said), Event.ERROR)
