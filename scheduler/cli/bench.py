@@ -12,6 +12,7 @@ import typer
 
 from scheduler.cli.errors import FOUND, InputError
 from scheduler.cli.inputs import content, named
+from scheduler.cli.options import Context, Kubeconfig
 from scheduler.cli.output import Output, as_json, as_table
 from scheduler.kube.client import Client
 from scheduler.kube.config import connect
@@ -48,8 +49,8 @@ def bench(
         ),
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Do not delete what was created.")] = False,
-    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
-    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
 ) -> int:
     """Create the nodes and pods of workloads in new namespaces, time the bindings, and delete it all again.

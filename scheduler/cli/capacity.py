@@ -7,6 +7,16 @@ import typer
 
 from scheduler.cli.errors import FOUND, InputError, about, complain
 from scheduler.cli.inputs import configuration, documents, named, refuse_what_the_api_would, world
+from scheduler.cli.options import (
+    ClusterFiles,
+    ConfigFile,
+    Context,
+    Kubeconfig,
+    PageForm,
+    RequestTimeout,
+    SchedulerName,
+    Validate,
+)
 from scheduler.cli.output import PageOutput, as_json, as_table
 from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
@@ -33,28 +43,18 @@ def _capacity(
     namespace: Annotated[
         str | None, typer.Option("-n", "--namespace", help="The namespace of a pod that does not name one.")
     ] = None,
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Read a file instead of a live cluster: what `kubectl get nodes,pods,ns -A -o yaml` prints. "
-            "May be repeated."
-        ),
-    ] = None,
-    config: Annotated[str | None, typer.Option(help="The KubeSchedulerConfiguration file.")] = None,
-    scheduler: Annotated[str | None, typer.Option(help="The profile to use, by its schedulerName.")] = None,
-    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
-    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
-    timeout: Annotated[
-        str, typer.Option("--request-timeout", help="How long to wait for an answer of the API server: 5s, 2m.")
-    ] = "30s",
+    cluster: ClusterFiles = None,
+    config: ConfigFile = None,
+    scheduler: SchedulerName = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    timeout: RequestTimeout = "30s",
     at_least: Annotated[
         int, typer.Option(min=0, help="The exit code is 0 if so many more fit, and 1 if they do not.")
     ] = 1,
-    output: Annotated[PageOutput, typer.Option("-o", "--output", help="The form of the answer.")] = PageOutput.TABLE,
+    output: PageForm = PageOutput.TABLE,
     everything: Annotated[bool, typer.Option("--all", help="Show every node.")] = False,
-    validate: Annotated[
-        bool, typer.Option("--validate/--no-validate", help="Refuse in -f what the API server would refuse.")
-    ] = True,
+    validate: Validate = True,
 ) -> int:
     """Show how many more pods like one fit, on which nodes, what limits them, and what one more node would add.
 

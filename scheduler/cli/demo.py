@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from scheduler.cli.errors import FOUND, InputError, complain
+from scheduler.cli.options import Context
 
 app = typer.Typer(add_completion=False)
 PACE = 0.34
@@ -20,7 +21,7 @@ def demo(
     kubeconfig: Annotated[
         str | None, typer.Option(help="Use this cluster, in a new namespace that is deleted at the end.")
     ] = None,
-    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
+    context: Context = None,
     out: Annotated[Path, typer.Option(help="The file to write the page to.")] = Path("berth-demo.html"),
     page: Annotated[bool, typer.Option("--page/--no-page", help="Write an HTML page of the tour.")] = True,
     fast: Annotated[bool, typer.Option("--fast", help="Do not pause between the steps.")] = False,

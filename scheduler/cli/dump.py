@@ -11,6 +11,7 @@ import typer
 
 from scheduler.cli.errors import InputError, complain
 from scheduler.cli.inputs import documents, named
+from scheduler.cli.options import Context, Kubeconfig, RequestTimeout
 from scheduler.whatif.smallest import smallest
 
 app = typer.Typer(add_completion=False)
@@ -26,11 +27,9 @@ def dump(
         list[str] | None,
         typer.Option(help="Read a dump instead of a live cluster, to make it smaller. May be repeated."),
     ] = None,
-    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
-    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
-    timeout: Annotated[
-        str, typer.Option("--request-timeout", help="How long to wait for an answer of the API server: 5s, 2m.")
-    ] = "30s",
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    timeout: RequestTimeout = "30s",
 ) -> None:
     """Write the smallest file that explain, simulate and capacity need: no Secrets, environments or commands.
 

@@ -8,6 +8,16 @@ import typer
 
 from scheduler.cli.errors import FOUND, InputError, about, complain
 from scheduler.cli.inputs import configuration, named, world
+from scheduler.cli.options import (
+    ClusterFiles,
+    ConfigFile,
+    Context,
+    Kubeconfig,
+    PageForm,
+    RequestTimeout,
+    SchedulerName,
+    Validate,
+)
 from scheduler.cli.output import PageOutput, as_json, as_table
 from scheduler.cli.pods import from_cluster, from_file
 from scheduler.cli.which import owner, waiting
@@ -57,25 +67,15 @@ def explain(
             help="A file with a pod (or Deployment, Job …) that does not exist yet; - is standard input.",
         ),
     ] = None,
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Read a file instead of a live cluster: what `kubectl get nodes,pods,ns -A -o yaml` prints. "
-            "May be repeated."
-        ),
-    ] = None,
-    config: Annotated[str | None, typer.Option(help="The KubeSchedulerConfiguration file.")] = None,
-    scheduler: Annotated[str | None, typer.Option(help="The profile to use, by its schedulerName.")] = None,
-    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
-    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
-    timeout: Annotated[
-        str, typer.Option("--request-timeout", help="How long to wait for an answer of the API server: 5s, 2m.")
-    ] = "30s",
-    output: Annotated[PageOutput, typer.Option("-o", "--output", help="The form of the answer.")] = PageOutput.TABLE,
+    cluster: ClusterFiles = None,
+    config: ConfigFile = None,
+    scheduler: SchedulerName = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    timeout: RequestTimeout = "30s",
+    output: PageForm = PageOutput.TABLE,
     everything: Annotated[bool, typer.Option("--all", help="Show every node and every score.")] = False,
-    validate: Annotated[
-        bool, typer.Option("--validate/--no-validate", help="Refuse in -f what the API server would refuse.")
-    ] = True,
+    validate: Validate = True,
     cases: Annotated[str | None, typer.Option(help="Answer each case of a file: one line of JSON in, one out.")] = None,
 ) -> int:
     """Show why a pod goes to a node, or to none: every node with its numbers, and changes that would help.

@@ -14,6 +14,16 @@ from msgspec.structs import replace
 from scheduler.cli.arriving import Asked
 from scheduler.cli.errors import FOUND, InputError, about, complain
 from scheduler.cli.inputs import configuration, content, named, world
+from scheduler.cli.options import (
+    ClusterFiles,
+    ConfigFile,
+    Context,
+    Kubeconfig,
+    PageForm,
+    RequestTimeout,
+    SchedulerName,
+    Validate,
+)
 from scheduler.cli.output import PageOutput, as_json, as_table
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
@@ -45,23 +55,15 @@ def simulate(
         ),
     ] = None,
     drain: Annotated[list[str] | None, typer.Option(help="The name of a node to drain; may be repeated.")] = None,
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Read a file instead of a live cluster: what `kubectl get nodes,pods,ns -A -o yaml` prints. "
-            "May be repeated."
-        ),
-    ] = None,
+    cluster: ClusterFiles = None,
     namespace: Annotated[
         str | None, typer.Option("-n", "--namespace", help="The namespace of pods in -f that do not name one.")
     ] = None,
-    config: Annotated[str | None, typer.Option(help="The KubeSchedulerConfiguration file.")] = None,
-    scheduler: Annotated[str | None, typer.Option(help="The profile to use, by its schedulerName.")] = None,
-    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
-    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
-    timeout: Annotated[
-        str, typer.Option("--request-timeout", help="How long to wait for an answer of the API server: 5s, 2m.")
-    ] = "30s",
+    config: ConfigFile = None,
+    scheduler: SchedulerName = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    timeout: RequestTimeout = "30s",
     trace: Annotated[
         Path | None,
         typer.Option(help="Play a trace instead: a directory that has openb_nodes.csv and openb_pods.csv."),
@@ -83,7 +85,7 @@ def simulate(
             "repeated."
         ),
     ] = None,
-    output: Annotated[PageOutput, typer.Option("-o", "--output", help="The form of the answer.")] = PageOutput.TABLE,
+    output: PageForm = PageOutput.TABLE,
     only_mine: Annotated[
         bool,
         typer.Option(
@@ -97,9 +99,7 @@ def simulate(
             help="With --drain: delete pods although PodDisruptionBudgets forbid it.",
         ),
     ] = False,
-    validate: Annotated[
-        bool, typer.Option("--validate/--no-validate", help="Refuse in -f what the API server would refuse.")
-    ] = True,
+    validate: Validate = True,
 ) -> int:
     """Show what would happen if pods were created, or nodes added or drained. Nothing is written.
 
