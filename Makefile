@@ -27,9 +27,8 @@ demo: $(STAMP) ## A guided tour: a small cluster, real HTTP, the real scheduler,
 tour: $(STAMP) ## One pod through the code, for newcomers: every stop with file, line and what happened there
 	@$(BIN)/python -m bench.tour
 
-test: check controlplane browser ## Everything CI runs: all tests on the image's Python where it is here, the fast ones on the others
-	@$(BIN)/pytest -q
-	@$(BIN)/python -m tests.pythons.run
+test: $(STAMP) controlplane browser ## Everything CI runs: all tests on the image's Python where it is here, the fast ones on the others
+	@$(BIN)/python -m tests.parts
 
 check: $(STAMP) ## Lint, types and layers
 	@$(BIN)/ruff check .

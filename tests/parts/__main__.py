@@ -1,0 +1,66 @@
+"""All that CI runs, in parts at the same time: `python -m tests.parts`, from the root of the repository.
+
+Tests on real processes mostly wait, and the others compute, so both together take little longer than the longer of
+them. Those that compute leave the cores to the others, so that what is timed by a real clock is not starved.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+from tests.parts.lanes import run
+from tests.parts.part import Part
+from tests.pythons.find import find, of_the_image, supported
+
+OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
+HOMES = Path(sys.prefix) / "pythons"
+"""`make clean` removes them with the virtual environment."""
+LOGS = Path(sys.prefix) / "parts"
+SLOW = ("tests/storm", "tests/unit/bench")
+"""Fast tests that take minutes, and say nothing of another version that the others do not say."""
+PYTEST = (sys.executable, "-m", "pytest", "-q")
+MAKE = ("make", "--no-print-directory")
+
+
+def of_version(version: str, interpreter: str) -> Part:
+    """The fast tests on another version of Python, in a virtual environment of its own."""
+    HOMES.mkdir(parents=True, exist_ok=True)
+    make = [*MAKE, "unit", f"VENV={HOMES / version}", f"PYTHON={interpreter}"]
+    env = os.environ | {"PYTEST_ADDOPTS": " ".join(f"--ignore={folder}" for folder in SLOW)}
+    return Part(f"fast tests on Python {version}", make, LOGS / f"{version}.log", yields=True, env=env)
+
+
+def say(text: str) -> None:
+    """A line, at once."""
+    print(text, flush=True)
+
+
+def main() -> int:
+    """Run all parts; the exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    began = time.monotonic()
+    others = {version: find(version) for version in supported() if version != OWN}
+    check = Part("lint, types and layers", [*MAKE, "check"], LOGS / "check.log", yields=True, gate=True)
+    real = Part("tests on real processes", [*PYTEST, "-m", "real"], LOGS / "real.log")
+    fast = Part("fast tests", [*PYTEST, "-m", "not real"], LOGS / "fast.log", yields=True)
+    versions = [of_version(version, place) for version, place in others.items() if place is not None]
+    passed = run([[real], [check, fast, *versions]], say)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    minutes, cpu = (time.monotonic() - began) / 60, (used.ru_utime + used.ru_stime) / 60
+    say(f"\n{'All passed' if passed else 'Something failed'}: {minutes:.0f} min, {cpu:.0f} min of CPU.")
+    ran = [f"all tests on Python {OWN}", *(version.name for version in versions)]
+    say(f"Ran {', '.join(ran)}. What each part printed is in {LOGS}.")
+    lacking = [version for version, place in others.items() if place is None]
+    if lacking:
+        image = f" The image runs {of_the_image()}." if of_the_image() in lacking else ""
+        say(f"Not here, and so not tested: Python {', '.join(lacking)}.{image}")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

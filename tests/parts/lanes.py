@@ -1,0 +1,49 @@
+"""Runs parts in lanes: the lanes at the same time, the parts of a lane one after another."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from tests.parts.part import Part
+
+SAY_SECONDS = 60.0
+"""So often a line says how far each part is: a CI that hears nothing for long gives up."""
+_LOOK_SECONDS = 0.1
+
+
+def run(lanes: Iterable[Iterable[Part]], say: Callable[[str], None]) -> bool:
+    """Whether all parts passed. Each says how it went as soon as it has ended; in the end none is left running."""
+    waiting = [deque(lane) for lane in lanes]
+    running: list[Part | None] = [None] * len(waiting)
+    passed, said = True, time.monotonic()
+    try:
+        while any(waiting) or any(running):
+            for number, lane in enumerate(waiting):
+                part = running[number]
+                if part is not None and part.ended:
+                    running[number] = None
+                    passed &= part.passed
+                    say(_told(part))
+                    if part.gate and not part.passed:
+                        say("Nothing else is run.")
+                        return False
+                if running[number] is None and lane:
+                    running[number] = begun = lane.popleft()
+                    begun.start()
+            if time.monotonic() - said >= SAY_SECONDS:
+                said = time.monotonic()
+                say("  ".join(f"{part.name}: {part.percent or 'under way'}." for part in running if part is not None))
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        for left in running:
+            if left is not None:
+                left.kill()
+    return passed
+
+
+def _told(part: Part) -> str:
+    minutes, seconds = divmod(round(part.seconds), 60)
+    how = "passed" if part.passed else "FAILED"
+    return f"\n== {part.name}: {how} after {minutes} min {seconds} s\n{part.report()}"
