@@ -85,6 +85,8 @@ class Column(Generic[Value]):
         """Rows whose code is their own number."""
         self.filled = 0
         """Rows that have a value."""
+        self.version = 0
+        """Changes with the value of any row."""
 
     def grow(self, capacity: int) -> None:
         """Make room for `capacity` rows."""
@@ -101,8 +103,11 @@ class Column(Generic[Value]):
         if value is None and old == ABSENT:
             return
         new = ABSENT if value is None else self._intern(value)
+        if new == old:
+            return
         if not self.codes.flags.writeable:
             self.codes = self.codes.copy()
+        self.version += 1
         self.codes[row] = new
         self._in_order += (new == row) - (old == row)
         if new != ABSENT:
@@ -126,6 +131,7 @@ class Column(Generic[Value]):
             self._rows_with[code] += 1
         if rows:
             self.codes = self.codes.copy()
+            self.version += 1
             self.codes[rows] = codes
             self._in_order = int(np.count_nonzero(self.codes[rows] == rows))
             self.filled = len(rows)

@@ -64,8 +64,8 @@ class Nodes:
         self.label_changes = 0
         """Counts added and deleted nodes, and changes of their labels."""
         self.weighings = Weighings()
-        self.puts = 0
-        """Counts node objects that were added, changed or deleted."""
+        self.population_changes = 0
+        """Counts nodes that were added or deleted."""
         self._derived: Bounded[Hashable, Derived] = Bounded(_DERIVED)
         self._capacity = _FIRST_ROWS
         self._row: dict[str, int] = {}
@@ -228,7 +228,7 @@ class Nodes:
     def put(self, row: int, node: Node | None) -> None:
         """Write the node object of a row and all that derives from it; None when the node is gone."""
         old = self.objects[row]
-        self.puts += 1
+        self.population_changes += (node is None) != (old is None)
         self.log.touch(row)
         self.object_log.touch(row)
         self.objects[row] = node

@@ -101,7 +101,7 @@ class Rebuild:
         # Readers remember versions of the original's logs. These logs start later, so every reader computes all rows.
         nodes.log = RowLog(kept.log.version + 1)
         nodes.object_log = RowLog(kept.object_log.version + 1)
-        nodes.puts = kept.puts + 1
+        nodes.population_changes = kept.population_changes + 1
         made = copy.copy(cluster)
         made.nodes, made.incidence, made.supposed = nodes, self._incidence, {}
         return made

@@ -34,6 +34,7 @@ class _SomeCodes(Column[Value]):
         self.values = column.values
         self._code = column._code  # noqa: SLF001 (of another Column)
         self._in_order = self.filled = -1
+        self.version = column.version
         self.answers = column.answers  # type: ignore[method-assign]
 
     set = fill = grow = _refuse
@@ -53,7 +54,7 @@ class SomeNodes(Nodes):
         self.effort = nodes.effort
         self.log = nodes.log
         self.object_log = nodes.object_log
-        self.puts = nodes.puts
+        self.population_changes = nodes.population_changes
         self.label_changes = nodes.label_changes
         self.key_changes = nodes.key_changes
         self.alive = nodes.alive[rows]

@@ -1,7 +1,8 @@
 """How many pods each domain of a spread constraint holds, kept from pod to pod.
 
-Upstream counts them anew for each pod (plugins/podtopologyspread, calPreFilterState). Which nodes take part follows
-from the pod's shape and the node objects; the counts follow the pods that come and go.
+Upstream counts them for each pod again (plugins/podtopologyspread, calPreFilterState). Here, which nodes take part is
+worked out again when something changes that it was read from: which nodes there are, their values of the topology keys,
+and what the inclusion policies look at. The counts follow the pods that come and go.
 """
 
 from collections.abc import Hashable, Sequence
@@ -16,6 +17,7 @@ from scheduler.model.taints import untolerated
 from scheduler.plugins.node_affinity import wanted_nodes
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Codes, Ints
+from scheduler.state.nodes import Nodes
 from scheduler.state.sums import OnRows
 
 _KEPT = 64
@@ -114,7 +116,7 @@ class Spread:
 
     def __init__(self, constraints: Sequence[SpreadConstraint], pod: Pod, cluster: Cluster, *, all_keys: bool) -> None:
         nodes = cluster.nodes
-        self._nodes, self._puts = nodes, nodes.puts
+        self._read = _Read(nodes, constraints, pod)
         self.rows = nodes.rows
         self.nowhere = all_keys and any(nodes.topology(constraint.topology_key) is None for constraint in constraints)
         """No node has every topology key, as there is one that none has: no domain counts any pod."""
@@ -137,9 +139,35 @@ class Spread:
             self.domains.append(Domains(constraint, cluster, included[policies]))
 
     def holds(self, cluster: Cluster) -> bool:
-        """No node changed since."""
-        nodes = cluster.nodes
-        return self._nodes is nodes and self._puts == nodes.puts and self.rows == nodes.rows
+        """Nothing has changed that it was made from."""
+        return self._read.holds(cluster.nodes)
+
+
+class _Read:
+    """What constraints read of the nodes, as it was when they were read."""
+
+    def __init__(self, nodes: Nodes, constraints: Sequence[SpreadConstraint], pod: Pod) -> None:
+        self._nodes, self._rows, self._population = nodes, nodes.rows, nodes.population_changes
+        keys = {constraint.topology_key for constraint in constraints}
+        there = {key: nodes.label(key) for key in keys if key in nodes.label_keys}
+        self._columns = [(key, column, column.version) for key, column in there.items()]
+        self._keys = nodes.key_changes if len(there) < len(keys) else None
+        by_affinity = bool(pod.shape.node_selector) or pod.shape.required_node_affinity is not None
+        honors_affinity = by_affinity and any(constraint.honor_affinity for constraint in constraints)
+        self._labels = nodes.label_changes if honors_affinity else None
+        self._taints = nodes.taints.version if any(constraint.honor_taints for constraint in constraints) else None
+
+    def holds(self, nodes: Nodes) -> bool:
+        """None of it has changed."""
+        return (
+            self._nodes is nodes
+            and self._rows == nodes.rows
+            and self._population == nodes.population_changes
+            and self._keys in (None, nodes.key_changes)
+            and self._labels in (None, nodes.label_changes)
+            and self._taints in (None, nodes.taints.version)
+            and all(nodes.label(key) is column and column.version == version for key, column, version in self._columns)
+        )
 
 
 class Spreads:
@@ -150,7 +178,7 @@ class Spreads:
         self._domains = 0
 
     def current(self, key: Hashable, cluster: Cluster) -> Spread | None:
-        """The constraints of this key over all nodes, if they are kept and no node changed since."""
+        """The constraints of this key over all nodes, if they are kept and still hold."""
         found = self._kept.get(key)
         return found if found is not None and found.holds(cluster) else None
 

@@ -45,7 +45,7 @@ OF_ALL = (
     "effort",
     "log",
     "object_log",
-    "puts",
+    "population_changes",
     "label_changes",
     "key_changes",
     "label_keys",
