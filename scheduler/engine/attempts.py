@@ -11,7 +11,7 @@ from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
 from scheduler.engine.instructions import AskExtenders, Misbehaved, Verified
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
-from scheduler.engine.queued import Cost, QueuedPod
+from scheduler.engine.queued import Cost, Place, QueuedPod
 from scheduler.engine.story_entries import SetAside
 from scheduler.engine.turns import FREE, NO_NODE, ROWS_PER_STEP
 from scheduler.framework.attempt_record import AttemptRecord
@@ -80,7 +80,7 @@ class Attempts:
         `answer`: of the extenders, if the pod waited for them. Raises PluginError, TooCostlyError.
         """
         effort, cost, start = self._cluster.effort, queued.cost, self._rotation.start
-        self._queue.term_indexing.before(queued.pod.namespace, self._queue.turns, now)
+        self._index_terms(queued, now)
         before = 0
         if cost is None:
             effort.begin(self._budget.slice)
@@ -118,6 +118,15 @@ class Attempts:
                 queued.pod.namespace, FREE + NO_NODE + self._cluster.nodes.rows // ROWS_PER_STEP, now
             )
         return outcome
+
+    def _index_terms(self, queued: QueuedPod, now: float) -> None:
+        """Index what has to be known now. The pod's story says what was indexed while it was active."""
+        indexing = self._queue.term_indexing
+        if indexing.indexed(now) is not queued.indexed:
+            if queued.cost is None and queued.place is Place.ACTIVE:
+                queued.story.note(indexing.since(queued.indexed, now))
+            queued.indexed = indexing.indexed(now)
+        indexing.before(queued.pod.namespace, self._queue.turns, now)
 
     def _done(self, queued: QueuedPod, spent: int, now: float) -> None:
         """An attempt has ended."""

@@ -312,7 +312,7 @@ class Engine:
 
     def _cycle(self, now: float) -> None:
         self._at_hand = None
-        if not self.queue.term_indexing.begin(self._budget.slice):
+        if not self.queue.term_indexing.begin(self._budget.slice, now):
             return
         queued = self._at_hand = self.queue.pop(now)
         if queued is not None:

@@ -14,11 +14,11 @@ from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.story import Stories
+from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.turns import Turns
 from scheduler.engine.unschedulable_pods import UnschedulablePods
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError, shown
-from scheduler.state.cluster import Cluster
 
 FLUSH_AFTER = 300.0
 """Seconds after which an unschedulable pod is tried again, whatever happened."""
@@ -43,11 +43,13 @@ class Places:
         max_backoff: float,
         outbox: Outbox,
         budget: Budget,
-        cluster: Cluster,
+        term_indexing: TermIndexing,
     ) -> None:
-        """`budget`: what an attempt may cost. `cluster`: what PreEnqueue plugins may look at."""
+        """`budget`: what an attempt may cost. `term_indexing`: which affinity terms are indexed between attempts."""
         self._outbox = outbox
-        self.cluster = cluster
+        self.term_indexing = term_indexing
+        self.cluster = term_indexing.cluster
+        """What PreEnqueue plugins may look at."""
         self._budget = budget
         self.initial_backoff = initial_backoff
         self.max_backoff = max_backoff
@@ -144,6 +146,7 @@ class Places:
             self._break(queued, error, now, cause)
             return
         queued.queued_at = queued_at
+        queued.indexed = self.term_indexing.indexed(now)
         if queued.first_active is None:
             queued.first_active = now
         queued.key = key

@@ -48,9 +48,8 @@ class Queue(Places):
         budget: Budget,
         term_indexing: TermIndexing,
     ) -> None:
-        """`budget`: what an attempt may cost. `term_indexing`: which affinity terms are indexed between attempts."""
-        super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget, term_indexing.cluster)
-        self.term_indexing = term_indexing
+        """As of `Places`."""
+        super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget, term_indexing)
         self._waves = Waves(self._wake)
         self._entering: deque[str] = deque()
         """UIDs of pods whose place has to be found again after the profiles changed; until then no pod is popped."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler.engine.story import Story
 from scheduler.framework.attempt_record import Trace
@@ -16,6 +16,18 @@ class Place(StrEnum):
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
     GATED = "gated"
+
+
+class Indexed(NamedTuple):
+    """How many affinity terms were indexed in turns between attempts, in all."""
+
+    turns: int = 0
+    terms: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+
+
+NOTHING_INDEXED = Indexed()
 
 
 @dataclass(slots=True)
@@ -76,5 +88,7 @@ class QueuedPod:
     """The cost so far of an attempt that goes on later."""
     steps: int = 0
     """Steps that its last attempt took."""
+    indexed: Indexed = NOTHING_INDEXED
+    """What had been indexed when it became active, or when it was last tried."""
     trace: Trace | None = None
     """The points that its last attempt passed, if that is measured."""

@@ -43,6 +43,19 @@ class SetAside(Struct, frozen=True, gc=False, tag="setAside", rename="camel"):
     """All that the attempt has taken so far."""
 
 
+class TermsIndexed(Struct, frozen=True, gc=False, tag="termsIndexed", rename="camel"):
+    """While the pod was active, affinity terms of placed pods had to be indexed, and it has waited for that."""
+
+    at: float
+    turns: int
+    """In so many turns between attempts."""
+    terms: int
+    steps: int
+    seconds: float
+    brought_by: tuple[str, ...]
+    """The namespaces whose pods have the terms: the ones indexed last, `MOST_NAMED` of them at most."""
+
+
 class ExtendersAsked(Struct, frozen=True, gc=False, tag="extendersAsked", rename="camel"):
     """The attempt waits for HTTP extenders."""
 
@@ -178,6 +191,7 @@ class Left(Struct, frozen=True, gc=False, tag="left", rename="camel"):
 Entry = (
     Queued
     | SetAside
+    | TermsIndexed
     | ExtendersAsked
     | Assumed
     | Failed

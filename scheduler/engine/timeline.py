@@ -29,6 +29,7 @@ from scheduler.engine.story_entries import (
     Queued,
     Reverted,
     SetAside,
+    TermsIndexed,
     WaitsOnPermit,
 )
 from scheduler.engine.turns import FREE
@@ -111,6 +112,11 @@ def text_of(entry: Entry) -> str:
             return (
                 f"attempt {attempt}: set aside after {_several(slices, 'slice')} and {steps:,} steps, "
                 "goes on between other pods"
+            )
+        case TermsIndexed(_, turns, terms, steps, seconds, brought_by):
+            return (
+                f"waited {seconds:.3f} s while {_several(terms, 'affinity term')} of placed pods were indexed in "
+                f"{_several(turns, 'turn')} with {steps:,} steps, for pods of {', '.join(brought_by)}"
             )
         case ExtendersAsked(_, attempt, about, extenders):
             return f"attempt {attempt}: waits for what extenders say about {about}: {', '.join(extenders)}"
@@ -211,6 +217,7 @@ _EVENTS = {
 }
 _STATES = {
     SetAside: "active",
+    TermsIndexed: "active",
     ExtendersAsked: "waiting for extenders",
     Assumed: "assumed",
     WaitsOnPermit: "waiting on permit",

@@ -87,6 +87,8 @@ class TermSets:
         """Terms in the order in which they began to count."""
         self.sets_born: Arrivals[TermSet] = Arrivals()
         """As `born`, of sets."""
+        self.added = 0
+        """Counts the terms of sets that were put into the index."""
         self.weights: Ints = np.zeros(64, dtype=np.int64)
         self.keys: Codes = np.zeros(64, dtype=np.int32)
         """The code of each term's topology key."""
@@ -337,6 +339,7 @@ class TermSets:
             self.weights[number] = weight
             self.keys[number] = self._code(term.topology_key)
         carried.sets += 1
+        self.added += 1
         self.in_sets.add(carried.number, of.number, 1)
         of.carried.append(carried)
         return self.index.cost(carried.term)

@@ -170,3 +170,53 @@ def test_a_decision_is_not_verified_while_terms_wait() -> None:
     harness.put(pod("last", uid="last", namespace="team", labels={"app": "q"}))
     told += [one for one in harness.cycles() if isinstance(one, Verified)]
     assert all(one.difference is None for one in told)
+
+
+def told(harness: Harness, uid: str) -> list[dict[str, Any]]:
+    """What the story of a pod says of terms that were indexed while it was active."""
+    story = harness.engine.story(uid)
+    assert story is not None
+    return [entry for entry in story.entries if entry["kind"] == "termsIndexed"]
+
+
+def test_a_story_says_what_a_pod_waited_for_at_the_start() -> None:
+    """Each cycle of the start takes a tenth of a second here, and the pod is there from the first one on."""
+    harness = opened()
+    for i in range(NODES - 1):
+        harness.put(repelling(f"p{i}", 1_500, f"x{i}", on=f"n{i}"))
+        harness.put(repelling(f"own{i}", 10, f"y{i}", namespace="team", on=f"n{i}"))
+    harness.put(pod("q", uid="q"))
+    turns = 0
+    while not any(isinstance(one, Bind) for one in harness.cycle()):
+        harness.now += 0.1
+        turns += 1
+    assert turns > 1
+    (entry,) = told(harness, "q")
+    assert entry["turns"] in (turns, turns + 1), "the last one may end in the cycle that decides"
+    assert entry["seconds"] == pytest.approx(0.1 * turns)
+    assert entry["terms"] == (1_500 + 10) * (NODES - 1)
+    assert entry["steps"] >= entry["terms"]
+    assert set(entry["broughtBy"]) == {"mallory", "team"}
+    assert f"waited {0.1 * turns:.3f} s while 4,530 affinity terms of placed pods were indexed in" in entry["text"]
+
+
+def test_a_story_says_what_a_pod_waited_for_later() -> None:
+    """Turns are taken between attempts: a pod's story has those from when it was active until it was tried."""
+    harness = opened()
+    harness.put(pod("first", uid="first"))
+    harness.cycles()
+    for i in range(40):
+        harness.put(repelling(f"p{i}", 300, f"x{i}", on="n0"))
+    harness.put(*(pod(f"q{i}", uid=f"q{i}", namespace="team") for i in range(100)))
+    waited, turns = {"first": 0}, 0
+    while len(waited) <= 100:
+        bound = [one.pod.uid for one in harness.cycle() if isinstance(one, Bind)]
+        waited |= dict.fromkeys(bound, turns)
+        turns += not bound
+        harness.now += 0.0 if bound else 0.1
+    assert len(set(waited.values())) > 2
+    for uid, taken in waited.items():
+        entries = told(harness, uid)
+        assert [(entry["turns"], entry["broughtBy"]) for entry in entries] == [(taken, ("mallory",))] * bool(taken)
+        assert [entry["seconds"] for entry in entries] == pytest.approx([0.1 * taken] * bool(taken))
+        assert all(entry["steps"] >= entry["terms"] > 0 for entry in entries)
