@@ -125,9 +125,9 @@ def explain(
         print_pending(found, output, everything=everything)
         return FOUND if pods else 0
     if file is not None:
-        asked, node = from_file(file, pod, namespace, there, notes, usual, validate=validate)
+        asked, node, written = from_file(file, pod, namespace, there, notes, usual, validate=validate)
     else:
-        asked, node = from_cluster(pod or "", namespace, there, where, usual)
+        asked, node, written = from_cluster(pod or "", namespace, there, where, usual)
     framework = _framework(frameworks, scheduler, asked, notes)
     claimed = node is not None or scheduler is not None or _claimed(asked, frameworks, there, notes)
     known = None
@@ -136,7 +136,18 @@ def explain(
 
         known, problems = past(there, Settings(), dump=bool(cluster), kubeconfig=path, context=context, taken=asked.uid)
         complain(problems)
-    answer = explained(asked, framework, there.cluster, node=node, notes=notes, past=known, claimed=claimed)
+    others = there.waiting.values()
+    answer = explained(
+        asked,
+        framework,
+        there.cluster,
+        node=node,
+        notes=notes,
+        past=known,
+        claimed=claimed,
+        others=others,
+        written=written,
+    )
     _print(answer, output, everything=everything)
     return 0 if answer.outcome == FITS else FOUND
 

@@ -1,22 +1,33 @@
 """Which pod a command is about: one of a cluster, by name, or one that is written in a file."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from scheduler.cli.errors import InputError, about
-from scheduler.cli.inputs import documents, named, refuse_what_the_api_would
+from scheduler.cli.inputs import STDIN, documents, named, refuse_what_the_api_would
+from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.commands import Written
 from scheduler.whatif.documents import ObjectError
+from scheduler.whatif.manifest import Workload
+from scheduler.whatif.templates import path_of
 from scheduler.whatif.world import World
 
 _LISTED = 8
 _CLOSE = 3
 
-Asked = tuple[Pod, str | None]
-"""The pod, as if it waited, and the node that it was taken off for the question."""
+
+class Asked(NamedTuple):
+    """The pod, as if it waited; the node that it was taken off for the question; and how it was written, if known."""
+
+    pod: Pod
+    node: str | None
+    written: Written | None = None
 
 
 def from_cluster(name: str, namespace: str | None, world: World, where: str, usual: str = "default") -> Asked:
@@ -41,11 +52,13 @@ def from_cluster(name: str, namespace: str | None, world: World, where: str, usu
     if key in world.finished:
         raise InputError(f"{key}: the pod has finished, there is nothing to schedule")
     if key in world.waiting:
-        return world.waiting[key], None
+        pod = world.waiting[key]
+        found = world.written(pod)
+        return Asked(pod, None, None if found is None else Written(found, world.decode))
     if key in world.placed:
         pod = world.placed[key]
         world.take(pod)
-        return replace(pod, node_name=""), pod.node_name
+        return Asked(replace(pod, node_name=""), pod.node_name)
     names = get_close_matches(name, {key.partition("/")[2] for key in _keys(world)}, n=_CLOSE)
     near = [key for close in names for key in _keys(world) if key.partition("/")[2] == close]
     raise InputError(f"{key}: no such pod in {where}{f' (did you mean {_list(near)}?)' if near else ''}")
@@ -87,7 +100,19 @@ def from_file(
     placed = world.placed.get(pod.key)
     if placed is not None:
         world.take(placed)
-    return replace(pod, node_name=""), placed.node_name if placed else None
+    alone = len(held) == 1 and file != STDIN and chosen[0].kind in manifest.KINDS
+    written = _written(file, chosen[0], world, namespace, usual) if alone else None
+    return Asked(replace(pod, node_name=""), placed.node_name if placed else None, written)
+
+
+def _written(file: str, workload: Workload, world: World, namespace: str | None, usual: str) -> Written:
+    """The pod as it stands in a file."""
+
+    def decode(pod: Mapping[str, Any]) -> Modelled:
+        return world.decode(manifest.completed(pod, namespace, usual, world.priority_classes, []))
+
+    steps = path_of(workload.kind).split(".") if workload.kind != "Pod" else []
+    return Written(workload.pod, decode, file, "".join(f"/{step}" for step in (*steps, "spec")))
 
 
 def _keys(world: World) -> list[str]:

@@ -5,11 +5,12 @@ Each is data with a text. `cost`: how much work it is for people; cheap ones are
 """
 
 from dataclasses import replace as soften
-from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import field
 from msgspec.structs import replace
 
+from scheduler.framework.small_change import SmallChange
+from scheduler.framework.storage_changes import OnStorage
 from scheduler.model.affinity import Terms
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -23,18 +24,7 @@ CONDITION = "node.kubernetes.io/"
 """Prefix of the taints that the node controller sets, and takes off when the node is well."""
 
 
-def _tag(name: str) -> str:
-    return name[0].lower() + name[1:]
-
-
-class _Change(Struct, frozen=True, rename="camel", tag_field="kind", tag=_tag):
-    cost: ClassVar[float]
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-
-class Request(_Change, frozen=True):
+class Request(SmallChange, frozen=True):
     """Ask for less; amounts of the whole pod, in the scheduler's units."""
 
     cost = 1.0
@@ -57,7 +47,7 @@ class Request(_Change, frozen=True):
         shape.requests = shape.requests | self.requests
 
 
-class Tolerate(_Change, frozen=True):
+class Tolerate(SmallChange, frozen=True):
     """Tolerate one taint."""
 
     cost = 1.0
@@ -74,7 +64,7 @@ class Tolerate(_Change, frozen=True):
         shape.tolerations = tolerations_of((*shape.tolerations, added))
 
 
-class DropNodeSelector(_Change, frozen=True):
+class DropNodeSelector(SmallChange, frozen=True):
     """Take one label out of spec.nodeSelector."""
 
     cost = 1.5
@@ -89,7 +79,7 @@ class DropNodeSelector(_Change, frozen=True):
         shape.node_selector = tuple(r for r in shape.node_selector if r.key != self.key)
 
 
-class DropRequirement(_Change, frozen=True, tag="dropNodeAffinity"):
+class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
     """Take one requirement out of a term of the required node affinity; the term's last one takes all of it along."""
 
     cost = 1.5
@@ -119,7 +109,7 @@ class DropRequirement(_Change, frozen=True, tag="dropNodeAffinity"):
         )
 
 
-class DropPodTerm(_Change, frozen=True):
+class DropPodTerm(SmallChange, frozen=True):
     """Make one required pod affinity (or anti-affinity) term preferred."""
 
     cost = 2.0
@@ -140,7 +130,7 @@ class DropPodTerm(_Change, frozen=True):
             shape.affinity_terms = Terms(t for t in shape.affinity_terms if str(t) != self.term)
 
 
-class SoftenSpread(_Change, frozen=True):
+class SoftenSpread(SmallChange, frozen=True):
     """Turn a topology spread constraint from DoNotSchedule to ScheduleAnyway."""
 
     cost = 2.0
@@ -154,7 +144,7 @@ class SoftenSpread(_Change, frozen=True):
         shape.spread = tuple(soften(c, hard=False) if c.topology_key == self.topology_key else c for c in shape.spread)
 
 
-class RaiseMaxSkew(_Change, frozen=True):
+class RaiseMaxSkew(SmallChange, frozen=True):
     """Let a topology spread constraint be less even."""
 
     cost = 1.5
@@ -172,7 +162,7 @@ class RaiseMaxSkew(_Change, frozen=True):
         )
 
 
-class AllowPreemption(_Change, frozen=True):
+class AllowPreemption(SmallChange, frozen=True):
     """Let the pod preempt others."""
 
     cost = 2.0
@@ -187,7 +177,7 @@ class AllowPreemption(_Change, frozen=True):
         pod.preempts = True
 
 
-class DropHostPort(_Change, frozen=True):
+class DropHostPort(SmallChange, frozen=True):
     """Do without a host port."""
 
     cost = 2.0
@@ -203,7 +193,7 @@ class DropHostPort(_Change, frozen=True):
         shape.host_ports = tuple(p for p in shape.host_ports if p != (self.ip, self.protocol, self.port))
 
 
-class Ungate(_Change, frozen=True):
+class Ungate(SmallChange, frozen=True):
     """Remove the scheduling gates."""
 
     cost = 0.0
@@ -217,7 +207,7 @@ class Ungate(_Change, frozen=True):
         pod.gates = ()
 
 
-class Uncordon(_Change, frozen=True):
+class Uncordon(SmallChange, frozen=True):
     """Let a cordoned node take pods again."""
 
     cost = 1.0
@@ -231,7 +221,7 @@ class Uncordon(_Change, frozen=True):
         return replace(node, unschedulable=False, taints=tuple(t for t in node.taints if t.key != UNSCHEDULABLE.key))
 
 
-class RemoveTaint(_Change, frozen=True):
+class RemoveTaint(SmallChange, frozen=True):
     """Take a taint off a node."""
 
     cost = 2.0
@@ -248,7 +238,7 @@ class RemoveTaint(_Change, frozen=True):
         return replace(node, taints=tuple(t for t in node.taints if str(t) != self.taint))
 
 
-class Label(_Change, frozen=True):
+class Label(SmallChange, frozen=True):
     """Label a node."""
 
     cost = 2.0
@@ -264,7 +254,7 @@ class Label(_Change, frozen=True):
         return replace(node, labels={**node.labels, self.key: self.value})
 
 
-class MovePod(_Change, frozen=True):
+class MovePod(SmallChange, frozen=True):
     """Have a placed pod leave its node."""
 
     cost = 2.0
@@ -275,19 +265,31 @@ class MovePod(_Change, frozen=True):
         return f"move {self.pod} off {self.node}"
 
 
-class AddNode(_Change, frozen=True):
-    """One more node like one that is there: same labels, taints and size, empty, and well."""
+class FreeClaim(MovePod, frozen=True):
+    """Have the pod go that holds a claim which only one pod may use."""
+
+    claim: str
+
+    def __str__(self) -> str:
+        return f"delete {self.pod}, which holds the claim {self.claim}"
+
+
+class AddNode(SmallChange, frozen=True):
+    """One more node like one that is there: same labels, taints and size, empty, and well. `but`: other labels."""
 
     cost = 3.0
     like: str
+    but: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"add a node like {self.like}"
+        labels = " and ".join(f"{key.rpartition('/')[2]}={value}" for key, value in self.but.items())
+        return f"add a node like {self.like}{f', but with {labels}' if labels else ''}"
 
     def clone(self, node: Node) -> Node:
         """The node to add."""
         name = f"{node.name}-more"
-        labels = {**node.labels, HOSTNAME: name} if HOSTNAME in node.labels else node.labels
+        own = {HOSTNAME: name} if HOSTNAME in node.labels else {}
+        labels = {**node.labels, **own, **self.but}
         taints = tuple(t for t in node.taints if not t.key.startswith(CONDITION))
         return replace(node, name=name, uid="", labels=labels, taints=taints, unschedulable=False, images=())
 
@@ -295,6 +297,6 @@ class AddNode(_Change, frozen=True):
 Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | RaiseMaxSkew | SoftenSpread | DropHostPort
 OnPod = Request | Tolerate | Relaxed | AllowPreemption | Ungate
 OnNode = Uncordon | RemoveTaint | Label
-Change = OnPod | OnNode | MovePod | AddNode
+Change = OnPod | OnNode | OnStorage | MovePod | FreeClaim | AddNode
 Fix = tuple[Change, ...]
 """Changes that together should do."""

@@ -177,5 +177,7 @@ _CHECKS: dict[str, Check] = {
     "affected_by": _one_of(bool, np.bool_),
     "explain": _detail,
     "fixes": _fixes,
+    "explain_pod": _detail,
+    "fixes_of_pod": _fixes,
 }
 """Answers from Reserve on are checked where plugins are asked (`BindingPlugins`)."""

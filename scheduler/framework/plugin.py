@@ -292,6 +292,14 @@ class Plugin:
         """
         return ()
 
+    def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
+        """The same as `explain`, for a pod that `pre_filter` rejected: no node was looked at."""
+        return reason.text, {}
+
+    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> Sequence[Fix]:
+        """The same as `fixes`, for a pod that `pre_filter` rejected."""
+        return ()
+
 
 Registry = Mapping[str, type[Plugin]]
 """Plugin name → class."""

@@ -138,6 +138,8 @@ class StorageClass(Struct, gc=False):
     binding_mode: str | None
     topologies: TopologyTerms | None
     """Where volumes may be provisioned; None: anywhere. Terms that are empty or don't parse match no node."""
+    default: bool = False
+    """For claims that name no class."""
 
     @property
     def namespace(self) -> str:

@@ -177,6 +177,7 @@ def parse_storage_class(raw: bytes, interner: Interner) -> StorageClass:
     wired = storage_wire.storage_class.decode(raw)
     meta = wired.metadata
     topologies = tuple(filter(None, map(_topology_term, wired.allowed_topologies or ())))
+    notes = _annotations(meta)
     return StorageClass(
         name=meta.name,
         uid=meta.uid,
@@ -184,6 +185,7 @@ def parse_storage_class(raw: bytes, interner: Interner) -> StorageClass:
         provisioner=wired.provisioner,
         binding_mode=wired.volume_binding_mode,
         topologies=topologies if wired.allowed_topologies else None,
+        default="true" in (notes.default_class, notes.beta_default_class),
     )
 
 

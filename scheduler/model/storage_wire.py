@@ -16,6 +16,8 @@ class Annotations(Object, gc=False):
     selected_node: str | None = field(default=None, name="volume.kubernetes.io/selected-node")
     beta_class: str | None = field(default=None, name="volume.beta.kubernetes.io/storage-class")
     migrated_plugins: str | None = field(default=None, name="storage.alpha.kubernetes.io/migrated-plugins")
+    default_class: str | None = field(default=None, name="storageclass.kubernetes.io/is-default-class")
+    beta_default_class: str | None = field(default=None, name="storageclass.beta.kubernetes.io/is-default-class")
 
 
 class ClaimReference(Object, gc=False):

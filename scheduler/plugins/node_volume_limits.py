@@ -1,10 +1,13 @@
 """Upstream: plugins/nodevolumelimits (csi.go). What is attached where is counted in `scheduler.state.attachments`."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from scheduler.framework.changes import Fix, MovePod
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, VOLUMES, Plugin
 from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
 from scheduler.model.devices import DeviceKind
@@ -92,6 +95,49 @@ class NodeVolumeLimits(Plugin):
                 return bool(volumes.claims) or attachment.attacher in drivers
         return False
 
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """How many volumes of which driver the node has attached, of how many, and how many more the pod brings."""
+        if reason != self.too_many:
+            return reason.text, {}
+        short = list(self._short(inquiry, row))
+        text = "; ".join(
+            f"{s.attached} of {s.limit} volumes of {s.driver} are attached, the pod needs {s.more} more" for s in short
+        )
+        worst = max(short, key=lambda s: s.attached + s.more - s.limit)
+        numbers = {"needed": worst.more, "free": worst.limit - worst.attached}
+        return text, {"drivers": [s._asdict() for s in short], **numbers}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Have the pod go that matters least of those whose volumes make enough room."""
+        if list(reasons) != [self.too_many]:
+            return []
+        short = list(self._short(inquiry, row))
+        attached = inquiry.cluster.storage.attached
+        known = bool(attached.with_csi_node()[row])
+        pods = inquiry.cluster.pods_on(row)
+        volumes = {pod.uid: attached.of_pod(pod, with_csi_node=known) for pod in pods}
+        users = [volume for found in volumes.values() for volume in found]
+        leaving = []
+        for pod in pods:
+            own = [driver for volume, driver in volumes[pod.uid].items() if users.count(volume) == 1]
+            if all(own.count(s.driver) >= s.attached + s.more - s.limit for s in short):
+                leaving.append(pod)
+        if not leaving:
+            return []
+        least = min(leaving, key=lambda pod: (pod.priority, len(volumes[pod.uid]), pod.key))
+        return [(MovePod(least.key, inquiry.node(row).name),)]
+
+    def _short(self, inquiry: Inquiry, row: int) -> "Iterator[_Short]":
+        """Drivers of which the pod brings more volumes than the node can attach."""
+        attached = inquiry.cluster.storage.attached
+        wanted = inquiry.once("volumes to attach", lambda: self._wanted(inquiry.pod, inquiry.cluster))
+        for driver, its_volumes in wanted.with_csi_node.items():
+            limit = int(attached.limits(driver)[row])
+            count = int(attached.counts(driver)[row])
+            more = sum(row not in attached.holders(volume) for volume in its_volumes)
+            if limit >= 0 and more and count + more > limit:
+                yield _Short(driver, count, limit, more)
+
     def _wanted(self, pod: Pod, cluster: Cluster) -> "_Wanted":
         """What the pod would attach. Raises SliceOver."""
         storage = cluster.storage
@@ -125,6 +171,15 @@ class NodeVolumeLimits(Plugin):
             found.append((Unschedulable(f"{driver} CSI driver is not installed on the node"), rows))
             left &= ~rows
         return found
+
+
+class _Short(NamedTuple):
+    """A driver of which a node can't attach as many volumes as a pod needs."""
+
+    driver: str
+    attached: int
+    limit: int
+    more: int
 
 
 class _Wanted:

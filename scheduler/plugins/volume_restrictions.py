@@ -1,18 +1,24 @@
 """Upstream: plugins/volumerestrictions."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
+from scheduler.framework.changes import Fix, FreeClaim, MovePod
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NO_POINTS, PODS_ELSEWHERE, PODS_HERE, SKIPPABLE, VOLUMES, Plugin
-from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
+from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.devices import DeviceKind
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.model.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim, StorageKind
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
+from scheduler.plugins import claims_explained
 from scheduler.state.cluster import Cluster
+
+_HOLDERS = 2
+"""Pods that are offered to go together, at most."""
 
 
 class VolumeRestrictions(Plugin):
@@ -83,6 +89,55 @@ class VolumeRestrictions(Plugin):
     ) -> bool:
         """A claim that the pod names was created."""
         return isinstance(new, PersistentVolumeClaim) and new.namespace == pod.namespace and new.name in _claims(pod)
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Who holds the claim, or the disk, and where."""
+        if reason != self.claim_in_use:
+            held = [(pod, disk) for pod, disk in _disk_holders(inquiry, row)]
+            text = "; ".join(f"the disk {disk} is used by {pod.key} here" for pod, disk in held)
+            return text, {"disks": [{"disk": disk, "pod": pod.key} for pod, disk in held]}
+        users = [
+            (claim, user)
+            for claim in sorted(_exclusive_claims(inquiry.pod, inquiry.cluster))
+            for user in claims_explained.users_of(inquiry, claim)
+        ]
+        text = "; ".join(
+            f"claim {claim} may be used by one pod only ({READ_WRITE_ONCE_POD}): {pod.key} on {node} holds it"
+            for claim, (pod, node) in users
+        )
+        return text, {"claims": [{"claim": claim, "pod": pod.key, "node": node} for claim, (pod, node) in users]}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Have those go that hold the claim or the disk."""
+        free: dict[str, MovePod] = {}
+        if self.no_disk in reasons:
+            node = inquiry.node(row).name
+            free |= {pod.key: MovePod(pod.key, node) for pod, _ in _disk_holders(inquiry, row)}
+        if self.claim_in_use in reasons:
+            for claim in sorted(_exclusive_claims(inquiry.pod, inquiry.cluster)):
+                users = claims_explained.users_of(inquiry, claim)
+                free |= {pod.key: FreeClaim(pod.key, node, claim) for pod, node in users}
+        return [tuple(free.values())] if 0 < len(free) <= _HOLDERS else []
+
+    def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
+        """What is wrong with each claim."""
+        return claims_explained.explain(inquiry)
+
+    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> list[Fix]:
+        """What would make the claims usable."""
+        return claims_explained.fixes(inquiry)
+
+
+def _disk_holders(inquiry: Inquiry, row: int) -> list[tuple[Pod, str]]:
+    """The pods on a node that use a disk of the pod so that it can't be shared, and the disk."""
+    found = []
+    for pod in inquiry.cluster.pods_on(row):
+        theirs = {disk.key: disk for disk in pod.shape.volumes.disks}
+        for disk in inquiry.pod.shape.volumes.disks:
+            other = theirs.get(disk.key)
+            if other is not None and (disk.exclusive or other.exclusive):
+                found.append((pod, " ".join(disk.key)))
+    return found
 
 
 def _claims(pod: Pod) -> frozenset[str]:

@@ -1,12 +1,16 @@
 """Upstream: plugins/volumezone."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import partial
 
 import numpy as np
 
+from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry, domain
 from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, Plugin
-from scheduler.framework.status import Reject, Rejections, Unresolvable
+from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable
+from scheduler.framework.storage_changes import ReplaceVolume
 from scheduler.model.devices import DeviceKind
 from scheduler.model.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.model.pod import Pod
@@ -19,6 +23,7 @@ from scheduler.model.storage import (
     StorageKind,
 )
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
+from scheduler.plugins import claims_explained
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Bools
 from scheduler.state.nodes import Nodes
@@ -86,6 +91,56 @@ class VolumeZone(Plugin):
             case PersistentVolume():
                 return not isinstance(old, PersistentVolume) or _topologies(old) != _topologies(new)
         return False
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Which volume of which claim is where, and where the node is."""
+        labels = inquiry.node(row).labels
+        parts, data = [], []
+        for volume, topologies in self._elsewhere(inquiry, row):
+            claim = volume.claim.name if volume.claim is not None else ""
+            for key, values in topologies:
+                key = _TODAY.get(key, key)
+                where = " or ".join(domain(key, value) for value in sorted(values))
+                has = labels.get(key)
+                here = f"is in {domain(key, has)}" if has else f"has no label {key}"
+                parts.append(f"claim {claim} has the volume {volume.name} in {where}: the node {here}")
+                data.append({"claim": claim, "volume": volume.name, "key": key, "values": sorted(values), "has": has})
+        return "; ".join(parts), {"volumes": data}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Give up the volumes that are elsewhere."""
+        classes = claims_explained.usable_classes(inquiry.cluster.storage)
+        if not classes:
+            return []
+        plan = []
+        for volume, _ in self._elsewhere(inquiry, row):
+            if volume.claim is not None:
+                same = next((c for c in classes if c.name == volume.storage_class), classes[0])
+                plan.append(ReplaceVolume(volume.claim.namespace, volume.claim.name, same.name, volume.name))
+        return [tuple(plan)] if plan else []
+
+    def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
+        """What is wrong with each claim."""
+        return claims_explained.explain(inquiry)
+
+    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> list[Fix]:
+        """What would make the claims usable."""
+        return claims_explained.fixes(inquiry)
+
+    def _elsewhere(self, inquiry: Inquiry, row: int) -> list[tuple[PersistentVolume, list[Topology]]]:
+        """The bound volumes that are not where the node is."""
+        found = []
+        nodes = inquiry.cluster.nodes
+        for volume, _ in _volumes(inquiry.pod, inquiry.cluster):
+            if volume is not None:
+                missed = [
+                    topology
+                    for topology in _topologies(volume)
+                    if not inquiry.once(topology, partial(_within, topology, nodes))[row]
+                ]
+                if missed:
+                    found.append((volume, missed))
+        return found
 
 
 def _volumes(pod: Pod, cluster: Cluster) -> list[tuple[PersistentVolume | None, str]]:

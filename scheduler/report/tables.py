@@ -13,6 +13,7 @@ from rich.text import Text
 
 from scheduler.report.wording import (
     asks,
+    besides,
     common_ending,
     count,
     folded,
@@ -90,13 +91,14 @@ class ExplanationTable:
         if answer.choice is not None and len(answer.feasible) > 1 and answer.outcome == "fits":
             yield _indented(self._short(answer.choice.text))
         for line in (moved(answer), preempts(answer), *answer.notes):
-            if line:
+            if line and line != answer.cause:
                 yield _indented(line, "yellow")
         if answer.promise is not None:
             style = "dim" if answer.promise.state in ("kept", "waiting") else "bold yellow"
             yield _indented(f"promise {answer.promise.state}: {answer.promise.text}", style)
-        if answer.verdict is not None:
-            yield _indented(f"{answer.verdict.plugin or 'PreFilter'}: {answer.verdict.reason}", "red")
+        if answer.verdict is not None and answer.verdict.detail != answer.cause:
+            said = answer.verdict.detail or answer.verdict.reason
+            yield _indented(f"{answer.verdict.plugin or 'PreFilter'}: {said}", "red")
 
     def _scores(self) -> Iterator[RenderableType]:
         answer = self.answer
@@ -168,6 +170,8 @@ class ExplanationTable:
             text = Text(f"• {self._short(remedy.text)}", style="cyan")
             if remedy.instead:
                 text.append(f" (or {self._short(some(remedy.instead, 2))})", style="dim")
+            if said := besides(remedy):
+                text.append(f"\n  {self._short(said)}", style="yellow")
             table.add_row(text, Text(f"then {self._short(leads_to(remedy))}"))
         yield from _section("What would free it (each was tried)", table)
 

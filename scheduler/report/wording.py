@@ -85,7 +85,8 @@ def headline(answer: Explanation) -> str:
             return f"{pod} could not be decided: a plugin failed"
     if not total:
         return f"{pod} fits nowhere: there are no nodes"
-    return f"{pod} fits on none of {count(total, 'node')}" if total > 1 else f"{pod} does not fit on the only node"
+    where = f"fits on none of {count(total, 'node')}" if total > 1 else "does not fit on the only node"
+    return f"{pod} {where}{f': {answer.cause}' if answer.cause else ''}"
 
 
 def moved(answer: Explanation) -> str:
@@ -120,6 +121,25 @@ def leads_to(remedy: Remedy) -> str:
     if len(remedy.nodes) == 1:
         return remedy.nodes[0]
     return f"{count(len(remedy.nodes), 'node')}: {some(remedy.nodes, 3)}"
+
+
+def besides(remedy: Remedy) -> str:
+    """What a change does to other pods; empty when it does nothing."""
+    effects = remedy.effects
+    if effects is None:
+        return ""
+    said = [
+        f"{pod} then goes to {node}" if node else f"{pod} finds no other node" for pod, node in effects.moved.items()
+    ]
+    if effects.landed:
+        said.append(f"{_others(effects.lands, effects.landed)} would get a node too")
+    if effects.loses:
+        said.append(f"{some(effects.loses, 3)} would find none any more")
+    return "; ".join(said)
+
+
+def _others(names: Sequence[str], number: int) -> str:
+    return f"{', '.join(names)} and {number - len(names):,} more" if number > len(names) else ", ".join(names)
 
 
 def telling(answer: Explanation) -> tuple[list[str], list[str]]:

@@ -237,7 +237,7 @@ class Attachments:
         volumes: dict[str, str] = {}
         with_csi_node = row in self._written
         for pod in self._pods.get(row, {}).values():
-            volumes.update(self._of_pod(pod, with_csi_node=with_csi_node))
+            volumes.update(self.of_pod(pod, with_csi_node=with_csi_node))
         drivers = Counter(volumes.values())
         attached = self._attached(self._nodes.names[row] or "")
         drivers.update(driver for volume, driver in attached.items() if volume not in volumes)
@@ -249,7 +249,7 @@ class Attachments:
         for driver, count in drivers.items():
             self._counts.setdefault(driver, Numbers()).set(row, count)
 
-    def _of_pod(self, pod: Pod, *, with_csi_node: bool) -> dict[str, str]:
+    def of_pod(self, pod: Pod, *, with_csi_node: bool) -> dict[str, str]:
         """Volume → driver of a placed pod; claims that are not there, or another pod's, don't count."""
         volumes = pod.shape.volumes
         found: dict[str, str] = {}

@@ -12,7 +12,6 @@ from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError, Reason
 
-About = TypeVar("About", Reason, Sequence[Reason])
 Found = TypeVar("Found")
 
 
@@ -36,16 +35,25 @@ class Asking:
         plugin = self.framework.plugin(name)
         return (plugin and self._ask(plugin, plugin.fixes, row, reasons)) or ()
 
-    def _ask(
-        self, plugin: Plugin, point: Callable[[Inquiry, int, About], Found], row: int, about: About
-    ) -> Found | None:
+    def detail_of_pod(self, name: str, reason: Reason) -> Detail:
+        """The same for a pod that a plugin rejected before any node was looked at."""
+        plugin = self.framework.plugin(name)
+        text, numbers = (plugin and self._ask(plugin, plugin.explain_pod, reason)) or ("", {})
+        return text or reason.text, numbers
+
+    def fixes_of_pod(self, name: str, reason: Reason) -> Sequence[Fix]:
+        """What may help such a pod."""
+        plugin = self.framework.plugin(name)
+        return (plugin and self._ask(plugin, plugin.fixes_of_pod, reason)) or ()
+
+    def _ask(self, plugin: Plugin, point: Callable[..., Found], *about: object) -> Found | None:
         asked = plugin.name, point.__name__
         if asked in self.notes:
             return None
         try:
-            found: Found = self.framework.guard(plugin, point, self.inquiry, row, about)
+            found: Found = self.framework.guard(plugin, point, self.inquiry, *about)
         except PluginError as error:
-            could = "explain its rejections" if asked[1] == "explain" else "say what would help"
+            could = "explain its rejections" if asked[1].startswith("explain") else "say what would help"
             self.notes[asked] = f'plugin "{plugin.name}" could not {could}: {error.text}'
             return None
         return found

@@ -1,28 +1,104 @@
-"""The `kubectl` command that makes a change. Nobody runs it here; it is there to be copied.
+"""The `kubectl` commands that make a change. Nobody runs them here; they are there to be copied.
 
 A pending pod's own spec may hardly be changed: tolerations may be added, and gates taken away. All else is changed
-where its owner has its template; the owner then makes new pods.
+where its owner has its template; the owner then makes new pods. A pod without an owner is made again.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from shlex import quote
+from typing import Any, NamedTuple
 
-from scheduler.framework import changes
-from scheduler.framework.changes import CONDITION, Change
+from scheduler.framework import changes, storage_changes
+from scheduler.framework.changes import CONDITION, Change, OnPod
+from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
+from scheduler.whatif.patches import NoPatchError, Operation, operations
 
 _HASH = "pod-template-hash"
 _TEMPLATED = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationController")
+_OF_PODS = changes.Tolerate | changes.Ungate
+"""What may be changed of a pod that is there."""
+_PRIORITY_CLASS = "PriorityClass"
 
 
-def commands(made: Iterable[Change], pod: Pod) -> list[str]:
-    """One for each change; none at all where one of them has no command."""
-    found = [_command(change, pod) for change in made]
-    return [] if "" in found else found
+_DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def _command(change: Change, pod: Pod) -> str:
+class Written(NamedTuple):
+    """A pod as somebody wrote it, and what reads one. `file`: where it is written, empty for a pod of the cluster;
+    `path`: of its spec there, as a JSON pointer.
+    """
+
+    pod: Mapping[str, Any]
+    decode: Callable[[Mapping[str, Any]], Modelled]
+    file: str = ""
+    path: str = ""
+
+
+class Commands(NamedTuple):
+    """What to run, and the pod that comes of it where a patch makes one."""
+
+    lines: list[str]
+    pod: Mapping[str, Any] | None = None
+
+
+def commands(made: Sequence[Change], pod: Pod, written: Written | None) -> Commands:
+    """One for each change of the cluster, and one for all of the pod; none at all where one of them has no command."""
+    lines = [_command(change) for change in made if not isinstance(change, OnPod)]
+    edits = [change for change in made if isinstance(change, OnPod)]
+    if "" in lines:
+        return Commands([])
+    if not edits:
+        return Commands(lines)
+    if written is None:
+        return Commands([])
+    spec = written.pod.get("spec") or {}
+    direct = not written.file and all(isinstance(each, _OF_PODS) for each in edits)
+    owner = "" if direct or written.file else _owner(pod)
+    if owner:
+        spec = _as_in_the_template(spec)
+    try:
+        patch, after = operations(edits, spec, pod.namespace)
+    except NoPatchError:
+        return Commands([])
+    made_of = {**written.pod, "spec": after}
+    where = f"-n {quote(pod.namespace)}"
+    if written.file:
+        of_pod = [f"kubectl patch --local -f {quote(written.file)} -o yaml {_json(_below(written.path, patch))}"]
+    elif direct:
+        of_pod = [f"kubectl patch pod {quote(pod.name)} {where} {_json(_below('/spec', patch))}"]
+    elif owner or pod.owner is None:
+        create, patch = _with_its_class(patch, pod, spec)
+        if owner:
+            change = f"kubectl patch {owner} {where} {_json(_below('/spec/template/spec', patch))}"
+        else:
+            own = [{"op": "remove", "path": "/preemptionPolicy"}] if create else []
+            change = _again(f"pod {quote(pod.name)} {where}", _json(_below("/spec", [*patch, *own])))
+        of_pod = [*create, change]
+    else:
+        return Commands([])
+    return Commands([*lines, *of_pod], made_of)
+
+
+def _as_in_the_template(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The spec without the tolerations that every pod is given on its creation."""
+    kept = [t for t in spec.get("tolerations") or () if t.get("key") not in _DEFAULT_TOLERATIONS]
+    return {**spec, "tolerations": kept}
+
+
+def _with_its_class(patch: list[Operation], pod: Pod, spec: Mapping[str, Any]) -> tuple[list[str], list[Operation]]:
+    """A pod has the preemption policy of its PriorityClass, which can't be changed: it gets another class."""
+    named = spec.get("priorityClassName")
+    rest = [operation for operation in patch if operation["path"] != "/preemptionPolicy"]
+    if not named or len(rest) == len(patch):
+        return [], patch
+    other = f"{named}-preempting"
+    rest.append({"op": "replace", "path": "/priorityClassName", "value": other})
+    return [f"kubectl create priorityclass {quote(other)} --value={pod.priority}"], rest
+
+
+def _command(change: Change) -> str:
     match change:
         case changes.Uncordon(node):
             return f"kubectl uncordon {quote(node)}"
@@ -30,24 +106,23 @@ def _command(change: Change, pod: Pod) -> str:
             return f"kubectl taint nodes {quote(node)} {quote(taint)}-"
         case changes.Label(node, key, value):
             return f"kubectl label nodes {quote(node)} {quote(f'{key}={value}')} --overwrite"
-        case changes.MovePod(key):
+        case changes.FreeClaim(key) | changes.MovePod(key):
             namespace, _, name = key.partition("/")
             return f"kubectl delete pod {quote(name)} -n {quote(namespace)}"
-        case changes.Tolerate(key, value, effect):
-            toleration = {"key": key, "operator": "Equal", "value": value, "effect": effect}
-            return _patched(f"pod {quote(pod.name)}", pod, "add", "/spec/tolerations/-", toleration)
-        case changes.Ungate():
-            return _patched(f"pod {quote(pod.name)}", pod, "remove", "/spec/schedulingGates")
-        case changes.DropNodeSelector(key):
-            return _of_owner(pod, "remove", f"/spec/template/spec/nodeSelector/{_pointer(key)}")
-        case changes.AllowPreemption():
-            return _of_owner(pod, "replace", "/spec/template/spec/preemptionPolicy", "PreemptLowerPriority")
+        case storage_changes.CreateClass(name, provisioner):
+            made = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+            return _created("storage.k8s.io/v1", "StorageClass", {"name": name}, made)
+        case storage_changes.CreateClaim(namespace, name, storage_class, size):
+            asked = {"requests": {"storage": size}}
+            spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": storage_class, "resources": asked}
+            return _created("v1", "PersistentVolumeClaim", {"name": name, "namespace": namespace}, {"spec": spec})
+        case storage_changes.RecreateClaim(namespace, name, of) | storage_changes.ReplaceVolume(namespace, name, of):
+            return _claim_again(namespace, name, {"storageClassName": of, "volumeName": None})
+        case storage_changes.ShrinkClaim(namespace, name, size):
+            return _claim_again(namespace, name, {"resources": {"requests": {"storage": str(size)}}})
+        case storage_changes.ForgetNode(namespace, name):
+            return f"kubectl annotate pvc {quote(name)} -n {quote(namespace)} volume.kubernetes.io/selected-node-"
     return ""
-
-
-def _of_owner(pod: Pod, operation: str, path: str, *value: str) -> str:
-    owner = _owner(pod)
-    return _patched(owner, pod, operation, path, *value) if owner else ""
 
 
 def _owner(pod: Pod) -> str:
@@ -61,12 +136,29 @@ def _owner(pod: Pod) -> str:
     return f"{kind.lower()} {quote(name)}" if kind in _TEMPLATED else ""
 
 
-def _patched(what: str, pod: Pod, operation: str, path: str, *value: object) -> str:
-    step = {"op": operation, "path": path} | ({"value": value[0]} if value else {})
-    patch = json.dumps([step], separators=(",", ":"))
-    return f"kubectl patch {what} -n {quote(pod.namespace)} --type=json -p {quote(patch)}"
+def _claim_again(namespace: str, name: str, spec: Mapping[str, Any]) -> str:
+    patch = _compact({"metadata": {"annotations": None}, "spec": spec})
+    return _again(f"pvc {quote(name)} -n {quote(namespace)}", f"--type=merge -p {quote(patch)}")
 
 
-def _pointer(key: str) -> str:
-    """A key in a JSON pointer (RFC 6901)."""
-    return key.replace("~", "~0").replace("/", "~1")
+def _again(which: str, patch: str) -> str:
+    """Delete an object and create it again with a patch."""
+    patched = f"kubectl patch --local -f - -o json {patch}"
+    return f"kubectl get {which} -o json | {patched} | kubectl replace --force -f -"
+
+
+def _created(version: str, kind: str, metadata: Mapping[str, str], fields: Mapping[str, Any]) -> str:
+    made = _compact({"apiVersion": version, "kind": kind, "metadata": metadata, **fields})
+    return f"echo {quote(made)} | kubectl create -f -"
+
+
+def _json(patch: Iterable[Operation]) -> str:
+    return f"--type=json -p {quote(_compact(list(patch)))}"
+
+
+def _below(path: str, patch: Iterable[Operation]) -> list[Operation]:
+    return [{**operation, "path": f"{path}{operation['path']}"} for operation in patch]
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -3,33 +3,33 @@
 Pure: from a pod, a framework and a cluster to an `Explanation`. `scheduler.report` draws it, `scheduler.cli` prints it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from msgspec import structs
 
-from scheduler.framework.changes import HOSTNAME, AllowPreemption, Uncordon
+from scheduler.framework.changes import AllowPreemption, MovePod, OnPod
 from scheduler.framework.decision import Decision, fit_error, narrowed_text
-from scheduler.framework.explaining import Inquiry
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.runtime import Framework
-from scheduler.framework.status import UNRESOLVABLE, UNSCHEDULABLE, PluginError, Reason, Rejections
+from scheduler.framework.status import UNRESOLVABLE, UNSCHEDULABLE, PluginError, Reason
 from scheduler.model.pod import Pod
-from scheduler.model.quantity import BOUND, show
+from scheduler.model.quantity import show
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
-from scheduler.whatif.commands import commands
+from scheduler.whatif.cause import cause
+from scheduler.whatif.commands import Written
+from scheduler.whatif.effects import SideEffects
 from scheduler.whatif.explanation import Explanation
 from scheduler.whatif.misspelt import misspelt
+from scheduler.whatif.offers import told
 from scheduler.whatif.promises import Past, state_of
-from scheduler.whatif.remedies import Obstacle, Stuck, remedies
+from scheduler.whatif.remedies import remedies
+from scheduler.whatif.stuck import Stuck, stuck_at
 
 _SHOWN_BEST = 4
-_PINS = "NodeAffinity"
-_ELSEWHERE = 1000.0
-"""More than a node can lack otherwise."""
 
 
 def explain(
@@ -41,12 +41,15 @@ def explain(
     notes: Sequence[str] = (),
     past: Past | None = None,
     claimed: bool = True,
+    others: Iterable[Pod] = (),
+    written: Written | None = None,
 ) -> Explanation:
     """Decide for a pod that is not in the cluster, and say why.
 
     `node`: where the pod was before it was taken off for the question; `notes`: what to say besides; `past`: what
-    evictors did lately; `claimed`: whether somebody runs the scheduler that the pod names. The cluster is changed and
-    changed back while remedies are tried.
+    evictors did lately; `claimed`: whether somebody runs the scheduler that the pod names; `others`: pods that wait
+    too, for what changes would do to them; `written`: the pod as it was written, for commands that change it. The
+    cluster is changed and changed back while remedies are tried.
     """
     about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)])
     try:
@@ -61,16 +64,21 @@ def explain(
     except PluginError as error:
         return about.failed(error, cluster)
     asking = Asking(Inquiry(pod, cluster), framework)
-    stuck = _stuck(asking, decision)
+    stuck = stuck_at(asking, decision)
     if gate is not None:
         message = gate[1].text
     fits = shown.FITS if claimed else shown.UNCLAIMED
     outcome = shown.GATED if gate else fits if len(decision.feasible) else shown.UNSCHEDULABLE
-    offered = remedies(asking, stuck) if outcome not in (shown.FITS, shown.UNCLAIMED) else []
+    offered = remedies(asking, stuck, decision.verdict) if outcome not in (shown.FITS, shown.UNCLAIMED) else []
+    effects = SideEffects(asking, others)
+    why = None
+    meant = list(misspelt(pod, cluster)) if outcome == shown.UNSCHEDULABLE else []
     if outcome == shown.UNSCHEDULABLE:
-        offered += _preempting(pod, framework, cluster, decision)
-        about.notes += misspelt(pod, cluster)
-    offered = [structs.replace(each, commands=commands(each.changes, pod)) for each in offered]
+        offered += _preempting(pod, framework, cluster, decision, effects)
+        why = cause(asking, decision, stuck, meant)
+        about.notes += meant
+    offered = [told(each, asking, written, effects) for each in offered]
+    about.notes += _unchangeable(pod, offered)
     about.notes += asking.notes.values()
     return about.answer(
         outcome,
@@ -78,6 +86,8 @@ def explain(
         cluster,
         message=message,
         verdict=decision.verdict or gate,
+        detail=None if decision.verdict is None else asking.detail_of_pod(*decision.verdict),
+        cause=why,
         rejected=[_rejected(each) for each in stuck],
         preemption=preemption,
         remedies=offered,
@@ -85,7 +95,9 @@ def explain(
     )
 
 
-def _preempting(pod: Pod, framework: Framework, cluster: Cluster, decision: Decision) -> list[shown.Remedy]:
+def _preempting(
+    pod: Pod, framework: Framework, cluster: Cluster, decision: Decision, effects: SideEffects
+) -> list[shown.Remedy]:
     """What preemption would do for a pod that may not preempt."""
     if pod.preempts:
         return []
@@ -96,7 +108,16 @@ def _preempting(pod: Pod, framework: Framework, cluster: Cluster, decision: Deci
     if not made.node:
         return []
     change = AllowPreemption(len(made.victims))
-    return [shown.Remedy(text=str(change), changes=[change], nodes=[made.node], instead=[])]
+    leave = [MovePod(victim.key, made.node) for victim in made.victims]
+    remedy = shown.Remedy(text=str(change), changes=[change], nodes=[made.node], instead=[], effects=effects.of(leave))
+    return [remedy]
+
+
+def _unchangeable(pod: Pod, offered: Sequence[shown.Remedy]) -> Iterator[str]:
+    """Owners whose template nobody may change."""
+    of_pod = any(isinstance(change, OnPod) for each in offered if not each.commands for change in each.changes)
+    if of_pod and pod.owner is not None and pod.owner[0] == "Job":
+        yield f"the pods of a Job can't be changed: delete the Job {pod.owner[1]} and create it again with the change"
 
 
 def _unknown_namespaces(pod: Pod, cluster: Cluster) -> Iterator[str]:
@@ -135,6 +156,8 @@ class _Answer:
         *,
         message: str | None,
         verdict: tuple[str, Reason] | None,
+        detail: Detail | None = None,
+        cause: str | None = None,
         rejected: Sequence[shown.RejectedNode] = (),
         preemption: shown.Preemption | None = None,
         remedies: Sequence[shown.Remedy] = (),
@@ -147,9 +170,8 @@ class _Answer:
             profile=self._framework.profile.name,
             nodes=shown.NodeCounts(total=decision.nodes, feasible=len(feasible)),
             message=message,
-            verdict=None
-            if verdict is None
-            else shown.EarlyRejection(plugin=verdict[0], code=verdict[1].code, reason=verdict[1].text),
+            verdict=None if verdict is None else _early(*verdict, detail),
+            cause=cause,
             choice=_choice(feasible),
             scorers=[shown.Scorer(plugin=s.plugin, weight=s.weight) for s in decision.scores],
             feasible=feasible,
@@ -171,93 +193,9 @@ class _Answer:
 _NO_POD: Any = None
 
 
-def _stuck(asking: Asking, decision: Decision) -> list[Stuck]:
-    """Every rejected node with all that stands in its way, the ones closest to fitting first."""
-    if decision.verdict is not None:
-        return []
-    found: dict[int, Stuck] = {}
-    nodes = asking.inquiry.cluster.nodes
-    if decision.left_out is not None:
-        reason = Reason(narrowed_text(decision), unresolvable=True)
-        for row in np.flatnonzero(decision.left_out).tolist():
-            found[row] = Stuck(row, nodes.names[row] or "", decision.narrowed_by[0])
-            found[row].obstacles.append(Obstacle(decision.narrowed_by[0], reason, True))
-    for rejected in decision.rejected:
-        for reason, where in rejected.reasons:
-            for row in np.flatnonzero(where).tolist():
-                stuck = found.setdefault(row, Stuck(row, nodes.names[row] or "", rejected.plugin))
-                stuck.obstacles.append(Obstacle(rejected.plugin, reason, True))
-    for plugin, reason, where in _all_rejections(asking, decision):
-        for row in np.flatnonzero(where).tolist():
-            known = found.get(row)
-            if known is not None and not _repeats(asking, known, plugin, reason):
-                known.obstacles.append(Obstacle(plugin, reason, False))
-    for stuck in found.values():
-        for obstacle in stuck.obstacles:
-            obstacle.detail, obstacle.numbers = asking.detail(stuck.row, obstacle.plugin, obstacle.reason)
-        stuck.distance = _distance(asking, stuck)
-    return sorted(found.values(), key=lambda stuck: (stuck.distance, stuck.node))
-
-
-def _repeats(asking: Asking, stuck: Stuck, plugin: str, reason: Reason) -> bool:
-    """Whether this was said of the node already: by the same plugin, or of a cordon, which is a mark and a taint."""
-    if any(o.plugin == plugin and (o.first or o.reason == reason) for o in stuck.obstacles):
-        return True
-    if not asking.inquiry.cluster.nodes.unschedulable[stuck.row]:
-        return False
-
-    def only_cordoned(plugin: str, reason: Reason) -> bool:
-        fixes = asking.fixes(stuck.row, plugin, [reason])
-        return {change for fix in fixes for change in fix} == {Uncordon(stuck.node)}
-
-    return only_cordoned(plugin, reason) and any(only_cordoned(o.plugin, o.reason) for o in stuck.obstacles)
-
-
-def _all_rejections(asking: Asking, decision: Decision) -> Iterator[tuple[str, Reason, Bools]]:
-    """What every filter says of every node, also of those that an earlier one had rejected."""
-    if not decision.nodes:
-        return
-    inquiry, framework = asking.inquiry, asking.framework
-    for plugin in framework.profile.plugins("filter"):
-        try:
-            found: Rejections = framework.guard(plugin, plugin.filter, inquiry.pod, inquiry.cluster)
-        except PluginError:  # the decision itself never got to ask it
-            continue
-        for reason, where in found:
-            yield plugin.name, reason, where & inquiry.cluster.nodes.alive[: len(where)]
-
-
-def _distance(asking: Asking, stuck: Stuck) -> tuple[float, int]:
-    """How far a node is from taking the pod: what is missing of each thing, as a share of what the pod asks for.
-
-    What has no amount counts as one, and so does once more what the node would not have if it were empty. Of a pod that
-    is pinned to some nodes, all others come after these. Second: the plugins whose rejection no preemption can help.
-    """
-    hopeless = len({o.plugin for o in stuck.obstacles if o.reason.unresolvable})
-    pinned = asking.inquiry.once("pinned", lambda: _pinned(asking.inquiry.pod))
-    total = 0.0
-    for obstacle in stuck.obstacles:
-        share = _missing(obstacle.numbers)
-        total += 1.0 if share is None else share + obstacle.reason.unresolvable
-        if pinned and obstacle.plugin == _PINS:
-            total += _ELSEWHERE
-    return total, hopeless
-
-
-def _pinned(pod: Pod) -> bool:
-    """Whether the pod asks for nodes by their names."""
-    affinity = pod.shape.required_node_affinity
-    terms = () if affinity is None else affinity.terms
-    labels = [*pod.shape.node_selector, *(r for term in terms for r in term.labels)]
-    return bool(affinity and affinity.names) or any(r.key == HOSTNAME and r.operator == "In" for r in labels)
-
-
-def _missing(numbers: Mapping[str, Any]) -> float | None:
-    """The share that is missing of what is needed; None where the numbers do not say."""
-    needed, free = numbers.get("needed"), numbers.get("free")
-    if isinstance(needed, int | float) and isinstance(free, int | float) and 0 < needed <= BOUND and abs(free) <= BOUND:
-        return (needed - free) / needed
-    return None
+def _early(plugin: str, reason: Reason, detail: Detail | None) -> shown.EarlyRejection:
+    text, numbers = detail or (reason.text, {})
+    return shown.EarlyRejection(plugin=plugin, code=reason.code, reason=reason.text, detail=text, numbers=numbers)
 
 
 def _rejected(stuck: Stuck) -> shown.RejectedNode:

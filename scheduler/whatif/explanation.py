@@ -100,18 +100,33 @@ class ReasonCount(Shown, frozen=True):
 
 
 class EarlyRejection(Shown, frozen=True):
-    """Why the pod was rejected before any node was looked at."""
+    """Why the pod was rejected before any node was looked at. `detail`: the reason with names and numbers."""
 
     plugin: str
     code: str
     reason: str
+    detail: str = ""
+    numbers: dict[str, Any] = {}
+
+
+class SideEffects(Shown, frozen=True):
+    """What else a change would do, once the pod has its node; simulated, like the change itself.
+
+    `lands`: some of the waiting pods that would get a node too, `landed` how many in all. `moved`: where pods would go
+    that have to leave; null: nowhere. `loses`: waiting pods that could be placed now, and could not be any more.
+    """
+
+    lands: list[str]
+    landed: int
+    moved: dict[str, str | None]
+    loses: list[str]
 
 
 class Remedy(Shown, frozen=True):
     """A change that was tried and would free the pod. `nodes`: those it could then go to.
 
     `instead`: other objects of which the same change was tried and would do as well. `commands`: what makes the change
-    when it is run; empty where no one command does.
+    when it is run; empty where no one command does. `effects`: null where nobody looked.
     """
 
     text: str
@@ -119,6 +134,7 @@ class Remedy(Shown, frozen=True):
     nodes: list[str]
     instead: list[str]
     commands: list[str] = []
+    effects: SideEffects | None = None
 
 
 class Preemption(Shown, frozen=True):
@@ -156,7 +172,8 @@ class Explanation(Shown, kw_only=True, frozen=True):
 
     Unclaimed: it would fit, and waits for a scheduler that nobody seems to run.
 
-    `rejected` has the nodes closest to fitting first, `feasible` the best first.
+    `rejected` has the nodes closest to fitting first, `feasible` the best first. `cause`: why it is unschedulable, in a
+    line.
     """
 
     api_version: str = field(default=API_VERSION)
@@ -176,3 +193,4 @@ class Explanation(Shown, kw_only=True, frozen=True):
     remedies: list[Remedy]
     notes: list[str]
     promise: PromiseState | None = None
+    cause: str | None = None

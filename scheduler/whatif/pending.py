@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from scheduler.framework.changes import Change, OnPod
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
+from scheduler.whatif.commands import Written
 from scheduler.whatif.explain import explain
 from scheduler.whatif.explanation import API_VERSION, FITS, UNCLAIMED, Explanation, Remedy
 from scheduler.whatif.world import World
@@ -105,7 +106,9 @@ def owner_of(pod: Pod) -> str:
 def _explained(pod: Pod, world: World, frameworks: Mapping[str, Framework], ran: frozenset[str]) -> Explanation:
     framework = frameworks.get(pod.scheduler_name) or next(iter(frameworks.values()))
     claimed = not pod.scheduler_name or pod.scheduler_name in frameworks or pod.scheduler_name in ran
-    return explain(pod, framework, world.cluster, claimed=claimed)
+    found = world.written(pod)
+    written = None if found is None else Written(found, world.decode)
+    return explain(pod, framework, world.cluster, claimed=claimed, written=written)
 
 
 def _cause(answer: Explanation, pod: Pod) -> str:

@@ -5,17 +5,19 @@ the cheapest plans are tried first. A plan that the pipeline does not confirm is
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from scheduler.framework.changes import HOSTNAME, AddNode, Change, Fix, MovePod, OnPod, RaiseMaxSkew, Request, Ungate
 from scheduler.framework.explaining import Inquiry
-from scheduler.framework.status import Reason
+from scheduler.framework.status import PluginError, Reason
+from scheduler.framework.storage_changes import OnStorage
 from scheduler.model.node import Node
+from scheduler.plugins.claims_explained import where_volumes_are
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
-from scheduler.whatif.trial import Trial
+from scheduler.whatif.stuck import Stuck, stuck_at
+from scheduler.whatif.trial import Trial, applied, edited
 
 _SHOWN = 6
 _TRIED = 80
@@ -26,37 +28,20 @@ _INSTEAD = 4
 _TEMPLATES = 40
 
 
-@dataclass(slots=True)
-class Obstacle:
-    """One reason against one node. `first`: of the plugin that the node ended at, not of one that never got to ask."""
-
-    plugin: str
-    reason: Reason
-    first: bool
-    detail: str = ""
-    numbers: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Stuck:
-    """A node that can't take the pod, and everything in its way."""
-
-    row: int
-    node: str
-    plugin: str
-    obstacles: list[Obstacle] = field(default_factory=list)
-    distance: tuple[float, int] = (0.0, 0)
-
-
 Plan = tuple[Change, ...]
 
 
-def remedies(asking: Asking, stuck: Sequence[Stuck]) -> list[shown.Remedy]:
-    """The changes that would free the pod, the smallest first. Nothing of them stays."""
+def remedies(asking: Asking, stuck: Sequence[Stuck], verdict: tuple[str, Reason] | None = None) -> list[shown.Remedy]:
+    """The changes that would free the pod, the smallest first. Nothing of them stays.
+
+    `verdict`: the plugin that rejected it before any node was looked at, and why.
+    """
     gates: Plan = (Ungate(list(asking.inquiry.pod.gates)),) if asking.inquiry.pod.gates else ()
     trial = Trial(asking.inquiry, asking.framework)
     if gates and (nodes := trial.nodes(gates)):
         return [_remedy(gates, nodes)]
+    if verdict is not None:
+        return _of_the_pod(asking, trial, gates, *verdict)
     if not stuck:
         return []
     found: list[shown.Remedy] = []
@@ -83,8 +68,37 @@ def remedies(asking: Asking, stuck: Sequence[Stuck]) -> list[shown.Remedy]:
             found.append(_remedy(plan, nodes))
         else:
             found[at].instead.append(_subject(plan))
-    more = _one_more_node(trial, gates)
+    more = _one_more_node(trial, gates) or _one_more_node(trial, gates, where_volumes_are(asking.inquiry))
     return found + ([more] if more is not None else [])
+
+
+def _of_the_pod(asking: Asking, trial: Trial, gates: Plan, plugin: str, reason: Reason) -> list[shown.Remedy]:
+    """Changes for a pod that no node was looked at for."""
+    found: list[shown.Remedy] = []
+    for fix in asking.fixes_of_pod(plugin, reason):
+        plan = (*gates, *fix)
+        nodes = trial.nodes(plan)
+        more = [_remedy(plan, nodes)] if nodes else list(_and_more(asking, trial, plan))
+        found += more[: _SHOWN - len(found)]
+    return found
+
+
+def _and_more(asking: Asking, trial: Trial, plan: Plan) -> Iterator[shown.Remedy]:
+    """What a pod needs besides, when its nodes are looked at after these changes and none takes it."""
+    pod, cluster = edited(asking.inquiry.pod, plan), trial.cluster
+    with applied(cluster, plan):
+        then = Asking(Inquiry(pod, cluster), asking.framework)
+        try:
+            decision = asking.framework.decide(pod, cluster)
+        except PluginError:
+            return
+        plans = list(islice(_plans(then, stuck_at(then, decision)), _TRIED // 8))
+    for each in plans:
+        whole = tuple(dict.fromkeys((*plan, *each)))
+        nodes = trial.nodes(whole) if len(whole) <= _MOST_CHANGES else []
+        if nodes:
+            yield _remedy(whole, nodes)
+            return
 
 
 def _plans(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[Plan]:
@@ -157,7 +171,7 @@ def _kind(plan: Plan) -> tuple[str, ...]:
     """The kind of a plan. Only one plan of a kind is shown: others change another amount, node or pod."""
     return tuple(
         str(change)
-        if isinstance(change, OnPod) and not isinstance(change, Request | RaiseMaxSkew)
+        if isinstance(change, OnPod | OnStorage) and not isinstance(change, Request | RaiseMaxSkew)
         else f"{type(change).__name__} {','.join(getattr(change, 'requests', ()))}"
         for change in plan
     )
@@ -177,10 +191,15 @@ def _remedy(plan: Plan, nodes: list[str]) -> shown.Remedy:
     return shown.Remedy(text=" and ".join(map(str, plan)), changes=list(plan), nodes=nodes, instead=[])
 
 
-def _one_more_node(trial: Trial, gates: Plan) -> shown.Remedy | None:
-    """The smallest node of those that are there which, if there were one more, would take the pod."""
+def _one_more_node(trial: Trial, gates: Plan, but: dict[str, str] | None = None) -> shown.Remedy | None:
+    """The smallest node of those that are there which, if there were one more, would take the pod.
+
+    `but`: labels that it has instead; an empty dict: there is nothing to try.
+    """
+    if but is not None and not but:
+        return None
     for node, _ in templates_of(node for _, node in trial.cluster.nodes.live()):
-        plan = (*gates, AddNode(node.name))
+        plan = (*gates, AddNode(node.name, but or {}))
         nodes = trial.nodes(plan)
         if nodes:
             return _remedy(plan, nodes)

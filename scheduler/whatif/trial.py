@@ -5,12 +5,16 @@ from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import partial
 
+from msgspec.structs import replace
+
 from scheduler.framework.changes import AddNode, Change, MovePod, OnNode, OnPod
 from scheduler.framework.explaining import Inquiry
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
+from scheduler.framework.storage_changes import OnStorage
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.storage import StorageKind
 from scheduler.state.cluster import Cluster
 
 
@@ -79,9 +83,35 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
         like = _node(cluster, change.like)
         clone = None if like is None else change.clone(like)
         if clone is not None and cluster.nodes.row_of(clone.name) is None:
-            cluster.put_node(clone)
-            return partial(cluster.drop_node, clone.name)
+            return _add(cluster, change.like, clone)
+    elif isinstance(change, OnStorage):
+        made = change.made(cluster.storage)
+        if made is not None:
+            return _put(cluster, made)
     return None
+
+
+def _add(cluster: Cluster, like: str, clone: Node) -> Callable[[], object]:
+    """Add a node, with the CSI drivers of the one that it is like."""
+    drivers = cluster.storage.csi_nodes.get(like)
+    cluster.put_node(clone)
+    if drivers is None:
+        return partial(cluster.drop_node, clone.name)
+    leave = _put(cluster, replace(drivers, name=clone.name, uid=""))
+
+    def undo() -> None:
+        leave()
+        cluster.drop_node(clone.name)
+
+    return undo
+
+
+def _put(cluster: Cluster, thing: StorageKind) -> Callable[[], object]:
+    """Add or change an object of storage: what takes it back."""
+    old = cluster.storage.put(thing)
+    if old is not None:
+        return partial(cluster.storage.put, old)
+    return partial(cluster.storage.drop, type(thing).__name__, thing.namespace, thing.name)
 
 
 def _node(cluster: Cluster, name: str) -> Node | None:

@@ -50,6 +50,7 @@ class World:
         """Events of a dump, as they are: what evictors did is read from them."""
         self.problems: list[str] = []
         self.decoder = decoder or Decoder()
+        self._raw: dict[str, bytes | msgspec.Raw] = {}
         self._seen: dict[tuple[str, str, str], tuple[str, str]] = {}
 
     def add_all(self, objects: Iterable[Mapping[str, Any]]) -> None:
@@ -108,7 +109,15 @@ class World:
             if not thing.namespace and kind in _NAMESPACED:
                 thing = self.decode_raw(kind, _in_default_namespace(raw), place)
             self._refuse_twin(kind, thing, _spot(source, place))
+            if isinstance(thing, Pod) and not thing.node_name:
+                self._raw[thing.key] = raw
             self.add(thing)
+
+    def written(self, pod: Pod) -> Mapping[str, Any] | None:
+        """A pod that waits as it was read, None for one that did not come in a document."""
+        raw = self._raw.get(pod.key)
+        found: Mapping[str, Any] | None = None if raw is None else msgspec.json.decode(raw)
+        return found
 
     def decode(self, document: Mapping[str, Any]) -> Modelled:
         """Decode one API dict.

@@ -225,8 +225,8 @@ def _choose(claim: PersistentVolumeClaim, rows: Bools, found: Found, cluster: Cl
         raise MatchingError(f"error creating internal label selector for claim: {claim}: {claim.problem}")
     nodes = cluster.nodes
     of_class = cluster.storage.volumes_of_class(claim.storage_class)
-    meant = sorted((v for v in of_class if v.is_for(claim) and _may_serve(v, claim)), key=_size)
-    free = sorted((v for v in of_class if v.claim is None and _free_for(v, claim) and _may_serve(v, claim)), key=_size)
+    meant = sorted((v for v in of_class if v.is_for(claim) and may_serve(v, claim)), key=_size)
+    free = sorted((v for v in of_class if v.claim is None and free_for(v, claim) and may_serve(v, claim)), key=_size)
     volumes, nothing = meant + free, len(meant) + len(free)
     numbers = np.array([found.numbers.setdefault(v.name, len(found.numbers)) for v in volumes] + [NONE], dtype=np.int64)
     chosen = np.full(nodes.rows, nothing, dtype=np.int64)
@@ -307,7 +307,8 @@ def _taken(volumes: Ints, earlier: Iterable[Choice]) -> Bools:
     return taken
 
 
-def _may_serve(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def may_serve(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume is large enough for a claim, of its mode, and no other claim's."""
     return (
         (volume.claim is None or volume.is_for(claim))
         and volume.capacity >= (claim.requested or 0)
@@ -317,7 +318,8 @@ def _may_serve(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     )
 
 
-def _free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume that is nobody's is available, and has the labels and access modes that a claim asks for."""
     return (
         volume.available
         and (claim.selector is None or claim.selector.matches(volume.labels))
@@ -338,7 +340,7 @@ def _provision(cluster: Cluster, found: Found) -> None:
             storage_class = cluster.storage.classes.get(claim.storage_class)
             if storage_class is None:
                 raise MatchingError(f'failed to find storage class "{claim.storage_class}"')
-            allowed = _allowed(storage_class, cluster.nodes)
+            allowed = allowed_nodes(storage_class, cluster.nodes)
             room, enough = _room(claim, storage_class, cluster)
             found.unmatched |= rows & ~allowed
             found.full |= rows & allowed & ~enough
@@ -348,7 +350,7 @@ def _provision(cluster: Cluster, found: Found) -> None:
         cluster.effort.charge(50)
 
 
-def _allowed(storage_class: StorageClass, nodes: Nodes) -> Bools:
+def allowed_nodes(storage_class: StorageClass, nodes: Nodes) -> Bools:
     """Nodes for which a class makes volumes."""
     if not storage_class.provisions:
         return np.zeros(nodes.rows, dtype=np.bool_)

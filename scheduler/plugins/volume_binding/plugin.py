@@ -1,6 +1,6 @@
 """Upstream: plugins/volumebinding (volume_binding.go, scorer.go). The matching is in matching.py."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,9 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from scheduler.framework.binding import AssumedPod, Wait
+from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import MAX_SCORE, NO_POINTS, NODE, SKIPPABLE, VOLUMES, Plugin
-from scheduler.framework.status import PluginError, Reject, Rejections, Unresolvable
+from scheduler.framework.status import PluginError, Reason, Reject, Rejections, Unresolvable
 from scheduler.model.devices import DeviceKind
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -23,9 +25,11 @@ from scheduler.model.storage import (
     StorageKind,
 )
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
+from scheduler.plugins import claims_explained
 from scheduler.plugins.node_resources.arguments import ShapePoint, check_shape
 from scheduler.plugins.node_resources.strategies import broken_linear
 from scheduler.plugins.node_volume_limits import not_owner
+from scheduler.plugins.volume_binding import explained
 from scheduler.plugins.volume_binding.assuming import AssumedVolumes, assume, restore, still_unbound
 from scheduler.plugins.volume_binding.matching import NONE, Claims, Found, MatchingError, begin, claims_of, go_on
 from scheduler.state.assumed import OutOfSyncError
@@ -162,6 +166,40 @@ class VolumeBinding(Plugin):
                     return True
                 return new.limit is not None and (old.limit is None or new.limit > old.limit)
         return True
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Which claim, which volume, and what keeps the two or the node apart."""
+        found = self._find(inquiry.pod, inquiry.cluster)
+        match reason:
+            case self.unreachable:
+                return explained.unreachable(inquiry, row, found)
+            case self.unmatched:
+                return explained.unmatched(inquiry, row, found)
+            case self.full:
+                return explained.full(inquiry, row, found)
+        return explained.lost(inquiry, found)
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Other classes, smaller claims, or claims made anew: what suits the one reason."""
+        if len(reasons) != 1:
+            return []
+        found = self._find(inquiry.pod, inquiry.cluster)
+        match reasons[0]:
+            case self.unreachable:
+                return explained.replacing(inquiry, row, found)
+            case self.unmatched:
+                return explained.matching(inquiry, row, found)
+            case self.full:
+                return explained.shrinking(inquiry, row, found)
+        return explained.restoring(inquiry, found)
+
+    def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
+        """What is wrong with each claim."""
+        return claims_explained.explain(inquiry)
+
+    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> list[Fix]:
+        """What would make the claims usable."""
+        return claims_explained.fixes(inquiry)
 
     def reserve(self, pod: Pod, cluster: Cluster, row: int) -> AssumedVolumes | None:
         """Take the volumes, and the claims to provision for, before the next pod is decided."""

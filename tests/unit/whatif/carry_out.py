@@ -5,12 +5,13 @@ from typing import Any
 
 import msgspec
 
-from scheduler.framework import changes
+from scheduler.framework import changes, storage_changes
 from scheduler.framework.changes import Change
 from scheduler.model import wire
 from scheduler.model.affinity import parse_affinity_term
 from scheduler.model.selectors import parse_node_selector_term
 from tests.builders import REQUIRED
+from tests.storage import SELECTED, claim, storage_class
 
 Object = dict[str, Any]
 
@@ -63,15 +64,33 @@ def _carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
             _keep_taints(nodes[node], lambda taint: not text.startswith(taint["key"]))
         case changes.Label(node, key, value):
             nodes[node]["metadata"]["labels"][key] = value
-        case changes.MovePod(name):
+        case storage_changes.CreateClass(name, provisioner):
+            objects.append(storage_class(name, provisioner))
+        case storage_changes.CreateClaim(namespace, name, of, size):
+            objects.append(claim(name, size, storage_class=of, namespace=namespace))
+        case storage_changes.RecreateClaim(_, name, of) | storage_changes.ReplaceVolume(_, name, of):
+            made = _claim(objects, name)
+            spec = {key: value for key, value in made["spec"].items() if key != "volumeName"}
+            metadata = {"name": name, "namespace": made["metadata"]["namespace"], "uid": "again"}
+            made.clear()
+            made.update(kind="PersistentVolumeClaim", metadata=metadata, spec=spec | {"storageClassName": of})
+        case storage_changes.ShrinkClaim(_, name, size):
+            _claim(objects, name)["spec"]["resources"]["requests"]["storage"] = str(size)
+        case storage_changes.ForgetNode(_, name):
+            del _claim(objects, name)["metadata"]["annotations"][SELECTED]
+        case changes.FreeClaim(name) | changes.MovePod(name):
             objects[:] = [each for each in objects if each["kind"] != "Pod" or _key(each) != name]
         case changes.AddNode(like):
             clone = deepcopy(nodes[like])
             name = clone["metadata"]["name"] = f"{like}-more"
-            clone["metadata"]["labels"]["kubernetes.io/hostname"] = name
+            clone["metadata"]["labels"] |= {"kubernetes.io/hostname": name, **change.but}
             clone["spec"].pop("unschedulable", None)
             _keep_taints(clone, lambda taint: not taint["key"].startswith("node.kubernetes.io/"))
             objects.append(clone)
+
+
+def _claim(objects: list[Object], name: str) -> Object:
+    return next(o for o in objects if o["kind"] == "PersistentVolumeClaim" and o["metadata"]["name"] == name)
 
 
 def _key(made: Object) -> str:

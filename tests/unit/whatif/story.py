@@ -1,5 +1,6 @@
 """A small cluster with every reason to say no, and pods that ask for it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from scheduler.framework.config import default_configuration
@@ -7,6 +8,7 @@ from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.plugins.registry import IN_TREE
+from scheduler.whatif.commands import Written
 from scheduler.whatif.explain import explain
 from scheduler.whatif.explanation import Explanation
 from scheduler.whatif.world import World
@@ -57,12 +59,20 @@ def world(objects: list[Object]) -> World:
     return made
 
 
-def explained(incoming: Object, objects: list[Object] = CLUSTER) -> Explanation:
-    """The explanation of a pod that comes to these objects."""
-    there = world(objects)
+def explained(
+    incoming: Object, objects: list[Object] = CLUSTER, *, written: Object | None = None, waiting: Iterable[Object] = ()
+) -> Explanation:
+    """The explanation of a pod that comes to these objects. `written`: as somebody wrote it; `waiting`: other pods."""
+    there = world([*objects, *waiting])
     decoded = there.decode(incoming)
     assert isinstance(decoded, Pod)
-    answer = explain(decoded, framework(), there.cluster)
+    answer = explain(
+        decoded,
+        framework(),
+        there.cluster,
+        written=Written(written or incoming, there.decode),
+        others=there.waiting.values(),
+    )
     assert not [note for note in answer.notes if note.startswith("plugin ")], answer.notes
     return answer
 

@@ -2,12 +2,14 @@
 
 import json
 import shlex
+from copy import deepcopy
 from typing import Any
 
 import pytest
 
+from scheduler.apiserver.patch import PatchError, json_patch
 from tests.builders import namespace, node, pod
-from tests.unit.whatif.story import explained
+from tests.unit.whatif.story import explained, framework, world
 
 Object = dict[str, Any]
 
@@ -42,13 +44,11 @@ def test_of_a_pod() -> None:
     (command,) = found["tolerate a/b=c d:NoSchedule"]
     *words, patch = shlex.split(command)
     assert words == ["kubectl", "patch", "pod", "p", "-n", "default", "--type=json", "-p"]
-    assert json.loads(patch) == [
-        {
-            "op": "add",
-            "path": "/spec/tolerations/-",
-            "value": {"key": "a/b", "operator": "Equal", "value": "c d", "effect": "NoSchedule"},
-        }
-    ]
+    toleration = {"key": "a/b", "operator": "Equal", "value": "c d", "effect": "NoSchedule"}
+    assert json.loads(patch) == [{"op": "add", "path": "/spec/tolerations", "value": [toleration]}]
+    found = commands(pod("p", tolerate=["x"]), node("n", taints=["a/b=c d:NoSchedule"]))
+    *_, patch = shlex.split(found["tolerate a/b=c d:NoSchedule"][0])
+    assert json.loads(patch) == [{"op": "add", "path": "/spec/tolerations/-", "value": toleration}]
     found = commands(pod("p", gates=["x"]), node("n"))
     assert found["remove the scheduling gate x"] == [
         'kubectl patch pod p -n default --type=json -p \'[{"op":"remove","path":"/spec/schedulingGates"}]\''
@@ -61,7 +61,7 @@ def test_of_a_pod() -> None:
         (owned(pod("p", select={"a/b": "c"}), "ReplicaSet", "web-5f6", "5f6"), "deployment web"),
         (owned(pod("p", select={"a/b": "c"}), "StatefulSet", "db"), "statefulset db"),
         (owned(pod("p", select={"a/b": "c"}), "ReplicaSet", "bare"), None),
-        (pod("p", select={"a/b": "c"}), None),
+        (owned(pod("p", select={"a/b": "c"}), "Job", "once"), None),
     ],
 )
 def test_of_what_has_the_template(made: Object, owner: str | None) -> None:
@@ -71,13 +71,144 @@ def test_of_what_has_the_template(made: Object, owner: str | None) -> None:
     assert found == ([f"kubectl patch {owner} -n default --type=json -p '{path}'"] if owner else [])
 
 
+def test_a_pod_without_an_owner_is_made_again() -> None:
+    """It waits, so nothing is lost by that."""
+    found = commands(pod("p", select={"a/b": "c"}), node("n"))["drop nodeSelector a/b=c"]
+    assert found == [
+        "kubectl get pod p -n default -o json | kubectl patch --local -f - -o json --type=json "
+        """-p '[{"op":"remove","path":"/spec/nodeSelector/a~1b"}]' | kubectl replace --force -f -"""
+    ]
+
+
 def test_a_pod_that_may_not_preempt_is_told_so() -> None:
-    """With its policy dropped it takes the place of another."""
+    """It needs another PriorityClass: the policy is the class's, and a class can't be changed."""
     made = owned(pod("p", "4", priority=5), "StatefulSet", "db")
-    made["spec"]["preemptionPolicy"] = "Never"
-    found = commands(made, node("n", "4"), pod("low", "4", on="n"))
+    made["spec"] |= {"preemptionPolicy": "Never", "priorityClassName": "calm"}
     text = "drop preemptionPolicy Never: it would preempt one pod of lower priority"
-    assert found[text][0].startswith("kubectl patch statefulset db -n default")
+    there = [namespace("default"), node("n", "4"), pod("low", "4", on="n")]
+    [found] = [each for each in explained(made, there).remedies if each.text == text]
+    create, change = found.commands
+    assert create == "kubectl create priorityclass calm-preempting --value=5"
+    assert change == (
+        "kubectl patch statefulset db -n default --type=json "
+        """-p '[{"op":"replace","path":"/spec/template/spec/priorityClassName","value":"calm-preempting"}]'"""
+    )
+    assert found.effects is not None and found.effects.moved == {"default/low": None}
+
+
+SPREAD: Object = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+UNEVEN = [node("a", "9", zone="a"), node("b", "0", zone="b")]
+UNEVEN += [pod(f"w{i}", "1", on="a", labels={"app": "w"}) for i in range(2)]
+
+
+def spreading() -> Object:
+    """A pod that is to be spread over zones, one of which is full."""
+    made = pod("p", "1", labels={"app": "w"})
+    made["spec"]["topologySpreadConstraints"] = [SPREAD | {"labelSelector": {"matchLabels": {"app": "w"}}}]
+    return made
+
+
+def of_two_containers() -> Object:
+    """A pod whose second container asks for more than the first."""
+    made = pod("p", "1")
+    second = {"name": "large", "resources": {"requests": {"cpu": "3"}}}
+    made["spec"]["containers"].append(second)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "there", "text"),
+    [
+        (pod("p", "4"), [node("n", "4"), pod("q", "1", on="n")], "ask for 3 cpu instead of 4"),
+        (of_two_containers(), [node("n", "4"), pod("q", "1", on="n")], "ask for 3 cpu instead of 4"),
+        (
+            pod("p", memory="2Gi"),
+            [node("n", memory="4Gi"), pod("q", memory="2500Mi", on="n")],
+            "ask for 1596Mi memory instead of 2Gi",
+        ),
+        (
+            pod("p", need=["disk=ssd;gen > 3"]),
+            [node("n", labels={"gen": "4"})],
+            "drop the required node affinity disk in (ssd)",
+        ),
+        (pod("p", need=["@name in m"]), [node("n")], "drop the required node affinity metadata.name = m"),
+        (pod("p", ports=["80"]), [node("n"), pod("q", on="n", ports=["80"])], "do without host port TCP 80"),
+        (
+            pod("p", near=["app=db per zone"]),
+            [node("n", zone="a")],
+            "prefer, not require, to be near pods with app=db per zone",
+        ),
+        (
+            pod("p", apart=["app=db per host"], rather_apart=[(1, "app=x per host")]),
+            [node("n"), pod("db", on="n", labels={"app": "db"})],
+            "prefer, not require, to be apart from pods with app=db per hostname",
+        ),
+        (spreading(), UNEVEN, "let the spread over zone have maxSkew 3"),
+        (
+            pod("p", "8", select={"disk": "ssd"}),
+            [node("n", "4")],
+            "ask for 4 cpu instead of 8 and drop nodeSelector disk=ssd",
+        ),
+        (
+            pod("p", "8", tolerate=["node.kubernetes.io/not-ready"]),
+            [node("n", "4", taints=["a=b:NoSchedule"])],
+            "ask for 4 cpu instead of 8 and tolerate a=b:NoSchedule",
+        ),
+    ],
+)
+def test_a_patch_of_the_owner_does_what_it_says(made: Object, there: list[Object], text: str) -> None:
+    """Applied as the API server applies it to the template, it makes pods that go where the change said."""
+    incoming = owned(deepcopy(made), "StatefulSet", "db")
+    objects = [namespace("default"), *there]
+    [found] = [each for each in explained(incoming, objects).remedies if each.text == text]
+    [command] = found.commands
+    *words, patch = shlex.split(command)
+    assert words == ["kubectl", "patch", "statefulset", "db", "-n", "default", "--type=json", "-p"]
+    template = {"spec": {"template": {"spec": deepcopy(made["spec"])}}}
+    template["spec"]["template"]["spec"].pop("tolerations", None)
+    after = json_patch(template, json.loads(patch))["spec"]["template"]["spec"]
+    cluster = world(objects).cluster
+    decoded: Any = world([]).decode({**incoming, "spec": after})
+    feasible = framework().decide(decoded, cluster).feasible
+    assert sorted(cluster.nodes.names[row] or "" for row in feasible) == found.nodes
+
+
+def test_a_patch_is_refused_when_the_template_is_another_now() -> None:
+    """It tests what it goes by, instead of changing whatever stands at that place."""
+    found = commands(owned(spreading(), "StatefulSet", "db"), *UNEVEN)["let the spread over zone have maxSkew 3"]
+    *_, patch = shlex.split(found[0])
+    other = deepcopy(spreading()["spec"])
+    other["topologySpreadConstraints"][0]["topologyKey"] = "rack"
+    with pytest.raises(PatchError):
+        json_patch({"spec": {"template": {"spec": other}}}, json.loads(patch))
+
+
+def test_no_command_is_told_where_the_spec_does_not_say_it() -> None:
+    """A constraint by default is the scheduler's, and the pod's owner knows nothing of it."""
+    made = spreading()
+    answer = explained(made, [namespace("default"), *UNEVEN], written=pod("p", "1", labels={"app": "w"}))
+    assert {each.text: each.commands for each in answer.remedies}["let the spread over zone have maxSkew 3"] == []
+
+
+def test_what_else_a_change_does() -> None:
+    """Who lands, who moves and where to, and who loses; each was simulated, and nothing of it stays."""
+    there = [namespace("default"), node("n", "4"), node("m", "3", cordoned=True), pod("q", "2", on="n")]
+    others = [pod("small", "1500m"), pod("twin", "2")]
+    effects = {each.text: each.effects for each in explained(pod("p", "3"), there, waiting=others).remedies}
+    moved = effects["move default/q off n"]
+    assert moved is not None
+    assert (moved.moved, moved.loses) == ({"default/q": None}, ["default/small", "default/twin"])
+    opened = effects["uncordon m"]
+    assert opened is not None and (opened.lands, opened.landed, opened.loses) == ([], 0, [])
+
+
+def test_others_that_a_change_lets_in() -> None:
+    """An uncordoned node takes more than the pod that was asked about."""
+    there = [namespace("default"), node("n", "1"), node("m", "8", cordoned=True)]
+    waiting = [pod(f"w{i}", "2") for i in range(5)]
+    [opened] = [e for e in explained(pod("p", "2"), there, waiting=waiting).remedies if e.text == "uncordon m"]
+    assert opened.effects is not None
+    assert (opened.effects.landed, opened.effects.lands) == (3, ["default/w0", "default/w1", "default/w2"])
 
 
 def test_max_skew_can_be_raised() -> None:

@@ -270,6 +270,7 @@ def test_the_json_keeps_its_shape() -> None:
         "remedies": [{"text": "str", "changes": [change], "nodes": ["str"], "instead": [], "commands": ["str"]}],
         "notes": [],
         "promise": "NoneType",
+        "cause": "str",
     }
     assert shape(fits["choice"]) == {
         "best": ["str"],

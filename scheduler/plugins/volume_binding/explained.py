@@ -1,0 +1,204 @@
+"""What VolumeBinding says of a node that it rejects: which claim, which volume, and what would help."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from scheduler.framework.changes import Fix
+from scheduler.framework.explaining import Detail, Inquiry, domain
+from scheduler.framework.storage_changes import ForgetNode, RecreateClaim, ReplaceVolume, ShrinkClaim
+from scheduler.model.quantity import show, units
+from scheduler.model.selectors import NodeSelector, Requirement
+from scheduler.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from scheduler.plugins.claims_explained import usable_classes
+from scheduler.plugins.node_affinity_explained import explain as missed
+from scheduler.plugins.volume_binding.matching import Found, allowed_nodes, free_for, may_serve, reached_by
+from scheduler.state.storage import Storage
+
+_MEBI = 1 << 20
+_OTHERS = 2
+
+
+def unreachable(inquiry: Inquiry, row: int, found: Found) -> Detail:
+    """The bound volumes that the node does not reach, and which nodes do."""
+    node = inquiry.node(row)
+    parts, data = [], []
+    for claim, volume in _unreached(inquiry, row, found):
+        text, numbers = missed(node, (), _affinity(volume), f"claim {claim.name} has the volume {volume.name}: ")
+        parts.append(text)
+        data.append({"claim": claim.name, "volume": volume.name, **numbers})
+    return "; ".join(parts), {"claims": data}
+
+
+def replacing(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
+    """Give up the volumes that the node does not reach."""
+    storage = inquiry.cluster.storage
+    plan = []
+    for claim, volume in _unreached(inquiry, row, found):
+        wanted = _class_for(storage, claim)
+        if wanted is None:
+            return []
+        plan.append(ReplaceVolume(claim.namespace, claim.name, wanted.name, volume.name))
+    return [tuple(plan)] if plan else []
+
+
+def lost(inquiry: Inquiry, found: Found) -> Detail:
+    """The bound claims whose volume is gone."""
+    gone = [c for c in found.progress.claims.bound if inquiry.cluster.storage.volumes.get(c.volume_name) is None]
+    text = "; ".join(f"claim {c.name} is bound to the volume {c.volume_name}, which does not exist" for c in gone)
+    return text, {"claims": [{"claim": c.name, "volume": c.volume_name} for c in gone]}
+
+
+def restoring(inquiry: Inquiry, found: Found) -> list[Fix]:
+    """Make the claims whose volume is gone anew."""
+    storage = inquiry.cluster.storage
+    gone = [c for c in found.progress.claims.bound if storage.volumes.get(c.volume_name) is None]
+    plan = [
+        ReplaceVolume(claim.namespace, claim.name, wanted.name, claim.volume_name)
+        for claim in gone
+        if (wanted := _class_for(storage, claim)) is not None
+    ]
+    return [tuple(plan)] if plan and len(plan) == len(gone) else []
+
+
+def unmatched(inquiry: Inquiry, row: int, found: Found) -> Detail:
+    """The claims for which there is no volume here and none is made, and why."""
+    parts, data = [], []
+    for claim in _unmatched(inquiry, row, found):
+        parts.append(f"claim {claim.name}: {_why_unmatched(inquiry, row, claim)}")
+        data.append({"claim": claim.name, "storageClass": claim.storage_class, "selectedNode": claim.selected_node})
+    return "; ".join(parts), {"claims": data}
+
+
+def matching(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
+    """Other classes that make volumes here, or no more word of another node."""
+    storage = inquiry.cluster.storage
+    plans: list[list[Fix]] = []
+    for claim in _unmatched(inquiry, row, found):
+        chosen = claim.selected_node
+        if chosen is not None and chosen != inquiry.node(row).name:
+            plans.append([(ForgetNode(claim.namespace, claim.name, chosen),)])
+            continue
+        others = [c.name for c in usable_classes(storage) if c.name != claim.storage_class][:_OTHERS]
+        plans.append([(RecreateClaim(claim.namespace, claim.name, c, claim.storage_class),) for c in others])
+    return [tuple(change for fix in plan for change in fix) for plan in zip(*plans, strict=False)]
+
+
+def full(inquiry: Inquiry, row: int, found: Found) -> Detail:
+    """How much room a driver has published for the node, against what the claims ask for."""
+    parts, data = [], []
+    needed = free = 0
+    for claim, room in _full(inquiry, row, found):
+        asked, most = claim.size, room
+        text = f"at most {show('memory', most)}" if most else "none"
+        parts.append(
+            f"claim {claim.name} asks for {show('memory', asked)}: of the storage class {claim.storage_class} "
+            f"there is {text} here"
+        )
+        data.append({"claim": claim.name, "asked": asked, "room": most})
+        if asked - most > needed - free:
+            needed, free = asked, most
+    return "; ".join(parts), {"claims": data, "needed": needed, "free": free}
+
+
+def shrinking(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
+    """Ask for as much as there is."""
+    plan = []
+    for claim, room in _full(inquiry, row, found):
+        size = room - room % _MEBI
+        if size < claim.size // 10 or not size:
+            return []
+        plan.append(ShrinkClaim(claim.namespace, claim.name, size, claim.size))
+    return [tuple(plan)] if plan else []
+
+
+def _unreached(inquiry: Inquiry, row: int, found: Found) -> Iterator[tuple[PersistentVolumeClaim, PersistentVolume]]:
+    for claim in found.progress.claims.bound:
+        volume = inquiry.cluster.storage.volumes.get(claim.volume_name)
+        if volume is None:
+            continue
+        reached = inquiry.once(("reached", volume.name), partial(reached_by, volume, inquiry.cluster))
+        if reached is not None and not reached[row]:
+            yield claim, volume
+
+
+def _affinity(volume: PersistentVolume) -> NodeSelector | None:
+    return volume.affinity if volume.affinity is not None else volume.translated_affinity
+
+
+def _unmatched(inquiry: Inquiry, row: int, found: Found) -> Iterator[PersistentVolumeClaim]:
+    storage = inquiry.cluster.storage
+    chosen = {choice.claim.key for choice in found.choices if choice.on(row) is not None}
+    for claim in found.progress.claims.waiting:
+        wanted = storage.classes.get(claim.storage_class)
+        elsewhere = claim.selected_node not in (None, inquiry.node(row).name)
+        if claim.key in chosen or wanted is None:
+            continue
+        allowed = inquiry.once(("allowed", wanted.name), partial(allowed_nodes, wanted, inquiry.cluster.nodes))
+        if elsewhere or not allowed[row]:
+            yield claim
+
+
+def _why_unmatched(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> str:
+    storage = inquiry.cluster.storage
+    if claim.selected_node not in (None, inquiry.node(row).name):
+        return f"its volume is to be made for the node {claim.selected_node}"
+    wanted = storage.classes[claim.storage_class]
+    if wanted.provisions:
+        return f"the storage class {wanted.name} makes volumes only in {_where(wanted)}"
+    return (
+        f"no volume of the storage class {wanted.name} reaches the node ({_volumes(storage, claim)}), and it makes none"
+    )
+
+
+def _where(wanted: StorageClass) -> str:
+    terms = [" and ".join(_domains(requirement) for requirement in term) for term in wanted.topologies or () if term]
+    return " or ".join(terms) or "no place at all"
+
+
+def _domains(requirement: Requirement) -> str:
+    return " or ".join(domain(requirement.key, value) for value in sorted(requirement.values))
+
+
+def _volumes(storage: Storage, claim: PersistentVolumeClaim) -> str:
+    """How many volumes of the claim's class there are, and what keeps them from serving it."""
+    of_class = storage.volumes_of_class(claim.storage_class)
+    if not of_class:
+        return "there is none"
+    taken = sum(volume.claim is not None and not volume.is_for(claim) for volume in of_class)
+    small = sum(volume.claim is None and volume.capacity < (claim.requested or 0) for volume in of_class)
+    fit = sum(may_serve(volume, claim) and (volume.is_for(claim) or free_for(volume, claim)) for volume in of_class)
+    counts = [
+        (taken, "taken"),
+        (small, f"smaller than {show('memory', units(claim.requested or 0))}"),
+        (fit, "elsewhere"),
+    ]
+    rest = len(of_class) - taken - small - fit
+    return f"{len(of_class)} in all: " + ", ".join(
+        f"{number} {what}" for number, what in (*counts, (rest, "of other modes or labels")) if number > 0
+    )
+
+
+def _full(inquiry: Inquiry, row: int, found: Found) -> Iterator[tuple[PersistentVolumeClaim, int]]:
+    """Claims for which a driver has not enough room here, and how much it has for a volume."""
+    cluster = inquiry.cluster
+    for provision in found.provisions:
+        claim, storage = provision.claim, cluster.storage
+        wanted = storage.classes.get(claim.storage_class)
+        driver = None if wanted is None else storage.drivers.get(wanted.provisioner)
+        if not provision.rows[row] or wanted is None or driver is None or not driver.storage_capacity:
+            continue
+        labels = inquiry.node(row).labels
+        room = [
+            capacity.limit or 0
+            for capacity in storage.capacities(wanted.name)
+            if capacity.topology is not None and capacity.topology.matches(labels)
+        ]
+        most = max(room, default=0)
+        if most < claim.size:
+            yield claim, most
+
+
+def _class_for(storage: Storage, claim: PersistentVolumeClaim) -> StorageClass | None:
+    """The claim's own class where that makes volumes for a node, else another one that does."""
+    found = usable_classes(storage)
+    return next((c for c in found if c.name == claim.storage_class), found[0] if found else None)

@@ -1,0 +1,60 @@
+"""Why a pod is unschedulable, in one line: the cause that a person would name first."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from scheduler.framework.decision import Decision
+from scheduler.framework.explaining import domain
+from scheduler.model.migration import REGION, ZONE
+from scheduler.plugins.claims_explained import where_volumes_are
+from scheduler.whatif.asking import Asking
+from scheduler.whatif.stuck import Stuck
+
+_REASONS = 3
+_BY_VOLUME = ("VolumeZone", "VolumeBinding")
+
+
+def cause(asking: Asking, decision: Decision, stuck: Sequence[Stuck], meant: Sequence[str]) -> str | None:
+    """The line; None where there are no nodes. `meant`: labels that are perhaps misspelt."""
+    if decision.verdict is not None:
+        return asking.detail_of_pod(*decision.verdict)[0]
+    if not stuck:
+        return None
+    by_volumes = next(_where_the_volumes_are(asking, stuck), None)
+    if by_volumes is not None:
+        return by_volumes
+    if meant:
+        return meant[0]
+    said = {"; ".join(obstacle.detail for obstacle in each.obstacles if obstacle.first) for each in stuck}
+    return said.pop() if len(said) == 1 else _reasons(stuck)
+
+
+def _where_the_volumes_are(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[str]:
+    """Which claims keep the pod off which nodes, and what is wrong with the others."""
+    elsewhere = [each for each in stuck if any(o.plugin in _BY_VOLUME for o in each.obstacles)]
+    places = where_volumes_are(asking.inquiry)
+    if not elsewhere or not places:
+        return
+    storage, pod = asking.inquiry.cluster.storage, asking.inquiry.pod
+    names = []
+    for used in pod.shape.volumes.claims:
+        claim = storage.claims.stored((pod.namespace, used.claim(pod.name)))
+        if claim is not None and claim.volume_name:
+            names.append(claim.name)
+    zones = {key: value for key, value in places.items() if key in (ZONE, REGION)}
+    where = " and ".join(domain(key, value) for key, value in (zones or places).items())
+    which = f"claim {names[0]} of this pod is bound to a volume" if len(names) == 1 else "its claims have volumes"
+    there = [each for each in stuck if each not in elsewhere]
+    if not there:
+        yield f"{which} in {where}, and no node is there"
+        return
+    nodes = "the one node there does not fit" if len(there) == 1 else f"none of the {len(there):,} nodes there fits"
+    yield f"{which} in {where}, and {nodes}: {_reasons(there)}"
+
+
+def _reasons(stuck: Sequence[Stuck]) -> str:
+    """The most frequent reasons."""
+    counts = Counter(obstacle.reason.text for each in stuck for obstacle in each.obstacles if obstacle.first)
+    common = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    said = ", ".join(text if len(stuck) == 1 else f"{number:,} {text}" for text, number in common[:_REASONS])
+    return f"{said} and more" if len(common) > _REASONS else said

@@ -1,0 +1,107 @@
+"""What a change would do besides freeing the pod: who else gets a node by it, who has to move, and who loses.
+
+Each is simulated: the change is made, the pod is placed, those who have to leave are placed again, then those who wait.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from scheduler.framework.changes import Change, MovePod, OnPod
+from scheduler.framework.status import PluginError
+from scheduler.model.pod import Pod
+from scheduler.whatif import explanation as shown
+from scheduler.whatif.asking import Asking
+from scheduler.whatif.trial import applied, edited
+
+_KINDS = 20
+"""Kinds of equal pods that are looked at, the most frequent ones."""
+_OF_A_KIND = 50
+_NAMED = 4
+
+
+class SideEffects:
+    """Looks at the effects of several changes for the same pod. `others`: pods that wait."""
+
+    def __init__(self, asking: Asking, others: Iterable[Pod]) -> None:
+        self._pod = asking.inquiry.pod
+        self._cluster = asking.inquiry.cluster
+        self._framework = asking.framework
+        groups: dict[object, list[Pod]] = {}
+        for pod in others:
+            if pod.uid != self._pod.uid and not pod.gates and not pod.terminating:
+                groups.setdefault((id(pod.shape), pod.namespace, id(pod.labels), pod.priority), []).append(pod)
+        ordered = sorted(groups.values(), key=lambda group: (-len(group), group[0].key))[:_KINDS]
+        self._groups = sorted(ordered, key=lambda group: (-group[0].priority, group[0].created, group[0].key))
+        self._fit: list[bool] | None = None
+        """Which of the groups fit as things are."""
+
+    def of(self, changes: Sequence[Change]) -> shown.SideEffects:
+        """What these changes do. The cluster is as before afterwards."""
+        if self._fit is None:
+            self._fit = [self._best(group[0]) is not None for group in self._groups]
+        leaving = [pod for change in changes if isinstance(change, MovePod) for pod in self._there(change)]
+        lands: list[str] = []
+        loses: list[str] = []
+        moved: dict[str, str | None] = {}
+        with applied(self._cluster, changes), self._placing() as place:
+            place.put(edited(self._pod, changes))
+            for pod in leaving:
+                moved[pod.key] = place.put(replace(pod, node_name="", nominated_node_name=""))
+            only_the_pod = all(isinstance(change, OnPod) for change in changes)
+            for group, fits in zip(self._groups, self._fit, strict=True):
+                if fits:
+                    if self._best(group[0]) is None:
+                        loses.append(group[0].key)
+                elif not only_the_pod:
+                    for pod in group[:_OF_A_KIND]:
+                        if place.put(pod) is None:
+                            break
+                        lands.append(pod.key)
+        return shown.SideEffects(lands=lands[:_NAMED], landed=len(lands), moved=moved, loses=loses[:_NAMED])
+
+    def _there(self, change: MovePod) -> Iterator[Pod]:
+        row = self._cluster.nodes.live_row(change.node)
+        pods = () if row is None else self._cluster.pods_on(row)
+        return (pod for pod in pods if pod.key == change.pod)
+
+    def _best(self, pod: Pod) -> int | None:
+        """The row where a pod would go."""
+        try:
+            decision = self._framework.decide(pod, self._cluster)
+        except PluginError:
+            return None
+        return int(decision.best()[0]) if len(decision.feasible) else None
+
+    @contextmanager
+    def _placing(self) -> "Iterator[_Placing]":
+        placing = _Placing(self)
+        try:
+            yield placing
+        finally:
+            for uid in placing.placed:
+                self._cluster.drop_pod(uid)
+
+    def place(self, pod: Pod) -> str | None:
+        """Put a pod where it would go; its node."""
+        row = self._best(pod)
+        node = None if row is None else self._cluster.nodes.names[row]
+        if node is not None:
+            self._cluster.put_pod(replace(pod, node_name=node))
+        return node
+
+
+class _Placing:
+    """The pods that were put on nodes to see what follows."""
+
+    def __init__(self, effects: SideEffects) -> None:
+        self.placed: list[str] = []
+        self._effects = effects
+
+    def put(self, pod: Pod) -> str | None:
+        """Where the pod went."""
+        node = self._effects.place(pod)
+        if node is not None:
+            self.placed.append(pod.uid)
+        return node
