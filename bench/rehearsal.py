@@ -14,14 +14,16 @@ from typing import Any
 import msgspec
 
 from bench.crowd import crowd, rendered
+from bench.rehearsed_claims import KIND, Claims
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Instruction, PreBindWrite, Preempt
-from scheduler.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
+from scheduler.engine.stimuli import Bound, Cycle, Gone, Put, Stimulus, Tick
 from scheduler.framework.config import ProfileConfig, SchedulerConfiguration
 from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder, Modelled
 from scheduler.model.pod import Pod
 from scheduler.plugins.registry import registry
+from scheduler.whatif import claim_templates
 from scheduler.workloads import objects
 from scheduler.workloads.workload import Churn, CreateNamespaces, CreateNodes, CreateObjects, CreatePods, Workload
 
@@ -52,6 +54,7 @@ class Rehearsal:
         self.shapes = 0
         """How many shapes the measured pods had."""
         self._decoder = Decoder()
+        self._claims = Claims(self._decoder)
         self._workload = workload
         self._now = 0.0
         self._priorities: dict[str, int] = {}
@@ -59,6 +62,8 @@ class Rehearsal:
         self._churns: list[Churn] = []
         self._late: deque[Bind] = deque()
         self._unbound: set[str] = set()
+        self._leaving: deque[Pod] = deque()
+        """Bound pods of a step with `steady`, which go when as many more are bound."""
         self._set_up(placed)
 
     def run(self, count: int) -> list[Timed]:
@@ -112,14 +117,31 @@ class Rehearsal:
                     self._late.append(one)
                     self._unbound.discard(one.pod.uid)
                 case PreBindWrite():
-                    self._handle(PreBindWritten(one.pod.uid, {}))
+                    self._handle(self._claims.write(one))
                 case Preempt():
                     for victim in one.victims:
                         self._handle(Gone("Pod", victim.namespace, victim.name, victim.uid))
 
     def _confirm(self, bind: Bind) -> None:
         self._handle(Bound(bind.pod.uid))
+        for stimulus in self._claims.seen(bind.pod):
+            self._handle(stimulus)
         self._handle(Put(msgspec.structs.replace(bind.pod, node_name=bind.node)))
+        if self._steady is not None:
+            self._leaving.append(bind.pod)
+            if len(self._leaving) > self._steady:
+                self._end(self._leaving.popleft())
+
+    @property
+    def _steady(self) -> int | None:
+        """How many measured pods are there at a time; None: they stay."""
+        measured = (s.create_pods for s in self._workload.steps if s.create_pods is not None and s.create_pods.measured)
+        return next(measured).steady
+
+    def _end(self, pod: Pod) -> None:
+        self._handle(Gone("Pod", pod.namespace, pod.name, pod.uid))
+        for stimulus in self._claims.ended(pod):
+            self._handle(stimulus)
 
     def _set_up(self, placed: int) -> None:
         bound = 0
@@ -153,7 +175,13 @@ class Rehearsal:
             return
         document = self._within(objects.other(made.object, NAME), made.namespace)
         for raw in self._rendered(document, made.count):
-            self._handle(Put(self._decoded(made.object["kind"], raw)))
+            match made.object["kind"]:
+                case claim_templates.KIND:
+                    self._claims.learn(raw)
+                case kind if kind == KIND:
+                    self._handle(self._claims.put(raw))
+                case kind:
+                    self._handle(Put(self._decoded(kind, raw)))
 
     def _measured(self) -> Iterator[Pod]:
         for number, step in enumerate(self._workload.steps):
@@ -165,8 +193,16 @@ class Rehearsal:
         if pods.bound:
             document["spec"]["nodeName"] = "$(pool)-node-$(i % nodes)"
         namespace = pods.namespace or f"{pods.namespaces}-$(i % {self._spread[pods.namespaces or '']})"
-        for raw in self._rendered(self._within(document, namespace), pods.count):
-            yield self._pod(raw)
+        document = self._within(document, namespace)
+        if not any(claim_templates.templated(document["spec"])):
+            yield from map(self._pod, self._rendered(document, pods.count))
+            return
+        document["metadata"]["uid"] = f"{document['metadata']['namespace']}/{document['metadata']['name']}"
+        for raw in self._rendered(document, pods.count):
+            claims, named = self._claims.before(raw)
+            for stimulus in claims:
+                self._handle(stimulus)
+            yield self._pod(named)
 
     def _pod(self, raw: bytes) -> Pod:
         """As the API server makes it: with a UID."""

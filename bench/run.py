@@ -69,7 +69,7 @@ class Runner:
             self._runs += 1
             run = f"bench-{self._runs}"
             pool = self._nodes[1] if kept and self._nodes is not None else run
-            driver = Driver(client, workload, run, pool=pool)
+            driver = Driver(client, workload, run, pool=pool, makes_claims=True)
             self._say(f"{workload.name}: setting up")
             await driver.set_up()
             self._nodes = (nodes, pool)

@@ -28,6 +28,7 @@ class Bindings:
         self._version = ""
         self._following: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
+        self._awaited: dict[Key, asyncio.Event] = {}
 
     async def __aenter__(self) -> Bindings:
         page = list_page.decode(await self._client.get(PODS.path(), query="limit=1"))
@@ -61,6 +62,11 @@ class Bindings:
                 continue
         return True
 
+    async def wait_for(self, key: Key) -> None:
+        """Until one pod is bound, however long that takes."""
+        if key not in self.at:
+            await self._awaited.setdefault(key, asyncio.Event()).wait()
+
     async def _follow(self) -> None:
         while True:
             query = {**self._query, "watch": "true", "resourceVersion": self._version}
@@ -81,5 +87,8 @@ class Bindings:
             metadata = partial.decode(event.object).metadata
             self._version = metadata.resource_version
             if event.type == "ADDED":
-                self.at.setdefault((metadata.namespace, metadata.name), now)
+                key = (metadata.namespace, metadata.name)
+                self.at.setdefault(key, now)
+                if key in self._awaited:
+                    self._awaited.pop(key).set()
         self._news.set()

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from scheduler.kube.client import Client
 from scheduler.kube.resources import NAMESPACES, NODES, PODS, Resource
 from scheduler.kube.wire import partial
+from scheduler.whatif import claim_templates
 from scheduler.workloads import objects
 from scheduler.workloads.bindings import Bindings, Key
+from scheduler.workloads.claims import ClaimController
 from scheduler.workloads.objects import KINDS, LABEL
 from scheduler.workloads.template import Template, merged
 from scheduler.workloads.workload import (
@@ -55,11 +57,15 @@ class Driver:
     """One workload in one cluster, for one or several schedulers, one after the other.
 
     `run` begins all names and is the value of the label on all objects; it has to be new to the cluster. `pool` is the
-    same for nodes, when another run has made them.
+    same for nodes, when another run has made them. `makes_claims`: do the claim controller's work, as no
+    kube-controller-manager runs there.
     """
 
-    def __init__(self, client: Client, workload: Workload, run: str, *, pool: str = "") -> None:
+    def __init__(
+        self, client: Client, workload: Workload, run: str, *, pool: str = "", makes_claims: bool = False
+    ) -> None:
         self._client = client
+        self._claims = ClaimController(client) if makes_claims else None
         self._workload = workload
         self._run = run
         self._pool = pool or run
@@ -87,11 +93,29 @@ class Driver:
                 case CreateObjects() as made:
                     if made.namespace is not None:
                         await self._namespace(made.namespace)
-                    path = self._path(KINDS[made.object["kind"]], made.namespace)
-                    await self._create(made.count, objects.other(made.object, ""), path)
+                    await self._objects(made)
                 case CreatePods(bound=True) as pods:
                     await self._pods(number, pods, "nobody")
         self._set_up = True
+
+    async def _objects(self, made: CreateObjects) -> None:
+        """Those of one step. What their status is to be is written afterwards: creation leaves it out."""
+        kind, status = made.object["kind"], made.object.get("status")
+        document = objects.other(made.object, "")
+        path = self._path(KINDS[kind], made.namespace)
+        template = self._template(document, made.count)
+        if kind == claim_templates.KIND and self._claims is not None and made.namespace is not None:
+            for i in range(made.count):
+                self._claims.learn(self._name(made.namespace), template.render(i))
+        statuses = None if status is None else self._template({"status": status}, made.count)
+
+        async def write_status(index: int, answer: bytes) -> None:
+            if statuses is not None:
+                name = partial.decode(answer).metadata.name
+                await self._client.patch(f"{path}/{name}/status", statuses.render(index))
+
+        posts = ((path, template.render(i)) for i in range(made.count))
+        await create_all(self._client, posts, again=True, then=write_status)
 
     async def measure(
         self,
@@ -119,7 +143,11 @@ class Driver:
                     case CreatePods(bound=False) as pods:
                         if pods.measured and not wanted and mode is Mode.STREAM:
                             started = time.monotonic()
-                        keys = await self._pods(number, pods, scheduler_name, sent if pods.measured else None)
+                        noted = sent if pods.measured else None
+                        if pods.steady is None:
+                            keys = await self._pods(number, pods, scheduler_name, noted)
+                        else:
+                            keys = await self._steady(number, pods, scheduler_name, noted, bindings, check)
                         if pods.waits:
                             expected.update(keys)
                         if pods.measured:
@@ -154,6 +182,7 @@ class Driver:
                         await delete_labelled(self._client, path, f"{LABEL}={self._run}")
                 case Churn() as churn:
                     await self._clear_churn(churn)
+        await self._clear_claims()
         for number, step in enumerate(self._workload.steps):
             match step.operation:
                 case CreatePods(bound=True) as pods if self._evicts:
@@ -163,6 +192,7 @@ class Driver:
     async def tear_down(self, *, keep_nodes: bool = False) -> None:
         """Remove everything of the run: pods, objects, nodes, namespaces."""
         label = f"{LABEL}={self._run}"
+        await self._clear_claims()
         kinds = [KINDS[s.create_objects.object["kind"]] for s in self._workload.steps if s.create_objects]
         kinds += [KINDS[o["kind"]] for s in self._workload.steps if s.churn for o in s.churn.objects]
         for namespace in sorted(self._namespaces):
@@ -174,6 +204,13 @@ class Driver:
             await delete_labelled(self._client, NODES.path(), f"{LABEL}={self._pool}")
         for namespace in sorted(self._namespaces):
             await delete_one(self._client, NAMESPACES.path(name=self._name(namespace)))
+
+    async def _clear_claims(self) -> None:
+        """Remove the claims of pods that are gone."""
+        if self._claims is not None:
+            made = [step.create_pods for step in self._workload.steps if step.create_pods]
+            of_pods = {name for pods in made if not pods.bound for name in self._namespaces_of(pods)}
+            await self._claims.clear(sorted(self._name(name) for name in of_pods if name in self._namespaces))
 
     @property
     def _evicts(self) -> bool:
@@ -191,6 +228,59 @@ class Driver:
         without: Container[Key] = (),
     ) -> list[Key]:
         """Create the pods of one step, but for those `without`; the keys of all. `sent` gets when each was sent."""
+        keys, made = await self._prepared(number, pods, scheduler_name)
+        wanted = [i for i in range(pods.count) if keys[i] not in without]
+
+        def note(index: int, moment: float) -> None:
+            if sent is not None:
+                sent[keys[wanted[index]]] = moment
+
+        async def follow(_index: int, answer: bytes) -> None:
+            if self._claims is not None and "resourceClaims" in pods.pod.get("spec", {}):
+                await self._claims.follow(answer)
+
+        posts = ((PODS.path(keys[i][0]), made.render(i)) for i in wanted)
+        await create_all(self._client, posts, rate=pods.rate, again=True, sent=note, then=follow)
+        return keys
+
+    async def _steady(
+        self,
+        number: int,
+        pods: CreatePods,
+        scheduler_name: str,
+        sent: dict[Key, float] | None,
+        bindings: Bindings,
+        check: Callable[[], None],
+    ) -> list[Key]:
+        """Create the pods of one step, a few at a time: one that is bound is deleted, and the next is created."""
+        keys, made = await self._prepared(number, pods, scheduler_name)
+        waiting = iter(range(pods.count))
+
+        async def work() -> None:
+            for i in waiting:
+                namespace, name = keys[i]
+                if sent is not None:
+                    sent[keys[i]] = time.monotonic()
+                answer = await self._client.create(PODS.path(namespace), made.render(i))
+                if self._claims is not None:
+                    await self._claims.follow(answer)
+                await bindings.wait_for(keys[i])
+                await delete_one(self._client, PODS.path(namespace, name))
+                if self._claims is not None:
+                    await self._claims.end(namespace, name, answer)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                workers = [tasks.create_task(work()) for _ in range(pods.steady or 1)]
+                await bindings.wait(lambda: all(each.done() for each in workers), self._workload.patience, check)
+                for worker in workers:
+                    worker.cancel()
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+        return keys
+
+    async def _prepared(self, number: int, pods: CreatePods, scheduler_name: str) -> tuple[list[Key], Template]:
+        """The keys of the pods of one step, and what they are made from. Their namespaces are there then."""
         namespaces = self._namespaces_of(pods)
         for namespace in namespaces:
             await self._namespace(namespace)
@@ -201,18 +291,7 @@ class Driver:
         if pods.bound:
             document["spec"]["nodeName"] = "$(pool)-node-$(i % nodes)"
         keys = [(self._name(namespaces[i % len(namespaces)]), f"{name}{i}") for i in range(pods.count)]
-        paths = [PODS.path(self._name(namespace)) for namespace in namespaces]
-
-        made = self._template(document, pods.count)
-        wanted = [i for i in range(pods.count) if keys[i] not in without]
-
-        def note(index: int, moment: float) -> None:
-            if sent is not None:
-                sent[keys[wanted[index]]] = moment
-
-        posts = ((paths[i % len(paths)], made.render(i)) for i in wanted)
-        await create_all(self._client, posts, rate=pods.rate, again=True, sent=note)
-        return keys
+        return keys, self._template(document, pods.count)
 
     async def _there(self, namespace: str) -> list[Key]:
         """The pods of a namespace."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.kube.resources import BY_KIND, Resource
+from scheduler.kube.resources import BY_KIND, RESOURCE_CLAIM_TEMPLATES, Resource
 from scheduler.workloads.template import merged
 
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")
-KINDS: dict[str, Resource] = {**BY_KIND, "PriorityClass": PRIORITY_CLASSES}
+KINDS: dict[str, Resource] = {
+    **BY_KIND,
+    "PriorityClass": PRIORITY_CLASSES,
+    "ResourceClaimTemplate": RESOURCE_CLAIM_TEMPLATES,
+}
 """Kinds that a workload may create."""
 LABEL = "podberth.dev/bench"
 """On everything that a run creates; its value is the run."""

@@ -54,18 +54,24 @@ class CreateNamespaces(Strict, frozen=True):
 
 
 class CreateObjects(Strict, frozen=True):
-    """Any objects of the kinds that a scheduler watches, and PriorityClass."""
+    """Any objects of the kinds that a scheduler watches, PriorityClass, and ResourceClaimTemplate.
+
+    A `status` is written after the object was created, as the API server does not take it earlier. `scales`: whether
+    there are more of them in a larger cluster.
+    """
 
     count: int
     object: Document
     namespace: str | None = None
+    scales: bool = True
 
 
 class CreatePods(Strict, frozen=True):
     """Standard pods (100m, 500Mi) with `pod` merged over them, in one namespace or over those of a name.
 
     `bound`: created on a node, in turn. `measured`: the run ends when these are bound. `waits`: whether anybody waits
-    for them at all. `rate`: created so many a second instead of as fast as the API server takes them.
+    for them at all. `rate`: created so many a second instead of as fast as the API server takes them. `steady`: so many
+    are there at a time; each that is bound is deleted, with the claims that were made for it, and the next is created.
     """
 
     count: int
@@ -77,6 +83,7 @@ class CreatePods(Strict, frozen=True):
     measured: bool = False
     waits: bool = True
     rate: float | None = None
+    steady: int | None = None
 
 
 class Churn(Strict, frozen=True):
@@ -191,6 +198,8 @@ def _problems(workload: Workload) -> Iterator[str]:
         field = next(each.encode_name for each in fields if getattr(step, each.name) is operation)
         if isinstance(operation, CreateNamespaces):
             namespaces.add(operation.name)
+        if isinstance(operation, CreatePods) and operation.steady is not None and Mode.BACKLOG in workload.modes:
+            yield f"modes: backlog: expected stream alone, as steps[{i}].createPods.steady deletes what is bound"
         for path, problem in _step_problems(operation, namespaces):
             yield f"steps[{i}].{field}.{path}: {problem}"
     if not workload.nodes:
@@ -218,6 +227,10 @@ def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, 
                 )
             if operation.rate is not None and operation.rate <= 0:
                 yield "rate", f"{operation.rate:g}: expected more than 0 pods a second"
+            if operation.steady is not None and operation.steady < 1:
+                yield "steady", f"{operation.steady}: expected 1 or more"
+            if operation.steady is not None and (operation.bound or operation.rate is not None):
+                yield "steady", f"{operation.steady}: expected neither bound nor rate beside it"
             if operation.measured and (operation.bound or not operation.waits):
                 yield "measured", "true: expected pods that are waited for and not created bound"
             yield from _template_problems("pod", operation.pod)
@@ -260,6 +273,8 @@ def _scaled(step: Step, scale: float, measured: float) -> Step:
     changed = {}
     for name in step.__struct_fields__:
         operation = getattr(step, name)
+        if isinstance(operation, CreateObjects) and not operation.scales:
+            continue
         if isinstance(operation, CreateNodes | CreateNamespaces | CreateObjects | CreatePods):
             times = scale * measured if isinstance(operation, CreatePods) and operation.measured else scale
             changed[name] = replace(operation, count=max(1, round(operation.count * times)))

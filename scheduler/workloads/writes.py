@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from urllib.parse import urlencode
 
 import msgspec
@@ -28,11 +28,12 @@ async def create_all(
     rate: float | None = None,
     again: bool = False,
     sent: Callable[[int, float], None] = lambda _index, _moment: None,
+    then: Callable[[int, bytes], Awaitable[None]] | None = None,
 ) -> None:
     """Create in order; at `rate` a second, or as fast as the server takes them.
 
-    `sent(index, moment)` is told when each is sent. `again`: what is there already is left alone.
-    Raises ApiError at the first refusal.
+    `sent(index, moment)` is told when each is sent; `then(index, answer)` is done with what the server made of it.
+    `again`: what is there already is left alone. Raises ApiError at the first refusal.
     """
     waiting = enumerate(posts)
     began = time.monotonic()
@@ -43,10 +44,13 @@ async def create_all(
                 await asyncio.sleep(max(began + index / rate - time.monotonic(), 0))
             sent(index, time.monotonic())
             try:
-                await client.create(path, body)
+                answer = await client.create(path, body)
             except ApiError as error:
                 if not (again and error.status == _CONFLICT):
                     raise
+                continue
+            if then is not None:
+                await then(index, answer)
 
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -1,5 +1,6 @@
 """`berth bench` against the embedded API server and `berth run`, both as processes of their own."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,6 +12,10 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
+from scheduler.kube.client import Client
+from scheduler.kube.config import from_kubeconfig
+from scheduler.workloads.driver import Driver
+from scheduler.workloads.workload import Mode, Workload, read
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.test_live import send
 
@@ -43,6 +48,9 @@ WORKLOAD = {
         {"createPods": {"namespace": "measured", "count": 10, "measured": True, "rate": 200}},
     ],
 }
+
+
+DEVICES = ROOT / "bench" / "workloads"
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +126,39 @@ def test_refused(berth: Berth, arguments: list[str], said: str) -> None:
     answer = berth("bench", *arguments, "-s", "berth")
     assert answer.code == 2
     assert answer.err.startswith(f"berth: {said}")
+
+
+def device_workload(name: str, devices: float) -> Workload:
+    """One of those that are shipped, in small, and named so that nothing else is called like its objects."""
+    return read((DEVICES / f"{name}.yaml").read_bytes()).scaled(devices)
+
+
+@pytest.mark.parametrize("name", ["dra", "dra-steady", "dra-extended"])
+def test_claims_are_made_as_the_claim_controller_makes_them(server: tuple[str, str], name: str) -> None:
+    """Where none runs: each pod gets its device, twice in a row, and nothing is left behind."""
+    url, kubeconfig = server
+    workload = device_workload(name, 0.01)
+
+    async def run() -> tuple[list[int], list[int]]:
+        async with Client(from_kubeconfig([kubeconfig], None), qps=-1) as client:
+            driver = Driver(client, workload, f"bench-{name}", makes_claims=True)
+            bound, claims = [], []
+            for _ in range(2):
+                bound.append(len((await driver.measure("berth", Mode.STREAM)).bound))
+                await driver.clear()
+                claims.append(len(left_claims(url)))
+            await driver.tear_down()
+            return bound, claims
+
+    bound, claims = asyncio.run(run())
+    held = sum(
+        s.create_objects.count for s in workload.steps if s.create_objects and "status" in s.create_objects.object
+    )
+    assert (bound, claims) == ([workload.measured] * 2, [held] * 2)
+    assert left_claims(url) == []
+
+
+def left_claims(url: str) -> list[str]:
+    """Names of the claims that are there."""
+    with urlopen(f"{url}/apis/resource.k8s.io/v1/resourceclaims") as answer:
+        return [item["metadata"]["name"] for item in json.load(answer)["items"]]

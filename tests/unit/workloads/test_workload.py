@@ -50,6 +50,13 @@ def pods(**more: Any) -> Any:
         pytest.param(workload({"createNodes": {"count": 0}}, PODS), "steps[0].createNodes.count: 0", id="count"),
         pytest.param(workload({"createNodes": {"count": "x"}}, PODS), 'steps[0].createNodes.count: "x"', id="type"),
         pytest.param(workload(NODES, pods(rate=0)), "steps[1].createPods.rate: 0", id="rate"),
+        pytest.param(workload(NODES, pods(steady=0)), "steps[1].createPods.steady: 0: expected 1", id="steady"),
+        pytest.param(
+            workload(NODES, pods(steady=1), modes=["backlog"]), "modes: backlog: expected stream alone", id="backlog"
+        ),
+        pytest.param(
+            workload(NODES, pods(steady=1, rate=5)), "steady: 1: expected neither bound nor rate", id="steady rate"
+        ),
         pytest.param(workload(NODES, pods(bound=True)), "steps[1].createPods.measured: true", id="bound and measured"),
         pytest.param(
             workload(NODES, pods(namespaces="x")), "steps[1].createPods.namespace: expected either", id="both"
@@ -95,4 +102,7 @@ def test_scaled() -> None:
     counts = [step.operation.count for step in small.steps if isinstance(step.operation, CreatePods)]
     assert (small.nodes, counts, small.measured) == (1, [1, 1], 1)
     assert found.scaled(2, 0.5).measured == 20
+    fixed = {"count": 5, "object": {"kind": "DeviceClass", "metadata": {"name": "c"}}, "scales": False}
+    classes = read(workload(NODES, {"createObjects": fixed}, PODS)).scaled(0.1).steps[1].create_objects
+    assert classes is not None and classes.count == 5
     assert found.modes == (Mode.STREAM,)

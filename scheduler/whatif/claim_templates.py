@@ -1,0 +1,63 @@
+"""The claims that a pod's ResourceClaimTemplates stand for, as kube-controller-manager's claim controller makes them.
+
+Upstream: `pkg/controller/resourceclaim/controller.go` (handleClaim). Where it lets the API server end a name in five
+random letters, names end here with the name that the pod calls the claim by.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+Object = Mapping[str, Any]
+KIND = "ResourceClaimTemplate"
+_POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+_LONGEST = 63
+
+
+class Templated(NamedTuple):
+    """One of a pod's `resourceClaims` that a claim is to be made for: what the pod calls it, and its template."""
+
+    name: str
+    template: str
+
+
+def templated(spec: Object) -> Iterator[Templated]:
+    """Those of a pod's spec; what is no list of mappings is passed over, as somebody else judges it."""
+    claims = spec.get("resourceClaims")
+    for each in claims if isinstance(claims, list) else ():
+        template = each.get("resourceClaimTemplateName") if isinstance(each, dict) else None
+        if isinstance(template, str) and template:
+            yield Templated(str(each.get("name", "")), template)
+
+
+def claim_name(pod: str, name: str) -> str:
+    """What the claim of a pod is called. Long names are cut, each by its share, as the controller cuts them."""
+    whole = f"{pod}-{name}"
+    if len(whole) <= _LONGEST:
+        return whole
+    return f"{pod[: len(pod) * (_LONGEST - 1) // len(whole)]}-{name[: len(name) * (_LONGEST - 1) // len(whole)]}"
+
+
+def claim(template: Object, asked: Templated, *, pod: str, namespace: str, uid: str) -> dict[str, Any]:
+    """The ResourceClaim for a pod of this name and UID. `template`: the whole ResourceClaimTemplate."""
+    spec = template.get("spec") or {}
+    given = spec.get("metadata") or {}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": True}
+    metadata: dict[str, Any] = {
+        "name": claim_name(pod, asked.name),
+        "namespace": namespace,
+        "annotations": {**(given.get("annotations") or {}), _POD_CLAIM_NAME: asked.name},
+        "ownerReferences": [owner],
+    }
+    if given.get("labels"):
+        metadata["labels"] = dict(given["labels"])
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": metadata,
+        "spec": spec.get("spec") or {},
+    }
+
+
+def status(pod: str, spec: Object) -> list[dict[str, str]]:
+    """`status.resourceClaimStatuses` of the pod once all its claims are made."""
+    return [{"name": each.name, "resourceClaimName": claim_name(pod, each.name)} for each in templated(spec)]
