@@ -245,6 +245,8 @@ def test_the_json_keeps_its_shape() -> None:
     numbers = dict.fromkeys(("needed", "free", "allocatable", "requested"), "int") | {"resource": "str"}
     finding = {"plugin": "str", "reason": "str", "unresolvable": "bool", "detail": "str", "numbers": numbers}
     change = {"kind": "str", "key": "str", "value": "str", "effect": "str"}
+    effects = {"lands": [], "landed": "int", "moved": {}, "loses": []}
+    remedy = {"text": "str", "changes": [change], "nodes": ["str"], "instead": [], "commands": ["str"]}
     assert shape(rejected) == {
         "apiVersion": "str",
         "kind": "str",
@@ -267,7 +269,7 @@ def test_the_json_keeps_its_shape() -> None:
         "rejected": [{"node": "str", "plugin": "str", "code": "str", "findings": [finding], "also": []}],
         "summary": [{"plugin": "str", "reason": "str", "nodes": "int"}],
         "preemption": "NoneType",
-        "remedies": [{"text": "str", "changes": [change], "nodes": ["str"], "instead": [], "commands": ["str"]}],
+        "remedies": [{**remedy, "effects": effects}],
         "notes": [],
         "promise": "NoneType",
         "cause": "str",
