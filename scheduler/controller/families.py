@@ -181,6 +181,13 @@ REFUSALS = Family(
     "others. Many of them mean that somebody else binds pods to the same nodes.",
     ("reason",),
 )
+CONFLICTS = Family(
+    "berth_placement_conflicts_total",
+    "counter",
+    "Pods bound by Berth whose required anti-affinity (anti_affinity) or DoNotSchedule spread constraint "
+    "(topology_spread) does not hold, since another scheduler placed a pod about the same time.",
+    ("constraint",),
+)
 STATUSES_WAITING = Family(
     "berth_statuses_waiting", "gauge", "Pods for which a condition or a nominated node waits to be written."
 )

@@ -16,6 +16,7 @@ from scheduler.controller.comparer import Comparer
 from scheduler.controller.reload import Reloader
 from scheduler.controller.scheduler import Scheduler
 from scheduler.controller.storyteller import PATH, Storyteller
+from scheduler.engine.placement_conflicts import CONSTRAINTS
 from scheduler.kube.client import Client
 from scheduler.kube.lease import Elector
 from scheduler.telemetry.health import Checks
@@ -106,6 +107,7 @@ class _Vitals:
             Asked(families.BIND_FAILURES, self._bind_failures),
             Asked(families.UNANSWERED, lambda: {(): float(scheduler.writer.bindings.unanswered)}),
             Asked(families.REFUSALS, lambda: {(why,): float(n) for why, n in scheduler.refusals.counted.items()}),
+            Asked(families.CONFLICTS, lambda: {(what,): float(written.conflicts[what]) for what in CONSTRAINTS}),
             Asked(families.STATUSES_WAITING, lambda: {(): float(len(scheduler.writer.statuses))}),
             Asked(families.STATUSES_DROPPED, lambda: {(): float(scheduler.writer.statuses.dropped)}),
             Asked(families.EVENTS_DROPPED, lambda: {(): float(written.events_dropped)}),

@@ -1,7 +1,8 @@
 """Carries the engine's instructions out: bindings, events, conditions. Answers of bindings go back as stimuli."""
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import structlog
@@ -20,6 +21,7 @@ from scheduler.engine.instructions import (
     PostFilterWrite,
     PreBindWrite,
     Preempt,
+    RecordConflict,
     RecordFailure,
     Withdraw,
 )
@@ -69,6 +71,8 @@ class Written:
     bound: int = 0
     events: int = 0
     events_dropped: int = 0
+    conflicts: Counter[str] = field(default_factory=Counter)
+    """Pods whose requirements another scheduler broke, by kind of requirement."""
 
 
 class Writer:
@@ -95,6 +99,7 @@ class Writer:
             Nominate: self.nominate,
             ClearNomination: self.clear_nomination,
             RecordFailure: self.record_failure,
+            RecordConflict: self.record_conflict,
             PatchCondition: self.patch_condition,
             Preempt: self.preempt,
         }
@@ -126,6 +131,15 @@ class Writer:
         """Post a FailedScheduling event."""
         self._record(
             instruction.pod, kind="Warning", reason="FailedScheduling", action="Scheduling", note=instruction.message
+        )
+
+    def record_conflict(self, instruction: RecordConflict) -> None:
+        """Count and log what another scheduler broke, and post a PlacementConflict event."""
+        self.written.conflicts[instruction.constraint] += 1
+        told = {**about(instruction.pod), "node": instruction.node, "constraint": instruction.constraint}
+        log.warning("placement conflict", **told, message=instruction.message)
+        self._record(
+            instruction.pod, kind="Warning", reason="PlacementConflict", action="Scheduling", note=instruction.message
         )
 
     def patch_condition(self, instruction: PatchCondition) -> None:

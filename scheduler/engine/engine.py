@@ -33,9 +33,11 @@ from scheduler.engine.instructions import (
     Instruction,
     PostFilterWrite,
     Preempt,
+    RecordConflict,
 )
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
+from scheduler.engine.placement_conflicts import PlacementConflicts
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.room import room_on
@@ -121,6 +123,7 @@ class Engine:
         self._story_writer = StoryWriter(self.queue.stories)
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
         self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
+        self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
 
     @property
     def in_flight(self) -> int:
@@ -154,7 +157,7 @@ class Engine:
 
     def next_tick(self) -> float | None:
         """Engine time at which a Tick has something to do."""
-        times = (self.queue.next_tick(), self.binding.next_tick())
+        times = (self.queue.next_tick(), self.binding.next_tick(), self.placement_conflicts.next_look())
         return min((time for time in times if time is not None), default=None)
 
     def reconfigure(
@@ -163,6 +166,7 @@ class Engine:
         """Decide by other profiles from the next cycle on. Pods in their binding cycle go on as they were decided."""
         self._frameworks = frameworks
         self._attempts.follow(frameworks)
+        self.placement_conflicts.follow(frameworks)
         self.queue.reconfigure(frameworks, initial_backoff, max_backoff, now)
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
@@ -201,6 +205,7 @@ class Engine:
             case Tick():
                 self.queue.tick(now)
                 self.binding.tick(now)
+                self._look_for_conflicts(now)
         if self.binding.spoken_for:
             self.binding.settle(now)
         return self._outbox.take()
@@ -279,6 +284,11 @@ class Engine:
         self._nominator.end(pod, now)
         if before is None:
             self.binding.look_again(pod.node_name, now)
+        if pod.scheduler_name not in self._frameworks:
+            if before is None:
+                self.placement_conflicts.other_placed(pod)
+        elif before is not None and before.assumed:
+            self.placement_conflicts.placed(pod, now)
         if before is None or before.assumed:
             wakes.for_pod(self.queue, ClusterEvent.POD_PLACED, pod, now)
         row = self.cluster.nodes.row_of(pod.node_name)
@@ -287,6 +297,13 @@ class Engine:
         if before is not None and before.row != row:
             # We had chosen another node for it.
             wakes.for_room(self.queue, self.cluster, before.pod, before.row, now)
+
+    def _look_for_conflicts(self, now: float) -> None:
+        """Tell of pods of ours that another scheduler's choice has broken; each look is charged to its namespace."""
+        for pod, steps, conflict in self.placement_conflicts.look(now):
+            self.queue.turns.account(pod.namespace, steps, now)
+            if conflict is not None:
+                self._outbox.add(RecordConflict(pod, conflict.node, conflict.constraint, conflict.text))
 
     def _put_waiting(self, pod: Pod, now: float) -> None:
         queued = self.queue.get(pod.uid)

@@ -105,6 +105,14 @@ class RecordFailure(Instruction, frozen=True):
     message: str
 
 
+class RecordConflict(Instruction, frozen=True):
+    """Another scheduler broke what a placed pod requires of pods on other nodes: log it, and post an event."""
+
+    node: str
+    constraint: str
+    message: str
+
+
 class Preempt(Instruction, frozen=True):
     """Remove victims from a node for a pod: condition, deletion by UID, event. Answer failures with VictimStays."""
 

@@ -150,6 +150,16 @@ def parse_promise(text: str | None) -> Promise | None:
     return Promise(problem=wrong) if wrong else Promise(parse_node_selector(wire.NodeSelector([*wired]), ANNOTATION))
 
 
+NOTHING_OF_NODES = NodeRequirement((), None)
+"""What each node meets."""
+
+
+def keeps_own(shape: "PodShape", *, by_profile: bool = False) -> bool:
+    """Whether what the pod's spec requires has to hold while it runs. `by_profile`: as in `required`."""
+    promise = shape.promise
+    return by_profile if promise is None else promise == OWN
+
+
 def required(shape: "PodShape", *, by_profile: bool = False) -> NodeRequirement | None:
     """What the pod's node has to meet while it runs, None for nothing (or nothing that can be read).
 

@@ -21,7 +21,7 @@ from scheduler.plugins import inter_pod_affinity_explained as explained
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.existing_term_sums import ExistingTermSums
-from scheduler.state.sums import ByTopology, summed
+from scheduler.state.sums import ByTopology, Selected, summed
 
 _WITHOUT_FAULTS = ("pre_filter",)
 
@@ -154,6 +154,20 @@ class InterPodAffinity(Plugin):
         return any(_may_select(term, other) for term in pod.shape.anti_affinity_terms) or any(
             _may_select(term, pod) for term in other.shape.anti_affinity_terms
         )
+
+    def crowded(self, pod: Pod, row: int, cluster: Cluster) -> list[tuple[Once[AffinityTerm], Selected]]:
+        """The required anti-affinity terms of a placed pod that do not hold on its row, and the pods they select.
+
+        All terms of one topology key go together. Raises SliceOver.
+        """
+        found = []
+        for terms, key in _on_nodes(pod.shape.anti_affinity_terms.by_key, cluster):
+            selected = cluster.incidence.any_selected(terms, key)
+            code = -1 if selected.column is None else selected.column.codes.item(row)
+            if code >= 0 and selected.by_code().item(code) > cluster.incidence.share(pod, selected):
+                found.append((terms, selected))
+            cluster.effort.count(1)
+        return found
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
         """The terms that fail in the node's domains: how many pods are there, which, and where else."""

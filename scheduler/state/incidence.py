@@ -81,6 +81,10 @@ class Incidence:
         """
         return self._sum((terms, None if len(terms) == 1 else (1,) * len(terms), topology_key))
 
+    def share(self, pod: Pod, of: Selected) -> int:
+        """What one placed pod adds to a sum, where it counts."""
+        return of.of_class(self.pods.number_of(pod))
+
     def preferred(self, terms: WeightedTerms, topology_key: str) -> Selected:
         """Placed pods, each with the weights of the terms that select it, per value of the topology key.
 

@@ -88,6 +88,10 @@ class PodClasses:
             while len(self._idle) > 1 and (len(self._idle) > IDLE or self._idle_labels > _IDLE_LABELS):
                 self._end(next(iter(self._idle.values())))
 
+    def number_of(self, pod: Pod) -> int:
+        """The number of the class of a placed pod."""
+        return self._of(pod).number
+
     @property
     def worn(self) -> bool:
         """Whether so many numbers are unused that it is worth while to use them again."""

@@ -178,6 +178,10 @@ class Selected(ByTopology, CaughtUp):
         """Bytes, about."""
         return self.counts.nbytes + self._members.weights.size + 400 * len(self._members.terms)
 
+    def of_class(self, number: int) -> int:
+        """What a placed pod of this class counts for."""
+        return self._members.weights.get(number)
+
     def renew(self, pods: PodClasses, nodes: Nodes, effort: Effort) -> None:
         """Bring the sums up to date.
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from scheduler.engine.eviction.answers import Meaning, Then, meaning
+from scheduler.engine.eviction.conflicted import Conflicted
 from scheduler.engine.eviction.followed import PATIENT, Broken, ClosedGate, Gate, Stage
 from scheduler.engine.eviction.gates import Gates
 from scheduler.engine.eviction.messages import (
@@ -30,7 +31,7 @@ from scheduler.engine.eviction.messages import (
     WasRead,
 )
 from scheduler.engine.eviction.notices import Notices, broken_events, event_once, gate_events, has_news
-from scheduler.engine.eviction.observed import Observed, Seen
+from scheduler.engine.eviction.observed import CONFLICT, Observed, Seen
 from scheduler.engine.eviction.promises import size
 from scheduler.engine.eviction.settings import Settings
 from scheduler.engine.eviction.target import find_target
@@ -61,6 +62,7 @@ class Evictor:
         self, frameworks: Mapping[str, Framework], settings: Settings, rng: Callable[[], float], now: float
     ) -> None:
         self.observed = Observed(frameworks, bare_pods=settings.bare_pods)
+        self._conflicted = Conflicted(self.observed)
         self._gates = Gates(settings, now)
         self.breaker, self._owners = self._gates.breaker, self._gates.owners
         self.evictions: Counter[tuple[str, str]] = Counter()
@@ -101,7 +103,8 @@ class Evictor:
         if self.observed.has_news:
             return now
         nodes = self.observed.cluster.nodes.count
-        times = (self._due[0][0] if self._due else None, self._notices.next(now), self.breaker.next_word(nodes))
+        own = (self._due[0][0] if self._due else None, self._notices.next(now), self.breaker.next_word(nodes))
+        times = (*own, self.observed.next_conflict())
         return min((at for at in times if at is not None), default=None)
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
@@ -140,7 +143,7 @@ class Evictor:
             # Changes in between may have been missed: every grace period starts again.
             self._stale = False
             self._start_all(now)
-        seen = self.observed.look()
+        seen = self.observed.look(now)
         self._observe(seen, now)
         done: list[Instruction] = [
             RecordPodEvent(pod, "Warning", "InvalidPromise", problem) for pod, problem in seen.unreadable
@@ -156,13 +159,19 @@ class Evictor:
         for uid in seen.lost:
             self._forget(uid, mended=self.breaker.open)
         for uid, reason in seen.broken.items():
-            broken = self.broken.get(uid)
+            broken, anew = self.broken.get(uid), uid in seen.by_node
             if broken is None:
-                followed = self.observed.followed[uid]
+                followed, anew = self.observed.followed[uid], True
                 broken = self.broken[uid] = Broken(followed, reason, seen.before.get(followed.row))
                 self._on_row.setdefault(followed.row, set()).add(uid)
+            elif broken.reason == CONFLICT != reason:
+                broken.reason, anew = reason, True
+                self._conflicted.forget(broken)
+            if reason == CONFLICT:
+                self._conflicted.look(broken)
+            else:
                 self.observed.mark(uid, broken=True)
-            elif uid not in seen.by_node or broken.stage not in PATIENT:
+            if not anew or broken.stage not in PATIENT:
                 continue
             if (until := self._leaving.get(uid, now)) > now:
                 # The API said yes, and it goes, whatever it asks for or its node offers since then.
@@ -181,6 +190,7 @@ class Evictor:
         if broken is None:
             return
         self.observed.mark(uid, broken=False)
+        self._conflicted.forget(broken)
         row = broken.followed.row
         here = self._on_row[row]
         here.discard(uid)
@@ -223,6 +233,8 @@ class Evictor:
                     continue
             broken.stage = Stage.READING
             nodes[node] = None
+            if broken.conflict is not None and (others := self._conflicted.others_on(broken)) is not None:
+                nodes[others] = None
         return nodes
 
     def _start_all(self, now: float) -> None:
@@ -236,7 +248,7 @@ class Evictor:
 
     def _start(self, broken: Broken, now: float) -> None:
         broken.since = now
-        broken.confirmed, broken.closed_gate = False, None
+        broken.confirmed, broken.others_read, broken.closed_gate = False, False, None
         broken.stage = Stage.GRACE
         self._wake_at(broken, now + self._settings.grace)
 
@@ -274,6 +286,7 @@ class Evictor:
         done: list[Instruction] = []
         news: list[Broken] = []
         proofs, questions = 0, 0
+        self._conflicted.was_read(frozenset(uid for uid, pod in read.pods.items() if not pod.terminating))
         for broken in self._reading(read.name):
             if questions >= QUESTIONS:
                 self._hold(broken, now + _NEXT_TURN_SECONDS)
@@ -281,14 +294,21 @@ class Evictor:
             questions += size(broken.followed.wanted)
             if self._stale or not self._is_still_broken(broken, read):
                 self._start(broken, now)
+                if broken.reason == CONFLICT and broken.conflict is None:
+                    self._forget(broken.followed.pod.uid, mended=True)
                 continue
-            if not broken.confirmed and "PromiseBroken" not in broken.told:
+            if broken.conflict is not None and not broken.others_read:
+                self._hold(broken, now + _NEXT_TURN_SECONDS)
+                continue
+            if not broken.confirmed and "PromiseBroken" not in broken.told and broken.conflict is None:
                 news.append(broken)
             broken.confirmed = True
             if shut := self._closed_gate(broken, now):
                 self._hold_before(shut, broken, now)
             elif proofs == PROOFS:
                 self._hold(broken, now + _NEXT_TURN_SECONDS)
+            elif self._conflicted.waits(broken):
+                self._hold(broken, now + self._settings.grace)
             else:
                 proofs += 1
                 done += broken_events(broken, read.name)
@@ -305,10 +325,14 @@ class Evictor:
         if read.node is None or live is None or live.terminating or live.finished or live.node_name != read.name:
             return False
         wanted = self.observed.wanted(live)
-        if wanted != broken.followed.wanted or wanted.holds(read.name, read.node.labels):
+        conflict = self._conflicted.look(broken) if broken.reason == CONFLICT else None
+        if wanted != broken.followed.wanted:
             return False
-        broken.breach = breach(wanted, read.name, read.node.labels, broken.before)
-        return True
+        if not wanted.holds(read.name, read.node.labels):
+            broken.breach = breach(wanted, read.name, read.node.labels, broken.before)
+            return True
+        broken.breach = "" if conflict is None else conflict.text
+        return conflict is not None
 
     def _closed_gate(self, broken: Broken, now: float) -> ClosedGate | None:
         return self._gates.closed(broken.followed, self.observed.node(broken.followed.row), now)

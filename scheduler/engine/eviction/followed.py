@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from scheduler.engine.placement_conflicts import Conflict
 from scheduler.model.pod import Pod
 from scheduler.model.promise import NodeRequirement
 
@@ -73,6 +74,10 @@ class Broken:
     """Whether the second observation was made since the grace began."""
     closed_gate: ClosedGate | None = None
     """The gate that it is held before."""
+    conflict: Conflict | None = None
+    """What another scheduler broke, as it was when it was looked at last."""
+    others_read: bool = False
+    """In a conflict: whether one of the other scheduler's pods was read from the API since the grace began."""
     told: set[str] = field(default_factory=set)
     """Reasons of the Events that were posted of it."""
     told_until: dict[Gate, float] = field(default_factory=dict)

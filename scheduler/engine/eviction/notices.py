@@ -8,6 +8,7 @@ from collections import deque
 
 from scheduler.engine.eviction.followed import Broken, Gate
 from scheduler.engine.eviction.messages import Instruction, RecordPodEvent
+from scheduler.engine.eviction.observed import CONFLICT
 from scheduler.engine.eviction.tokens import Bucket
 
 RATE, BURST = 10.0, 50
@@ -28,6 +29,8 @@ def event_once(broken: Broken, kind: str, reason: str, note: str) -> list[Instru
 def broken_events(broken: Broken, node: str) -> list[Instruction]:
     """What its node does not meet."""
     note = f"node {node} is no longer what the pod asks for: {broken.breach}"
+    if broken.reason == CONFLICT:
+        note = broken.breach
     if broken.closed_gate is not None and broken.closed_gate.gate is Gate.BREAKER:
         note += f"; it stays for now: {broken.closed_gate.why}"
     return event_once(broken, "Warning", _BROKEN, note)

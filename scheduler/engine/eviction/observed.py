@@ -10,6 +10,7 @@ from scheduler.engine.eviction.followed import Followed
 from scheduler.engine.eviction.owners import owner_key
 from scheduler.engine.eviction.promises import Promises, size
 from scheduler.engine.eviction.wording import left_alone
+from scheduler.engine.placement_conflicts import PlacementConflicts, has_requirements
 from scheduler.engine.stimuli import Gone
 from scheduler.framework.runtime import Framework
 from scheduler.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -17,13 +18,15 @@ from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.promise import NodeRequirement, required
+from scheduler.model.promise import NOTHING_OF_NODES, NodeRequirement, keeps_own, required
 from scheduler.model.storage import STORAGE_KINDS
 from scheduler.plugins.required_during_execution import RequiredDuringExecution
 from scheduler.state.cluster import Cluster
 
 NODE_CHANGED, POD_CHANGED, FOUND = "NodeChanged", "PodChanged", "Found"
 """Why a promise is broken: the node's labels changed, the pod asks for something else, or it was so from the start."""
+CONFLICT = "PlacementConflict"
+"""Another scheduler placed a pod about the same time, and broke what this one requires of pods on other nodes."""
 _REASONS = (NODE_CHANGED, POD_CHANGED, FOUND)
 MOST_QUESTIONS = 2000
 """A pod whose requirement has more questions than this is not followed. Asking them takes about 20 ms."""
@@ -54,6 +57,7 @@ class Observed:
         self.promises = Promises(self.cluster)
         """What the followed pods ask of their nodes."""
         self._by_profile = {name: _all_pods(framework) for name, framework in frameworks.items()}
+        self.conflicts = PlacementConflicts(self.cluster, frameworks, all_others=True)
         self._bare_pods = bare_pods
         self._changed: dict[str | None, set[int]] = {}
         """Label key (None: all of them) → rows where it changed since the last look."""
@@ -69,6 +73,10 @@ class Observed:
         seen = self._seen
         return bool(self._changed or self._pods or self.promises.due or seen.lost or seen.unreadable)
 
+    def next_conflict(self) -> float | None:
+        """Engine time at which pods have to be looked at that may be in conflict with another scheduler's."""
+        return self.conflicts.next_look()
+
     def node(self, row: int) -> str:
         """The name of a row's node."""
         return self.cluster.nodes.names[row] or ""
@@ -81,7 +89,11 @@ class Observed:
     def wanted(self, pod: Pod) -> NodeRequirement | None:
         """What a pod of one of our profiles asks of its node while it runs, if that is not too much."""
         by_profile = self._by_profile.get(pod.scheduler_name)
-        wanted = None if by_profile is None else required(pod.shape, by_profile=by_profile)
+        if by_profile is None:
+            return None
+        wanted = required(pod.shape, by_profile=by_profile)
+        if wanted is None and keeps_own(pod.shape, by_profile=by_profile) and has_requirements(pod):
+            return NOTHING_OF_NODES
         return None if wanted is None or size(wanted) > MOST_QUESTIONS else wanted
 
     def mark(self, uid: str, *, broken: bool) -> None:
@@ -125,7 +137,7 @@ class Observed:
             case kind:
                 self.cluster.drop_selecting(kind, gone.namespace, gone.name)
 
-    def look(self) -> Seen:
+    def look(self, now: float) -> Seen:
         """What changed since the last look means: for as many promises as one look may cost, the others are next."""
         seen, self._seen = self._seen, Seen()
         changed, self._changed = self._changed, {}
@@ -143,6 +155,9 @@ class Observed:
             seen.broken[due.uid] = _REASONS[due.why]
             if due.by_node:
                 seen.by_node.add(due.uid)
+        for pod, _, conflict in self.conflicts.look(now):
+            if conflict is not None and pod.uid in self.followed:
+                seen.broken.setdefault(pod.uid, CONFLICT)
         self._before = seen.before if self.promises.due else {}
         return seen
 
@@ -176,6 +191,7 @@ class Observed:
         self.cluster.nominations.drop(pod.uid)
         if self.cluster.put_pod(pod) is None:
             self.claims.settle(owner_key(pod))
+            self.conflicts.other_placed(pod)
         wanted = self.wanted(own)
         if wanted is None or own.terminating or left_alone(own, bare_pods=self._bare_pods):
             self._unfollow(own.uid)
@@ -193,6 +209,8 @@ class Observed:
             self.promises.put(own.uid, placement.row, wanted)
         self.followed[own.uid] = Followed(own, wanted, placement.row, now if old is None else old.placed_at)
         self._pods[own.uid] = FOUND if old is None else POD_CHANGED
+        if old is None and keeps_own(own.shape, by_profile=self._by_profile[own.scheduler_name]):
+            self.conflicts.placed(own, now)
 
     def _unfollow(self, uid: str) -> None:
         """A pod is gone, leaving, or asks for something else."""

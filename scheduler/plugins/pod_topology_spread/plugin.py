@@ -211,6 +211,22 @@ class PodTopologySpread(Plugin):
         hard = [constraint for constraint in pod.shape.spread if constraint.hard]
         return not hard or any(c.selector_for(pod.labels).matches(other.labels) for c in hard)
 
+    def too_uneven(self, pod: Pod, row: int, cluster: Cluster) -> list[tuple[SpreadConstraint, int]]:
+        """The constraints of a placed pod that do not hold on its row, and by how many pods its domain has too many.
+
+        Only those that say DoNotSchedule. Raises SliceOver.
+        """
+        spread = self._spread(pod, cluster, hard=True)
+        found = []
+        for domains in () if spread is None else spread.domains:
+            code = int(domains.codes[row])
+            counts = domains.counts(pod, cluster)
+            excess = int(counts[code]) - domains.lowest(counts) - domains.constraint.max_skew if code >= 0 else 0
+            if excess > 0:
+                found.append((domains.constraint, excess))
+            cluster.effort.count(1)
+        return found
+
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
         """How many matching pods the node's domains have, against the emptiest ones and the skew that is allowed."""
         found = [detail for _, detail in self._uneven(inquiry, row)]
