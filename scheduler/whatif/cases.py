@@ -1,7 +1,7 @@
 """Answers to vectors: one scheduling question as JSON in, kube-scheduler's own categories of answer out."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,10 +20,28 @@ from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.world import World
 
 
+class Asked(NamedTuple):
+    """A case, ready to be decided."""
+
+    framework: Framework
+    world: World
+    pod: Pod
+
+
 def answer(case: Mapping[str, Any], parse_config: Any) -> dict[str, Any]:
     """The `got` of one case. `parse_config` turns the case's configuration text into a document.
 
     Raises ObjectError, ConfigError or PluginError.
+    """
+    framework, world, pod = asked(case, parse_config)
+    nominate_stubs(world)
+    return got(framework.decide(pod, world.cluster, score_always=True), framework, world)
+
+
+def asked(case: Mapping[str, Any], parse_config: Any) -> Asked:
+    """The profile, the cluster and the pod of one case.
+
+    Raises ObjectError or ConfigError.
     """
     text, objects, incoming = (case.get(field) for field in ("config", "objects", "pod"))
     if not (isinstance(text, str | None) and isinstance(objects, list | None) and isinstance(incoming, dict)):
@@ -35,13 +53,10 @@ def answer(case: Mapping[str, Any], parse_config: Any) -> dict[str, Any]:
     pod = world.decode({**incoming, "kind": "Pod"})
     if not isinstance(pod, Pod):
         raise ObjectError("pod: expected a Pod")
-    framework = frameworks.get(pod.scheduler_name) or next(iter(frameworks.values()))
-    _nominate_stubs(world)
-    decision = framework.decide(pod, world.cluster, score_always=True)
-    return got(decision, framework, world)
+    return Asked(frameworks.get(pod.scheduler_name) or next(iter(frameworks.values())), world, pod)
 
 
-def _nominate_stubs(world: World) -> None:
+def nominate_stubs(world: World) -> None:
     """Nominated pods as the vectors' oracle has them: nobody queued them, so only their identity is known.
 
     kube-scheduler keeps nominations by name and takes everything else from its queue (nominatedPodToInfo);

@@ -3,41 +3,78 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from scheduler.framework.config import decode, default_configuration
+from scheduler.framework.decision import Decision
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
+from scheduler.model.devices import ResourceClaim
 from scheduler.model.pod import Pod
+from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX
+from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.plugins.registry import registry
 from scheduler.whatif import cases
-from scheduler.whatif.cases import got
 from scheduler.whatif.world import World
 from tests.conformance.comparison import Case
 
 
 def answer(case: Case) -> Case:
-    """The `got` of a case; {"error"} where a plugin fails the pod's cycle.
+    """The `got` of a case, with what would be written to claims; {"error"} where a plugin fails the pod's cycle.
+
+    Nominated pods that are `queued` count whole, as in `berth run`, which knows them.
 
     Raises ObjectError or ConfigError: the case is at fault.
     """
+    framework, world, pod = cases.asked(case, json.loads)
+    if case.get("nominees") != "queued":
+        cases.nominate_stubs(world)
+    for document in case.get("pending", ()):
+        claim = world.decode(document)
+        assert isinstance(claim, ResourceClaim)
+        assert claim.allocation is not None
+        world.cluster.devices.assume(claim.uid, claim.allocation, claim.key)
     try:
-        return _queued(case) if case.get("nominees") == "queued" else cases.answer(case, json.loads)
+        decision = framework.decide(pod, world.cluster, score_always=True)
+        found = cases.got(decision, framework, world)
+        if written := _written(decision, framework, world):
+            found["written"] = written
+        return found
     except PluginError as error:
         return {"error": str(error)}
-
-
-def _queued(case: Case) -> Case:
-    """As `cases.answer`, with the nominated pods counted whole: the way of `berth run`, which knows them."""
-    world = World()
-    world.add_all(case["objects"])
-    pod = world.decode(case["pod"])
-    assert isinstance(pod, Pod)
-    framework = framework_of(pod, case.get("config", ""))
-    return got(framework.decide(pod, world.cluster, score_always=True), framework, world)
 
 
 def framework_of(pod: Pod, config: str = "") -> Framework:
     """The profile of a configuration that a pod names, else the first; without a text, the default."""
     frameworks = build(decode(json.loads(config)) if config else default_configuration(), registry())
     return frameworks.get(pod.scheduler_name) or next(iter(frameworks.values()))
+
+
+def _written(decision: Decision, framework: Framework, world: World) -> dict[str, dict[str, Any]]:
+    """node → claim → what PreBind would write, as the oracle has it."""
+    plugin, found = framework.plugin("DynamicResources"), {}
+    if not isinstance(plugin, DynamicResources):
+        return {}
+    cluster, pod = world.cluster, decision.pod
+    for row in decision.feasible.tolist():
+        reservation = plugin.reserve(pod, cluster, row)
+        if reservation is None:
+            continue
+        documents = dict[str, Any]()
+        for one in reservation.claims:
+            if one.document is None:
+                continue
+            name, document = one.key[1], dict[str, Any](allocation=one.document)
+            if one.extended is not None:
+                name = f"({pod.name}{EXTENDED_SUFFIX})"
+                document["requests"] = [
+                    [each.name, each.exactly.device_class, each.exactly.count]
+                    for each in one.extended.spec.requests
+                    if each.exactly is not None
+                ]
+            documents[name] = document
+            cluster.devices.restore(one.uid)
+        if documents:
+            found[cluster.nodes.names[row] or ""] = documents
+    return found

@@ -30,6 +30,17 @@ def config(dice: Dice, nodes: int) -> str:
     return json.dumps(kind | {"profiles": profiles})
 
 
+def fitting(dice: Dice) -> str:
+    """Another way to score room.
+
+    NodeResourcesBalancedAllocation is left as it is: kube-scheduler 1.37 crashes where it is to count a resource that
+    devices serve.
+    """
+    profile = {"schedulerName": "default-scheduler", "pluginConfig": [_fit(dice, 0)]}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    return json.dumps(kind | {"profiles": [profile]})
+
+
 def _plugins(dice: Dice) -> Object:
     made: Object = {}
     kind = dice.random()

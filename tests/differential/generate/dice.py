@@ -32,6 +32,13 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 class Dice(random.Random):
     """A generator of its own for each case."""
 
+    rough = False
+    """Rare things happen in this case: a case that has all of them is decided by the first."""
+
+    def rarely(self, chance: float) -> bool:
+        """True in that share of all throws in rough cases, and never in others."""
+        return self.rough and self.maybe(chance)
+
     def maybe(self, chance: float) -> bool:
         """True in that share of all throws."""
         return self.random() < chance

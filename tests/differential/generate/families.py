@@ -3,57 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from tests.differential.generate import claiming, pods, storage
 from tests.differential.generate import nodes as node_maker
-from tests.differential.generate import pods, storage
 from tests.differential.generate.configs import config
 from tests.differential.generate.dice import POD_LABELS, Dice, Object, label_selector
-
-Case = dict[str, object]
-
-
-class Scene:
-    """A cluster in the making, and the pod that comes."""
-
-    def __init__(self, dice: Dice, least: int = 2, most: int = 8, **how: Any) -> None:
-        self.dice = dice
-        if dice.maybe(0.5):  # whatever else a case is about, room is not what decides it
-            how = {"room": "ample", "taints": 0.05} | how
-        self.nodes = node_maker.nodes(dice, least, most, **how)
-        self.objects = [*node_maker.namespaces(dice), *self.nodes]
-        self.pod: Object = {}
-        self.config = ""
-        self.nominees = ""
-
-    def place(self, least: int, most: int, *, rich: bool = False, heavy: bool = False) -> list[Object]:
-        """Pods on random nodes, or on one that is gone."""
-        dice, made = self.dice, []
-        count = dice.randint(least, most)
-        for number in range(count):
-            where = "node-99" if dice.maybe(0.01) else dice.one(*self.nodes)["metadata"]["name"]
-            made.append(pods.pod(dice, f"e{number}", where, rich=rich, heavy=heavy))
-            if count > 12:  # upstream sorts victims, and more than twelve not stably: none may be equal
-                made[-1]["status"]["startTime"] = f"2026-01-01T00:{dice.randint(0, 9):02}:{number:02}Z"
-        self.objects += made
-        return made
-
-    def comes(self, *, rich: bool = False, heavy: bool = False) -> Object:
-        """The incoming pod."""
-        self.pod = pods.pod(self.dice, "p", rich=rich, heavy=heavy)
-        if self.dice.maybe(0.2):
-            self.pod["spec"]["tolerations"] = node_maker.tolerations(self.dice)
-        return self.pod
-
-    def case(self, name: str) -> Case:
-        """The case, in the format of the vectors; its objects in any order."""
-        self.dice.shuffle(self.objects)
-        made: Case = {"id": name}
-        if self.config:
-            made["config"] = self.config
-        if self.nominees:
-            made["nominees"] = self.nominees
-        return made | {"objects": self.objects, "pod": self.pod}
+from tests.differential.generate.scene import Case, Scene
 
 
 def nodeaffinity(dice: Dice) -> Scene:
@@ -222,6 +177,13 @@ def nominated(dice: Dice) -> Scene:
     return scene
 
 
+def devicepreemption(dice: Dice) -> Scene:
+    """Full nodes and pods of lower priority, for a pod that claims devices which some nodes have."""
+    scene = preemption(dice)
+    claiming.add_claims(scene)
+    return scene
+
+
 def profiles(dice: Dice) -> Scene:
     """Configurations, on pods that have something of everything."""
     scene = mixed(dice, most=8)
@@ -265,6 +227,8 @@ FAMILIES: dict[str, Callable[[Dice], Scene]] = {
     for make in (
         *(nodeaffinity, taints, resources, resized, ports, images, podaffinity, podaffinityscore, spread, spreadscore),
         *(volumes, preemption, nominated, profiles, mixed),
+        *(claiming.devices, claiming.alternatives, claiming.partitions, claiming.shares, claiming.held),
+        *(claiming.extended, claiming.features, devicepreemption),
     )
 }
 

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,10 +41,13 @@ type cluster struct {
 	snapshot  *internalcache.Snapshot
 	framework framework.Framework
 	deleted   *deletions
+	devices   *deviceManager // nil where no object is about devices
 }
 
 // newCluster makes the profile that the pod names (else the first) on these objects.
-func newCluster(ctx context.Context, text string, objects []runtime.Object, pod *v1.Pod, queued bool) (*cluster, error) {
+func newCluster(
+	ctx context.Context, text string, objects []runtime.Object, pod *v1.Pod, queued bool, pending []*resourceapi.ResourceClaim,
+) (*cluster, error) {
 	profile, err := profileFor(text, pod.Spec.SchedulerName)
 	if err != nil {
 		return nil, err
@@ -54,6 +58,7 @@ func newCluster(ctx context.Context, text string, objects []runtime.Object, pod 
 	nominated := nominations{}
 	var nodes []*v1.Node
 	var bound []*v1.Pod
+	claiming := len(pod.Spec.ResourceClaims) > 0
 	for _, object := range append(objects, pod) {
 		informer := informerOf(factory, object)
 		if informer == nil {
@@ -63,6 +68,8 @@ func newCluster(ctx context.Context, text string, objects []runtime.Object, pod 
 			return nil, err
 		}
 		switch object := object.(type) {
+		case *resourceapi.ResourceClaim, *resourceapi.ResourceSlice, *resourceapi.DeviceClass, *resourceapi.DeviceTaintRule:
+			claiming = true
 		case *v1.Node:
 			nodes = append(nodes, object)
 		case *v1.Pod:
@@ -85,6 +92,14 @@ func newCluster(ctx context.Context, text string, objects []runtime.Object, pod 
 	if err != nil {
 		return nil, err
 	}
+	claims := shared.claims
+	if claiming {
+		made.devices, err = newDeviceManager(ctx, factory, objects, pending)
+		if err != nil {
+			return nil, err
+		}
+		claims = made.devices
+	}
 	made.framework, err = frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile,
 		frameworkruntime.WithClientSet(client),
 		frameworkruntime.WithEventRecorder(&events.FakeRecorder{}),
@@ -95,7 +110,7 @@ func newCluster(ctx context.Context, text string, objects []runtime.Object, pod 
 		frameworkruntime.WithPodNominator(nominated),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
-		frameworkruntime.WithSharedDRAManager(shared.claims),
+		frameworkruntime.WithSharedDRAManager(claims),
 		frameworkruntime.WithSnapshotSharedLister(made.snapshot),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 	)
@@ -155,6 +170,14 @@ func informerOf(factory informers.SharedInformerFactory, object runtime.Object) 
 		return factory.Storage().V1().VolumeAttachments().Informer()
 	case *policyv1.PodDisruptionBudget:
 		return factory.Policy().V1().PodDisruptionBudgets().Informer()
+	case *resourceapi.ResourceClaim:
+		return factory.Resource().V1().ResourceClaims().Informer()
+	case *resourceapi.ResourceSlice:
+		return factory.Resource().V1().ResourceSlices().Informer()
+	case *resourceapi.DeviceClass:
+		return factory.Resource().V1().DeviceClasses().Informer()
+	case *resourceapi.DeviceTaintRule:
+		return factory.Resource().V1().DeviceTaintRules().Informer()
 	}
 	return nil
 }
@@ -165,7 +188,7 @@ type shared struct {
 	claims   fwk.SharedDRAManager
 }
 
-// sharedParts makes them at first need. No case has ResourceClaims: DynamicResources is there, and has nothing to do.
+// sharedParts makes them at first need. In a case without devices, DynamicResources is there and has nothing to do.
 var sharedParts = func() func(context.Context) (*shared, error) {
 	var once sync.Once
 	var made shared

@@ -26,6 +26,7 @@ type preemption struct {
 type scores map[string]map[string]int64
 
 // want is one answer, as vectors have it. Error is a cycle that failed: the pod is no one's fault, and is tried again.
+// Errors are those of all nodes: kube-scheduler ends with the one that comes first.
 type want struct {
 	PreFilter       *verdict           `json:"preFilter,omitempty"`
 	PreFilterNodes  []string           `json:"preFilterNodes,omitempty"`
@@ -35,10 +36,13 @@ type want struct {
 	Weighted        scores             `json:"weighted,omitempty"`
 	Total           map[string]int64   `json:"total,omitempty"`
 	Best            []string           `json:"best,omitempty"`
+	Allocations     allocations        `json:"allocations,omitempty"`
+	Written         documents          `json:"written,omitempty"`
 	Message         string             `json:"message,omitempty"`
 	Preemption      []preemption       `json:"preemption,omitempty"`
 	PostFilterError string             `json:"postFilterError,omitempty"`
 	Error           string             `json:"error,omitempty"`
+	Errors          []string           `json:"errors,omitempty"`
 }
 
 // decide runs one cycle on all nodes: schedulePod and schedulingAlgorithm of schedule_one.go without sampling, the
@@ -88,16 +92,24 @@ func (c *cluster) decide(ctx context.Context, pod *v1.Pod, repeat int) (*want, e
 			got.Filter[name] = *verdictOf(status)
 			diagnosis.NodeToStatus.Set(name, status)
 		default:
-			got.Error = status.AsError().Error()
-			return got, nil
+			got.Errors = append(got.Errors, status.AsError().Error())
 		}
+	}
+	if len(got.Errors) > 0 {
+		return &want{Feasible: []string{}, Error: got.Errors[0], Errors: got.Errors}, nil
 	}
 	slices.Sort(got.Feasible)
 	if len(feasible) == 0 {
 		c.preempt(ctx, got, state, pod, c.snapshot.NumNodesInPlacement(), diagnosis, repeat)
 		return got, nil
 	}
-	return got, c.score(ctx, got, state, pod, feasible)
+	if err := c.score(ctx, got, state, pod, feasible); err != nil || got.Error != "" {
+		return got, err
+	}
+	if err := c.allocate(ctx, got, state, pod); err != nil {
+		got.Error = err.Error()
+	}
+	return got, nil
 }
 
 // score fills in the scores, as prioritizeNodes does.

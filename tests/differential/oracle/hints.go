@@ -51,7 +51,7 @@ func (q *hintQuestion) queues(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	cluster, err := newCluster(ctx, q.Config, objects, pod, true)
+	cluster, err := newCluster(ctx, q.Config, objects, pod, true, nil)
 	if err != nil {
 		return false, err
 	}

@@ -26,8 +26,9 @@ func main() {
 	defaults := flag.Bool("default", false, "set the API server's defaults first, print whole vectors")
 	hints := flag.Bool("hints", false, "answer questions to queueing hints")
 	flag.Parse()
-	// Else victims are deleted behind the plugin's back, and a run could not tell them.
-	if err := utilfeature.DefaultMutableFeatureGate.Set("SchedulerAsyncPreemption=false"); err != nil {
+	// Else victims are deleted behind the plugin's back, and a run could not tell them; and capacities would be counted in
+	// whole numbers, as they are until all of a control plane is of 1.37 (--min-compatibility-version).
+	if err := utilfeature.DefaultMutableFeatureGate.Set("SchedulerAsyncPreemption=false,DRAFractionalCapacityRange=true"); err != nil {
 		fail(err)
 	}
 	klog.SetLogger(klog.Logger{})
