@@ -33,9 +33,14 @@ class Credentials:
         self._due_at: float | None = clock()
         self._lock = threading.Lock()
 
+    @property
+    def due_in(self) -> float:
+        """In how many seconds the header should be renewed."""
+        return float("inf") if self._due_at is None else self._due_at - self._clock()
+
     def due(self) -> bool:
         """True when the header should be renewed before it is used."""
-        return self._due_at is not None and self._clock() >= self._due_at
+        return self.due_in <= 0.0
 
     def renew(self) -> None:
         """Fetch a new one (blocking: files, processes). On ConfigError the old header stays and is due again soon."""

@@ -172,6 +172,11 @@ class Exchange:
         self._connecting = 0
         self._context: ssl.SSLContext | None = None
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a connection that gets free, or for their turn to open one."""
+        return sum(not waiting.done() for waiting in self._waiting)
+
     def close(self) -> None:
         """Close what nobody waits for; requests under way are their callers' to cancel."""
         self._close_idle()

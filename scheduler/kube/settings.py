@@ -19,9 +19,6 @@ from urllib.request import getproxies_environment
 from scheduler.kube.kubeconfig import Selected
 
 _OWN_FILES = "/proc/self/fd"
-_MOST = 64
-_inline: dict[bytes, str] = {}
-"""Contents → the name of the file that holds them, the one that was asked for last at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +63,39 @@ def proxies(host: str) -> tuple[str | None, str]:
     return found.get("https" if host.startswith("https://") else "http"), found.get("no", "")
 
 
-def as_file(contents: bytes) -> str:
-    """The name of a private file with these contents: OpenSSL wants files.
+class PrivateFiles:
+    """Files for what OpenSSL wants to read from a file: `most` of them, those that were not asked for longest go.
 
-    On Linux it is in memory, and goes with the process however that ends. Elsewhere it is a temporary file, which goes
-    when the process ends by itself; after a SIGKILL it stays.
+    On Linux they are in memory, and go with the process however that ends. Elsewhere they are temporary files, which go
+    when the process ends by itself; after a SIGKILL they stay.
     """
-    name = _inline.pop(contents, None)
-    if name is None or not Path(name).exists():
-        while len(_inline) >= _MOST:
-            _close(_inline.pop(next(iter(_inline))))
-        name = _in_memory(contents) or _on_disk(contents)
-    _inline[contents] = name
-    return name
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._names: dict[bytes, str] = {}
+        """By contents; what was asked for last is at the end."""
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def name_of(self, contents: bytes) -> str:
+        """The name of a file with these contents."""
+        name = self._names.pop(contents, None)
+        if name is None or not Path(name).exists():
+            while len(self._names) >= self._most:
+                _remove(self._names.pop(next(iter(self._names))))
+            name = _in_memory(contents) or _on_disk(contents)
+        self._names[contents] = name
+        return name
+
+    def close(self) -> None:
+        """Remove them all."""
+        while self._names:
+            _remove(self._names.popitem()[1])
+
+
+as_file = PrivateFiles(64).name_of
+"""The name of a private file with these contents."""
 
 
 def _in_memory(contents: bytes) -> str | None:
@@ -104,8 +121,7 @@ def _on_disk(contents: bytes) -> str:
     return file.name
 
 
-def _close(name: str) -> None:
-    """Give up a file that was not asked for in a long time: plugins give new certificates for ever."""
+def _remove(name: str) -> None:
     if name.startswith(f"{_OWN_FILES}/"):
         os.close(int(name.rpartition("/")[2]))
     else:

@@ -115,6 +115,11 @@ class PolicyCache:
         found = self._stored(namespace, name)
         return None if found is None else found.uid
 
+    def kept(self, namespace: str) -> list[str]:
+        """The names of the policies of a namespace of which more than the price is kept."""
+        group = self._groups.get(namespace)
+        return [] if group is None else [one.name for one in group.stored.values() if one.spec]
+
     def counts(self) -> tuple[int, int]:
         """(accepted, refused) policies."""
         found = [group.counts for group in self._groups.values()]

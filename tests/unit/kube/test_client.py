@@ -12,7 +12,7 @@ from aiohttp import web
 
 from scheduler.kube import client as client_module
 from scheduler.kube.connection import Connection
-from scheduler.kube.credentials import Credential, Credentials
+from scheduler.kube.credentials import RETRY_SECONDS, Credential, Credentials
 from scheduler.kube.errors import ApiError, ConfigError, Unreachable
 from scheduler.kube.flow import BIND, EVICT, LANES, LEASE, STATUS
 from tests.unit.kube.conftest import ScriptedServer
@@ -190,16 +190,17 @@ async def test_a_credential_plugin_may_fail_as_it_likes(server: ScriptedServer) 
         return Credential("Bearer good", 3600.0)
 
     server.answer = script(web.Response(body=b"{}"))
-    credentials = Credentials(fetch, clock=lambda: 0.0)
-    connection = Connection(host=server.url, credentials=credentials)
-    client = client_module.Client(connection)
+    now = 0.0
+    credentials = Credentials(fetch, clock=lambda: now)
     for _ in range(3):
-        credentials._due_at = 0.0
         with pytest.raises(Unreachable, match="no credentials") as caught:
-            await client._refresh(force=True)
+            async with server.client(credentials):
+                raise AssertionError("nothing was sent yet, so nobody may use it")
         assert not caught.value.sent
-    assert await client._refresh(force=True)
-    assert credentials.header == "Bearer good"
+        now += RETRY_SECONDS
+    async with server.client(credentials) as client:
+        assert await client.get("/x", tries=1) == b"{}"
+    assert server.authorizations == ["Bearer good"]
 
 
 async def test_a_disruption_budget_is_no_overload(server: ScriptedServer) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import ssl
 import stat
 import sys
 from collections.abc import Callable
@@ -161,13 +163,11 @@ def test_an_expired_plugin_token_is_due(tmp_path: Path) -> None:
     """A token that ends within seconds is asked for anew right away."""
     ends = (datetime.now(UTC) + timedelta(seconds=5)).isoformat()
     user = {"exec": plugin(tmp_path, f"status = {{'token': 't', 'expirationTimestamp': '{ends}'}}\n{PRINT}")}
-    credentials = config.connect(kubeconfig(tmp_path, user=user)).credentials
-    assert credentials._due_at is not None
-    assert credentials._due_at - credentials._clock() <= 1.0
+    assert config.connect(kubeconfig(tmp_path, user=user)).credentials.due_in <= 1.0
 
 
 def test_an_exec_plugin_may_give_a_certificate(tmp_path: Path, authority: Authority, issued: tuple[Path, Path]) -> None:
-    """clientCertificateData and clientKeyData are PEM and end up in the TLS context."""
+    """clientCertificateData and clientKeyData are PEM, and what the server is shown."""
     body = f"""
 cert, key = pathlib.Path({str(issued[0])!r}).read_text(), pathlib.Path({str(issued[1])!r}).read_text()
 status = {{"clientCertificateData": cert, "clientKeyData": key}}
@@ -176,7 +176,25 @@ status = {{"clientCertificateData": cert, "clientKeyData": key}}
     found = config.connect(kubeconfig(tmp_path, cluster=cluster, user={"exec": plugin(tmp_path, body)}))
     assert found.authorization() is None
     assert found.tls is not None
-    assert Path(found.tls._cert_file or "").read_text() == issued[0].read_text()
+    assert shown_to_a_server(found.tls.context(), authority, issued) == issued[0].read_text()
+
+
+def shown_to_a_server(context: ssl.SSLContext, authority: Authority, pair: tuple[Path, Path]) -> str:
+    """The certificate (PEM) that a client shows; the server asks for one, and has this pair itself."""
+    asking = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cert))
+    asking.verify_mode = ssl.CERT_REQUIRED
+    asking.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    asking.load_cert_chain(*pair)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(back, there, server_hostname="api.test")
+    server = asking.wrap_bio(there, back, server_side=True)
+    for _ in range(4):  # more turns than a handshake has
+        for side in (client, server):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    shown = server.getpeercert(binary_form=True)
+    assert shown is not None
+    return ssl.DER_cert_to_PEM_cert(shown)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,28 +64,32 @@ def test_nothing_stays_after_a_kill(tmp_path: Path, provider: bool) -> None:
     assert sorted(temporary.rglob("*")) == []
 
 
-def test_the_same_contents_are_one_file_and_old_ones_go(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def files() -> Iterator[settings.PrivateFiles]:
+    """Room for four files."""
+    made = settings.PrivateFiles(4)
+    yield made
+    made.close()
+    assert len(made) == 0
+
+
+def test_the_same_contents_are_one_file_and_old_ones_go(files: settings.PrivateFiles) -> None:
     """Certificates that a plugin renews for ever take no more files than there is room for."""
-    monkeypatch.setattr(settings, "_inline", {})
-    monkeypatch.setattr(settings, "_MOST", 4)
-    kept = settings.as_file(b"kept")
+    kept = files.name_of(b"kept")
     names = []
     for i in range(20):
-        names.append(settings.as_file(b"%d" % i))
-        assert settings.as_file(b"kept") == kept
-    assert len(settings._inline) == 4
+        names.append(files.name_of(b"%d" % i))
+        assert files.name_of(b"kept") == kept
+    assert len(files) == 4
     assert Path(kept).read_bytes() == b"kept"
     assert Path(names[-1]).read_bytes() == b"19"
-    for name in settings._inline.values():
-        settings._close(name)
 
 
-def test_without_files_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_files_in_memory(files: settings.PrivateFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Where the system has none, a private temporary file does."""
-    monkeypatch.setattr(settings, "_inline", {})
     monkeypatch.delattr(os, "memfd_create", raising=False)
     monkeypatch.setattr(settings.tempfile, "tempdir", str(tmp_path))
-    name = Path(settings.as_file(b"secret"))
+    name = Path(files.name_of(b"secret"))
     assert name.parent == tmp_path
     assert name.stat().st_mode & 0o077 == 0
     assert name.read_bytes() == b"secret"

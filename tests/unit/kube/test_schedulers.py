@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from scheduler.kube.changes import Added, Deleted, Updated
+from scheduler.kube import schedulers as followed
+from scheduler.kube.changes import Added, Change, Deleted, Updated
 from scheduler.kube.errors import ApiError
 from scheduler.kube.listwatch import Phase
-from scheduler.kube.resources import LEASES
+from scheduler.kube.resources import LEASES, Resource
 from scheduler.kube.schedulers import SCHEDULERS, SURE_TICKS, Lease, LiveSchedulers, Schedulers, decode
 from tests.unit.operator.conftest import Clock
 
@@ -75,8 +76,52 @@ def test_an_edit_is_no_renewal() -> None:
     assert known.at(1015.0) == set()
 
 
-def schedulers(clock: Clock) -> tuple[Schedulers, list[frozenset[str] | None]]:
-    """A follower whose reflector is ours to play, and what it told."""
+class Played:
+    """Stands in for a Reflector: the test says what it tells, to those to whom a Reflector would tell it."""
+
+    def __init__(
+        self,
+        _client: object,
+        _resource: object,
+        _decode: object,
+        deliver: Callable[[list[Change[Lease]], bool], None],
+        *,
+        namespace: str,
+        on_refused: Callable[[Resource, ApiError | None], None],
+    ) -> None:
+        assert namespace == "berth"
+        self.phase = Phase.WATCHING
+        self.refused: ApiError | None = None
+        self._deliver = deliver
+        self._on_refused = on_refused
+
+    async def run(self) -> None:
+        """For ever, as nothing happens but what the test says."""
+        await asyncio.Event().wait()
+
+    def deliver(self, *changes: Change[Lease], first: bool = False) -> None:
+        """What a list, or a batch of events, has brought."""
+        self._deliver(list(changes), first)
+
+    def refuse(self, error: ApiError | None) -> None:
+        """The API server refuses to list Leases; None: not any more."""
+        self.refused = error
+        self._on_refused(LEASES, error)
+
+
+Follower = tuple[Schedulers, Played, list[frozenset[str] | None]]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Virtual time."""
+    return Clock()
+
+
+@pytest.fixture
+def follower(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Follower:
+    """A follower, the reflector that it listens to, and what it told."""
+    monkeypatch.setattr(followed, "Reflector", Played)
     told: list[frozenset[str] | None] = []
     made: Schedulers
     made = Schedulers(
@@ -88,61 +133,54 @@ def schedulers(clock: Clock) -> tuple[Schedulers, list[frozenset[str] | None]]:
         wall=lambda: WALL,
         sleep=clock.sleep,
     )
-    made.reflector = SimpleNamespace(phase=Phase.WATCHING, refused=None)  # type: ignore[assignment]
-    return made, told
+    played: Any = made.reflector
+    return made, played, told
 
 
-async def test_told_once_each() -> None:
+async def test_told_once_each(follower: Follower) -> None:
     """Listeners hear when a scheduler comes and when it goes, not of every renewal."""
-    clock = Clock()
-    made, told = schedulers(clock)
-    made._deliver([Added(lease())], True)
-    made._deliver([Updated(lease(age=-2))], False)
-    made._deliver([Deleted("berth", "berth", "u")], False)
+    _, reflector, told = follower
+    reflector.deliver(Added(lease()), first=True)
+    reflector.deliver(Updated(lease(age=-2)))
+    reflector.deliver(Deleted("berth", "berth", "u"))
     assert told == [frozenset({"berth"}), frozenset()]
 
 
-async def test_silence_ends_a_lease_only_under_an_open_watch() -> None:
+async def test_silence_ends_a_lease_only_under_an_open_watch(clock: Clock, follower: Follower) -> None:
     """During an outage nobody's renewals are seen, so nobody dies of it; with an open watch a silent one does."""
-    clock = Clock()
-    made, told = schedulers(clock)
-    made._deliver([Added(lease())], True)
-    made.reflector.phase = Phase.LISTED  # type: ignore[misc]
-    ticking = asyncio.create_task(made._tick())
+    made, reflector, told = follower
+    reflector.deliver(Added(lease()), first=True)
+    reflector.phase = Phase.LISTED
+    running = asyncio.create_task(made.run())
     while clock.now < 1100:  # noqa: ASYNC110 - lets virtual time pass
         await asyncio.sleep(0)
     assert made.live == frozenset({"berth"})
-    made.reflector.phase = Phase.WATCHING  # type: ignore[misc]
+    reflector.phase = Phase.WATCHING
     start = clock.now
     while made.live:  # noqa: ASYNC110 - lets virtual time pass
         await asyncio.sleep(0)
     assert clock.now - start >= SURE_TICKS - 1
-    ticking.cancel()
+    running.cancel()
     assert told == [frozenset({"berth"}), frozenset()]
 
 
-async def test_after_an_outage_renewals_come_one_by_one() -> None:
+async def test_after_an_outage_renewals_come_one_by_one(clock: Clock, follower: Follower) -> None:
     """While the first batches after an outage come in, a scheduler whose renewal is not among them yet still lives."""
-    clock = Clock()
-    made, told = schedulers(clock)
-    made._deliver([Added(lease()), Added(lease("other", schedulers="other"))], True)
+    made, reflector, told = follower
+    reflector.deliver(Added(lease()), Added(lease("other", schedulers="other")), first=True)
     clock.now += 60
-    made._deliver([Updated(lease(age=-60))], False)
+    reflector.deliver(Updated(lease(age=-60)))
     assert made.live == frozenset({"berth", "other"})
-    made._deliver([Updated(lease("other", schedulers="other", age=-60, holder=""))], False)
+    reflector.deliver(Updated(lease("other", schedulers="other", age=-60, holder="")))
     assert told == [frozenset({"berth", "other"}), frozenset({"berth"})]
 
 
-async def test_unreadable_is_unknown() -> None:
+async def test_unreadable_is_unknown(follower: Follower) -> None:
     """Without the right to read Leases nothing is claimed; what was listed meanwhile counts once it is back."""
-    clock = Clock()
-    made, told = schedulers(clock)
-    error = ApiError(403, "Forbidden", "no")
-    made.reflector.refused = error  # type: ignore[misc]
-    made._refused(LEASES, error)
-    made._deliver([Added(lease())], True)
+    made, reflector, told = follower
+    reflector.refuse(ApiError(403, "Forbidden", "no"))
+    reflector.deliver(Added(lease()), first=True)
     assert made.live is None
-    made.reflector.refused = None  # type: ignore[misc]
-    made._refused(LEASES, None)
+    reflector.refuse(None)
     assert made.live == frozenset({"berth"})
     assert told == [frozenset({"berth"})]

@@ -25,10 +25,11 @@ END = b"0\r\n\r\n"
 
 
 class Raw:
-    """A server of bytes; `say` is called for each request, with its head read."""
+    """A server of bytes; `say` is called for each request, with its head read, `gone` when a connection has ended."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, gone: Callable[[asyncio.StreamWriter], None] = lambda _: None) -> None:
         self.say = say
+        self.gone = gone
         self.connections = 0
         self.url = ""
 
@@ -42,6 +43,7 @@ class Raw:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
+            self.gone(writer)
             writer.close()
 
 

@@ -12,11 +12,13 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from scheduler.telemetry import port
 from scheduler.telemetry.certificate import Certificate
 from scheduler.telemetry.connections import Limits, Stage
 from scheduler.telemetry.instruments import read
@@ -36,19 +38,23 @@ class Harbour:
     def __init__(self, tls: bool) -> None:
         self.now = 1000.0
         self.handled = 0
+        self.raises: Exception | None = None
+        """What the handler raises: it is broken."""
         self.go_on = asyncio.Event()
         self.answer = b"ok"
         self.clients: list[socket.socket] = []
         self.port = Port("test", self.handle, LIMITS, clock=lambda: self.now, lingering_time=0.0)
-        (listening,) = listen("127.0.0.1", 0)
-        self.number: int = listening.getsockname()[1]
+        (self.listening,) = listen("127.0.0.1", 0)
+        self.number: int = self.listening.getsockname()[1]
         certificate = Certificate()
         certificate.refresh()
-        self.port.start([listening], lambda: certificate.context if tls else None)
+        self.port.start([self.listening], lambda: certificate.context if tls else None)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Health at once, bodies when they are there, all else when the test lets it go."""
         self.handled += 1
+        if self.raises is not None:
+            raise self.raises
         if request.method == "POST" or request.body_exists:
             await request.read()
         if request.path == "/other":
@@ -221,11 +227,7 @@ async def test_all_busy() -> None:
 async def test_a_bug_is_said_as_such() -> None:
     """What a handler raises is a 500, a line with a traceback, and no complaint about the client."""
     async with harbour() as there:
-
-        async def broken(_request: web.BaseRequest) -> web.StreamResponse:
-            raise KeyError("hunter2")
-
-        there.port._handler = broken
+        there.raises = KeyError("hunter2")
         with capture_logs() as lines:
             assert await there.health() == b"HTTP/1.1 500 Internal Server Error"
         assert [line["event"] for line in lines] == ["a request failed, this is a bug of Berth"]
@@ -326,17 +328,20 @@ async def test_no_descriptors(few_descriptors: Callable[..., None]) -> None:
 async def test_no_descriptor_at_all(few_descriptors: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing to give and nothing to close it waits before it tries again, and then goes on."""
     waits: list[float] = []
+    monkeypatch.setattr(port, "SPARE_DESCRIPTORS", 0)
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def counted(delay: float, callback: Callable[..., object], *args: Any, **more: Any) -> asyncio.TimerHandle:
+        if args != (there.listening,):
+            return call_later(delay, callback, *args, **more)
+        waits.append(delay)
+        return call_later(delay / 100, callback, *args, **more)
+
     async with harbour() as there:
-        there.port._spare.close()
         late = socket.socket()
         there.clients.append(late)
-        without = there.port._without
-
-        def counted(error: OSError) -> float:
-            waits.append(without(error))
-            return waits[-1] / 100
-
-        monkeypatch.setattr(there.port, "_without", counted)
+        monkeypatch.setattr(loop, "call_later", counted)
         few_descriptors()
         await asyncio.to_thread(late.connect, ("127.0.0.1", there.number))
         await until(lambda: len(waits) >= 3)
