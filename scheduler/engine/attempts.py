@@ -207,7 +207,7 @@ class Attempts:
         """
         effort = self._cluster.effort
         spent, causes, end = effort.spent, effort.causes, effort.pause()
-        effort.begin(2 * self._budget.slice)
+        effort.begin(self._budget.longest_slice)
         try:
             decision, difference = verifier.verify(decision, self._cluster, before)
         except PluginError as error:

@@ -6,13 +6,21 @@ A step is about a microsecond of one core (`scheduler/state/effort.py`). An ordi
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+_AS_LONG = 16
+"""So many slices in a row have the same length."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Steps of an attempt."""
 
-    slice: int = 5_000
-    """Steps of one slice. Results are kept, so the next slice gets further."""
+    slice: int = 2_000
+    """Steps of one slice. Results are kept, so the next slice gets further.
+
+    Whoever comes while a slice is under way waits for its end, and a tenant with enough costly pods keeps one under way
+    all the time.
+    """
+    longest_slice: int = 10_000
     whole: int = 2_000_000
     """Steps of all slices together: an attempt that takes more fails."""
     first_backoff: float = 10.0
@@ -21,7 +29,7 @@ class Budget:
 
     def next_slice(self, slices: int) -> int:
         """Steps of the next slice after this many. Later slices are longer, for work whose results can't be kept."""
-        return self.slice if slices < 8 else 2 * self.slice
+        return max(self.slice, min(self.slice * (1 + slices // _AS_LONG), self.longest_slice))
 
     def backoff(self, failures: int) -> float:
         """Seconds to wait after this many attempts in a row that cost too much."""

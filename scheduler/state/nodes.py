@@ -19,6 +19,7 @@ from scheduler.state.images import Images
 from scheduler.state.per_node import Bounded, Derived
 from scheduler.state.ports import HostPorts
 from scheduler.state.rowlog import RowLog
+from scheduler.state.unoffered import MANY, Unoffered
 from scheduler.state.weighing import Terms, Weighings
 
 Array = TypeVar("Array", Bools, Ints)
@@ -51,8 +52,7 @@ class Nodes:
         self.served: set[str] = set()
         """Extended resources that device classes serve where nodes have none: filled by `Devices`."""
         """The index in `allocatable` and `requested` of each resource that a node offers, and of these three."""
-        self.unoffered: dict[str, dict[int, int]] = {}
-        """Requests of placed pods for resources that no node offers: any user may name any resource."""
+        self._unoffered = Unoffered()
         self._offering: dict[str, int] = {}
         """Resource → nodes that offer it."""
         self._free_indices: list[int] = []
@@ -175,7 +175,7 @@ class Nodes:
             index = self.resources[name] = self._free_indices.pop() if self._free_indices else len(self.resources)
             if index == len(self.allocatable):
                 self.allocatable, self.requested = _taller(self.allocatable), _taller(self.requested)
-            for row, amount in self.unoffered.pop(name, {}).items():
+            for row, amount in self._unoffered.take(name).items():
                 self.log.touch(row)
                 self.requested[index, row] = amount
         return index
@@ -193,20 +193,15 @@ class Nodes:
         self._free_indices.append(index)
         rows = np.flatnonzero(self.requested[index]).tolist()
         if rows:
-            self.unoffered[name] = {row: int(self.requested[index, row]) for row in rows}
+            self._unoffered.give_back(name, {row: int(self.requested[index, row]) for row in rows})
             self.requested[index] = 0
             for row in rows:
                 self.log.touch(row)
 
-    def _request_unoffered(self, name: str, row: int, amount: int) -> None:
-        """Add what a pod asks for of a resource that no node offers."""
-        if amount:
-            rows = self.unoffered.setdefault(name, {})
-            rows[row] = rows.get(row, 0) + amount
-            if not rows[row]:
-                del rows[row]
-                if not rows:
-                    del self.unoffered[name]
+    @property
+    def unoffered(self) -> Mapping[str, Mapping[int, int]]:
+        """Requests of placed pods for resources that no node offers: resource → row → amount."""
+        return self._unoffered.by_name(self.resources)
 
     def derived(
         self,
@@ -293,12 +288,17 @@ class Nodes:
     def suppose(self, row: int, shape: PodShape, sign: int) -> None:
         """As `charge`, for a dry run that takes it back with the opposite sign: `log` does not show it."""
         indices, requested = self.resources, self.requested
-        for name, amount in shape.requests.items():
-            index = indices.get(name)
-            if index is not None:
-                requested[index, row] += sign * amount
-            else:
-                self._request_unoffered(name, row, sign * amount)
+        if len(shape.requests) > MANY:
+            for name in indices.keys() & shape.requests.keys():
+                requested[indices[name], row] += sign * shape.requests[name]
+            self._unoffered.add_whole(shape, row, sign)
+        else:
+            for name, amount in shape.requests.items():
+                index = indices.get(name)
+                if index is not None:
+                    requested[index, row] += sign * amount
+                else:
+                    self._unoffered.add(name, row, sign * amount)
         self.nonzero[0, row] += sign * shape.nonzero[0]
         self.nonzero[1, row] += sign * shape.nonzero[1]
         self.pods[row] += sign
@@ -319,13 +319,21 @@ class Nodes:
 
     def add(self, shape: PodShape, times: NDArray[np.intp]) -> None:
         """As `suppose`, for pods of one shape without host ports: `times` says how many on each row."""
-        for name, amount in shape.requests.items():
-            index = self.resources.get(name)
-            if index is not None:
-                self.requested[index] += amount * times
-                continue
-            for row in np.flatnonzero(times).tolist():
-                self._request_unoffered(name, row, amount * int(times[row]))
+        indices = self.resources
+        there = [(row, int(times[row])) for row in np.flatnonzero(times).tolist()]
+        if len(shape.requests) > MANY:
+            for name in indices.keys() & shape.requests.keys():
+                self.requested[indices[name]] += shape.requests[name] * times
+            for row, pods in there:
+                self._unoffered.add_whole(shape, row, pods)
+        else:
+            for name, amount in shape.requests.items():
+                index = indices.get(name)
+                if index is not None:
+                    self.requested[index] += amount * times
+                    continue
+                for row, pods in there:
+                    self._unoffered.add(name, row, amount * pods)
         self.nonzero[0] += shape.nonzero[0] * times
         self.nonzero[1] += shape.nonzero[1] * times
         self.pods += times

@@ -77,7 +77,7 @@ class SomeNodes(Nodes):
         return [self._nodes.objects[row] for row in self._of.tolist()]
 
     @cached_property
-    def unoffered(self) -> dict[str, dict[int, int]]:  # type: ignore[override]
+    def unoffered(self) -> dict[str, dict[int, int]]:
         """As of the whole, with these rows' positions."""
         positions = self._positions
         found = {}

@@ -28,7 +28,7 @@ from scheduler.state.column import Bools, Ints
 if TYPE_CHECKING:
     from scheduler.plugins.default_preemption.dry_run import DryRuns
 
-_CHUNK = 1000
+_CHUNK = 500
 """Steps after which results are kept. If the slice ends earlier, the batch is gathered again."""
 _CHUNK_PLAIN = 64
 """Victims, where filters are asked."""
