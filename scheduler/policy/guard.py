@@ -80,16 +80,16 @@ def controllers(references: Iterable[OwnerReference]) -> list[OwnerReference]:
     return [one for one in references if one.controller and one.uid and one.name and one.group_and_kind in KINDS]
 
 
-def controller(references: Iterable[OwnerReference]) -> OwnerReference | None:
+def controller(claims: int, owner: OwnerReference | None) -> OwnerReference | None:
     """The one controller that the API allows an object to have, if it is of a kind that matters.
 
-    Raises OwnerUnknownError for more than one: the API server refuses such an object, but only after webhooks were
-    asked, and nobody pays for looking at them all.
+    `claims`: how many owners say that they are, `owner`: the one if there is one. Raises OwnerUnknownError for more
+    than one: the API server refuses such an object, but only after webhooks were asked, and nobody pays for looking at
+    them all.
     """
-    found = [one for one in references if one.controller]
-    if len(found) > 1:
-        raise OwnerUnknownError(f"the object names {len(found)} controllers, and may have one")
-    return next(iter(controllers(found)), None)
+    if claims > 1:
+        raise OwnerUnknownError(f"the object names {claims} controllers, and may have one")
+    return None if owner is None else next(iter(controllers((owner,))), None)
 
 
 def references_of(obj: JsonObject) -> list[OwnerReference]:

@@ -23,6 +23,7 @@ from scheduler.policy.admission import jobs
 from scheduler.policy.admission.jobs import LENGTHS, Job, Parse, Parsed, Reply, Review, Start
 from scheduler.policy.admission.judging import Held, Question, Ruling, Terms
 from scheduler.policy.admission.lanes import Lanes
+from scheduler.policy.admission.review import Bytes
 
 THREADS = 2
 """Slots where there are no workers."""
@@ -77,9 +78,7 @@ class Aside:
         for worker in workers:
             await worker.end()
 
-    async def review(
-        self, namespace: str, held: Held, question: Question, body: bytes | bytearray, until: float
-    ) -> Ruling:
+    async def review(self, namespace: str, held: Held, question: Question, body: Bytes, until: float) -> Ruling:
         """The ruling on a review of this namespace, as far as is known.
 
         Raises OverloadedError, WorkError.
@@ -184,7 +183,7 @@ class _Worker:
     def pid(self) -> int:
         return self.process.pid
 
-    async def review(self, namespace: str, held: Held, question: Question, body: bytes | bytearray) -> Reply:
+    async def review(self, namespace: str, held: Held, question: Question, body: Bytes) -> Reply:
         known = self.knows.pop(namespace, None)
         news = known is None or known[0] != held.version
         self.knows[namespace] = (held.version, held.units)
@@ -197,13 +196,13 @@ class _Worker:
             self.knows.pop(namespace, None)
         return reply
 
-    async def do(self, job: Job, body: bytes | bytearray) -> Reply:
+    async def do(self, job: Job, body: Bytes) -> Reply:
         if self._first is not None:
             first, self._first = self._first, None
             await self._exchange(first, b"")
         return await self._exchange(job, body)
 
-    async def _exchange(self, job: Job, body: bytes | bytearray) -> Reply:
+    async def _exchange(self, job: Job, body: Bytes) -> Reply:
         loop = asyncio.get_running_loop()
         head = msgspec.msgpack.encode(job)
         await loop.sock_sendall(self._socket, LENGTHS.pack(len(head), len(body)) + head)

@@ -11,6 +11,7 @@ import msgspec
 
 from scheduler.policy import bounds
 from scheduler.policy.admission.judging import Held, Question, Ruling, Terms, encoded, judge, read
+from scheduler.policy.admission.review import Bytes
 from scheduler.policy.parse import PolicyError, parse
 
 LENGTHS = struct.Struct("!II")
@@ -72,7 +73,7 @@ class Reply(msgspec.Struct, frozen=True):
     tired: bool = False
 
 
-def parsed(raw: bytes | bytearray | msgspec.Raw, allowed_prefixes: tuple[str, ...]) -> Parsed:
+def parsed(raw: Bytes | msgspec.Raw, allowed_prefixes: tuple[str, ...]) -> Parsed:
     """A policy object's bytes as a policy with its price, or what is wrong with it."""
     try:
         policy = parse(msgspec.json.decode(raw), allowed_prefixes)
@@ -87,7 +88,7 @@ def rules(held: Held) -> Rules:
     return Rules(held.specs, held.refused, held.left_out, held.closed)
 
 
-def ruled(body: bytes | bytearray, namespace: str, held: Held, terms: Terms, question: Question) -> Ruling:
+def ruled(body: Bytes, namespace: str, held: Held, terms: Terms, question: Question) -> Ruling:
     """A review from its bytes. One of another namespace than was thought is not judged, only said to be elsewhere."""
     request = read(body)
     if isinstance(request, Ruling):
@@ -109,7 +110,7 @@ class Desk:
         """Whose rules are here."""
         return frozenset(self._held)
 
-    def do(self, job: Job, body: bytearray) -> Reply:
+    def do(self, job: Job, body: Bytes) -> Reply:
         """One job."""
         match job:
             case Start():

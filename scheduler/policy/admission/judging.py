@@ -14,7 +14,7 @@ import msgspec
 from scheduler.model.selectors import LabelSelector
 from scheduler.policy import bounds, guard, objects
 from scheduler.policy.admission import promises, review
-from scheduler.policy.admission.review import MalformedError, Request, ReviewError
+from scheduler.policy.admission.review import Bytes, MalformedError, Request, ReviewError
 from scheduler.policy.evaluate import OPERATIONS, evaluate
 from scheduler.policy.guard import OwnerReference, OwnerUnknownError
 from scheduler.policy.options import Options, Pass
@@ -118,7 +118,7 @@ class Ruling(msgspec.Struct):
     """The review is of `namespace`, and the policies of another one were at hand: not judged yet."""
 
 
-def read(body: bytes | bytearray) -> Request | Ruling:
+def read(body: Bytes) -> Request | Ruling:
     """The request in a review, or the answer to what is none."""
     try:
         request = review.read(body)
@@ -150,7 +150,7 @@ def judge(request: Request, held: Held, terms: Terms, question: Question) -> Rul
     if guard.matters(found) or held.policies.warns_of_labels:
         if owned is None:
             try:
-                asked = guard.controller(request.owners)
+                asked = guard.controller(request.controllers, request.owner)
             except OwnerUnknownError as error:
                 owned = Owned(unknown=str(error))
             else:

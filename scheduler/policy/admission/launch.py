@@ -6,6 +6,7 @@ import gc
 
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
+from scheduler.policy.admission.memory import give_back
 from scheduler.policy.admission.replica import Replica
 from scheduler.policy.admission.settings import Settings
 from scheduler.service.run import until_told
@@ -20,6 +21,7 @@ async def admit(connection: Connection, settings: Settings, listen: Address | No
 
     Raises ServingError.
     """
+    give_back()
     gc.freeze()  # what was imported stays: no collection looks through it while reviews wait
     async with Client(connection, qps=QPS, burst=BURST) as client:
         replica = Replica(client, settings)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 
@@ -29,6 +29,8 @@ MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError)
 REASONS = {400: "BadRequest", 403: "Forbidden", 413: "RequestEntityTooLarge", 429: "TooManyRequests"}
 RETRY_SECONDS = 1
 """When whoever is told 429 should come again: clients of Kubernetes do so by themselves."""
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
 
 _NOTHING = (b"", b"null")
 
@@ -59,7 +61,18 @@ class Request(msgspec.Struct, frozen=True):
     dry_run: bool
     object: JsonObject | None
     old: JsonObject | None
-    owners: list[OwnerReference]
+    controllers: int
+    """How many owners say that they are its controller; the API allows one."""
+    owner: OwnerReference | None
+    """The one that does, if it is one."""
+
+
+class _Owned(NamedTuple):
+    controllers: int
+    owner: OwnerReference | None
+
+
+_NOBODY = _Owned(0, None)
 
 
 class _Envelope(msgspec.Struct, rename="camel"):
@@ -98,7 +111,13 @@ class _Request(msgspec.Struct, rename="camel"):
 class _Meta(msgspec.Struct, rename="camel"):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-    owner_references: list[OwnerReference] | None = None
+    owner_references: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Claim(msgspec.Struct, gc=False):
+    """Of an owner only whether it is the controller: an object may have thousands, of which one counts."""
+
+    controller: bool | None = None
 
 
 class _Object(msgspec.Struct):
@@ -164,6 +183,9 @@ _object = msgspec.json.Decoder(_Object).decode
 _pod = msgspec.json.Decoder(_Pod).decode
 _whole_pod = msgspec.json.Decoder(_WholePod).decode
 _old_pod = msgspec.json.Decoder(_OldPod).decode
+_claims = msgspec.json.Decoder(list[_Claim] | None).decode
+_each = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_owner = msgspec.json.Decoder(OwnerReference).decode
 _NAME = rb':\s*"([A-Za-z0-9._-]{1,253})"'
 _hinted_uid = re.compile(rb'"uid"' + _NAME).search
 _hinted_namespace = re.compile(rb'"namespace"' + _NAME).search
@@ -178,7 +200,7 @@ class Hint(msgspec.Struct, frozen=True):
     namespace: str = ""
 
 
-def hint(head: bytes | bytearray) -> Hint:
+def hint(head: Bytes) -> Hint:
     """Uid and namespace, which the API server writes before the object (Go's order of fields).
 
     Within a text both would be escaped, so that no name of an object looks like them. The first of each counts, and
@@ -188,7 +210,7 @@ def hint(head: bytes | bytearray) -> Hint:
     return Hint("" if uid is None else uid[1].decode(), "" if namespace is None else namespace[1].decode())
 
 
-def read(body: bytes | bytearray) -> Request:
+def read(body: Bytes) -> Request:
     """The request in a review.
 
     Raises ReviewError when there is no uid to answer, MalformedError when there is.
@@ -204,8 +226,8 @@ def read(body: bytes | bytearray) -> Request:
         if not 0 < len(uid) <= UID_LENGTH:
             raise ReviewError(f"request.uid: want 1 to {UID_LENGTH} characters")
     wants_object = asked.operation in ("CREATE", "UPDATE")
-    obj, owners = _thin(uid, "object", asked.object, asked.kind) if wants_object else (None, [])
-    old, _ = _thin(uid, "oldObject", asked.old_object, asked.kind) if wants_object else (None, [])
+    obj, owned = _thin(uid, "object", asked.object, asked.kind) if wants_object else (None, _NOBODY)
+    old, _ = _thin(uid, "oldObject", asked.old_object, asked.kind) if wants_object else (None, _NOBODY)
     if wants_object and obj is None:
         raise MalformedError(uid, "request.object: want the object")
     user = asked.user_info or _User()
@@ -221,11 +243,12 @@ def read(body: bytes | bytearray) -> Request:
         dry_run=bool(asked.dry_run),
         object=obj,
         old=old,
-        owners=owners,
+        controllers=owned.controllers,
+        owner=owned.owner,
     )
 
 
-def _by_level(body: bytes | bytearray) -> tuple[str, _Request]:
+def _by_level(body: Bytes) -> tuple[str, _Request]:
     """The request of a review that has something wrong with it: said as far as the uid is readable."""
     try:
         envelope = _envelope(body)
@@ -268,26 +291,31 @@ def answer(
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
-def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> tuple[JsonObject | None, list[OwnerReference]]:
-    """Of an object what policies read, under the kind that the API server names, and its owners."""
+def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> tuple[JsonObject | None, _Owned]:
+    """Of an object what policies read, under the kind that the API server names, and its owner."""
     if bytes(memoryview(raw)[:5]) in _NOTHING:
-        return None, []
+        return None, _NOBODY
     found: JsonObject = {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind}
     pod = (kind.group, kind.kind) == ("", "Pod")
     try:
         read = (_old_pod(raw) if field == "oldObject" else _of_pod(raw)) if pod else _object(raw)
+        owned = _NOBODY if read.metadata is None else _owned(read.metadata.owner_references)
     except MALFORMED as error:
         raise MalformedError(uid, f"request.{field}: {_say(error)}") from error
-    owners: list[OwnerReference] = []
     if (meta := read.metadata) is not None:
         held = {"labels": meta.labels, "annotations": meta.annotations}
         found["metadata"] = {key: value for key, value in held.items() if value is not None}
-        owners = meta.owner_references or []
     if isinstance(read, _Pod | _WholePod) and read.spec is not None:
         found["spec"] = read.spec
     if not isinstance(read, _Object) and read.status is not None and read.status.qos_class:
         found["status"] = {"qosClass": read.status.qos_class}
-    return found, owners
+    return found, owned
+
+
+def _owned(raw: msgspec.Raw) -> _Owned:
+    """Who owns it, without an object for each of thousands who may say so."""
+    claims = [i for i, claim in enumerate(_claims(raw) or ()) if claim.controller]
+    return _Owned(len(claims), _owner(_each(raw)[claims[0]]) if len(claims) == 1 else None)
 
 
 def _of_pod(raw: msgspec.Raw) -> _Pod | _WholePod:

@@ -19,7 +19,7 @@ from scheduler.policy.admission.cache import PolicyCache
 from scheduler.policy.admission.judging import Held, Owned, Question, ReviewReply, Ruling
 from scheduler.policy.admission.lanes import OverloadedError
 from scheduler.policy.admission.owners import Owners
-from scheduler.policy.admission.review import Hint, Request
+from scheduler.policy.admission.review import Bytes, Hint, Request
 from scheduler.policy.admission.tally import Tallies
 from scheduler.policy.guard import OwnerReference
 from scheduler.policy.options import Pass
@@ -47,7 +47,7 @@ class Reviewer:
         self._owners = owners
         self._aside = aside
 
-    async def answer(self, body: bytes | bytearray, pass_: Pass) -> ReviewReply:
+    async def answer(self, body: Bytes, pass_: Pass) -> ReviewReply:
         """The answer to a review: never an exception for what the bytes hold, never yes to what is not understood."""
         request: Request | None = None
         if len(body) < BIG_BYTES:
@@ -93,7 +93,7 @@ class Reviewer:
         return judging.refusal(hint.uid, text, code=429, outcome="overloaded").answer
 
     async def _ruled(
-        self, body: bytes | bytearray, request: Request | None, namespace: str, question: Question, until: float
+        self, body: Bytes, request: Request | None, namespace: str, question: Question, until: float
     ) -> tuple[Held, Ruling]:
         """The ruling, and the policies that it is by."""
         while True:

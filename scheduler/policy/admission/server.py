@@ -15,8 +15,10 @@ import structlog
 from aiohttp import web
 
 from scheduler.policy.admission import review
+from scheduler.policy.admission.bodies import LIMIT, UNREAD_BYTES, LargeBody, TooLargeError, Turns, pause
 from scheduler.policy.admission.lanes import Lanes, OverloadedError
 from scheduler.policy.admission.metrics import Metrics
+from scheduler.policy.admission.review import Bytes
 from scheduler.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
 from scheduler.policy.admission.tls import ServingTls
 from scheduler.policy.options import Pass
@@ -25,19 +27,16 @@ from scheduler.telemetry.exposition import CONTENT_TYPE
 from scheduler.telemetry.listening import listen
 from scheduler.telemetry.port import Port
 
-BODY_LIMIT = 8 << 20
-"""An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""
 BODIES, BODIES_EACH = 16 << 20, 4 << 20
 """Bytes of big reviews that are held at once, in all and of one namespace; a larger body has the whole share."""
 BODIES_WAITING, BYTES_WAITING = 64, 8 << 20
 """Of one namespace, with the body unread: each costs its connection's buffers. One more is refused."""
 BODY_SECONDS = 1.0
 """For that wait, of the three that the API server waits for the answer; see `reviewer.PATIENCE` for the rest."""
-UNREAD_BYTES = 64 << 10
-"""Of a body that nobody reads yet: what TLS keeps of it, and what the system does. Each is half a megabyte otherwise,
-for every connection.
-"""
 READ_SECONDS = 10.0
+TOLD_SECONDS = 0.5
+"""How long who is refused before their body has come may take to read the answer. The connection is closed then, and
+what they sent is never received; closed at once, it would be reset before they have read anything."""
 LIMITS = Limits(most=512, of_peer=448, kept=16, ask=10.0, idle=120.0, answer=60.0)
 """An API server opens a connection for each review under way, some hundreds at most, and keeps 25 idle ones for 90 s:
 `idle` is longer, so that it is never we who close them, under its feet. It may reach us by the address of a proxy that
@@ -47,10 +46,6 @@ FINISH_SECONDS = 15.0
 PASSES: dict[str, Pass] = {"/mutate": "mutate", "/validate": "validate"}
 
 log = structlog.get_logger("admission")
-
-
-class TooLargeError(Exception):
-    """A body over the limit."""
 
 
 class AdmissionServer:
@@ -67,6 +62,7 @@ class AdmissionServer:
         self._unready = unready
         self._listens: Port | None = None
         self.bodies = Lanes(BODIES, BODIES_EACH, BODIES_WAITING, BYTES_WAITING)
+        self._turns = Turns()
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 lets the system choose (`port` tells). Raises ServingError."""
@@ -80,6 +76,7 @@ class AdmissionServer:
             request_factory=_request,
             handler_cancellation=True,  # who hangs up waits for nothing any more
             read_bufsize=BIG_BYTES,
+            lingering_time=0.0,  # see `_turned_away`
             auto_decompress=False,  # nobody packs reviews, but a few packed bytes could unpack to gigabytes
         )
         self._listens.start(listening, lambda: self._tls.context)
@@ -120,7 +117,19 @@ class AdmissionServer:
             response = _text(404)
         if self.draining:
             response.force_close()
+        if not request.content.is_eof():
+            await self._turned_away(request, response)
         return response
+
+    async def _turned_away(self, request: web.BaseRequest, response: web.Response) -> None:
+        """Answer a request whose body has not come, receive nothing more of it, and end its connection."""
+        pause(request)
+        response.force_close()
+        await response.prepare(request)
+        await response.write_eof()
+        await asyncio.sleep(TOLD_SECONDS)
+        if request.transport is not None:
+            request.transport.abort()
 
     async def _review(self, request: web.BaseRequest, pass_: Pass) -> web.Response:
         if request.method != "POST":
@@ -130,17 +139,19 @@ class AdmissionServer:
         if (why := self._unready()) is not None:
             return _text(503, why)
         length = request.content_length
-        if length is not None and length > BODY_LIMIT:
+        if length is not None and length > LIMIT:
             return self._too_large(pass_)
         try:
             if length is not None and length < BIG_BYTES:
-                return await self._answer(await self._read(request, bytearray(), READ_SECONDS), request, pass_)
-            head = await self._read(request, bytearray(), READ_SECONDS, enough=review.HEAD_BYTES)
-            hint = review.hint(head)
-            weight = length or BODY_LIMIT
+                async with asyncio.timeout(READ_SECONDS):
+                    body = await request.read()
+                return await self._answer(body, request, pass_)
+            large = LargeBody(request, length, self._turns)
+            hint = review.hint(await large.read(READ_SECONDS, review.HEAD_BYTES))
+            weight = length or LIMIT
             until = asyncio.get_running_loop().time() + BODY_SECONDS
             async with self.bodies.slot(hint.namespace, cost=weight, weight=weight, until=until):
-                return await self._answer(await self._read(request, head, READ_SECONDS), request, pass_)
+                return await self._answer(await large.read(READ_SECONDS), request, pass_)
         except TooLargeError:
             return self._too_large(pass_)
         except TimeoutError:
@@ -148,29 +159,12 @@ class AdmissionServer:
         except OverloadedError as error:
             answer = self._reviewer.overloaded(hint, error)
             self._metrics.count(pass_, "", answer.outcome, BODY_SECONDS)
-            response = _response(answer)
-            response.force_close()  # the rest of the body is still to come, and nobody wants it
-            return response
+            return _response(answer)
         except asyncio.CancelledError:
             self._metrics.count(pass_, "", "gone", 0.0)
             raise
 
-    async def _read(self, request: web.BaseRequest, body: bytearray, seconds: float, enough: int = 0) -> bytearray:
-        """Read the body to its end, or until there is `enough` of it.
-
-        Raises TimeoutError, TooLargeError.
-        """
-        async with asyncio.timeout(seconds):
-            while not enough or len(body) < enough:
-                chunk = await request.content.readany()
-                if not chunk:
-                    break
-                body += chunk
-                if len(body) > BODY_LIMIT:
-                    raise TooLargeError
-        return body
-
-    async def _answer(self, body: bytearray, request: web.BaseRequest, pass_: Pass) -> web.Response:
+    async def _answer(self, body: Bytes, request: web.BaseRequest, pass_: Pass) -> web.Response:
         started = time.perf_counter()
         try:
             answer = await self._reviewer.answer(body, pass_)
@@ -183,9 +177,7 @@ class AdmissionServer:
 
     def _too_large(self, pass_: Pass) -> web.Response:
         self._metrics.count(pass_, "", "too-large", 0.0)
-        response = _text(413, f"a review may have {BODY_LIMIT} bytes")
-        response.force_close()
-        return response
+        return _text(413, f"a review may have {LIMIT} bytes")
 
 
 def _response(answer: ReviewReply) -> web.Response:
@@ -214,5 +206,5 @@ def _request(message: object, payload: object, protocol: object, writer: object,
         writer,  # type: ignore[arg-type]
         task,  # type: ignore[arg-type]
         asyncio.get_running_loop(),
-        client_max_size=BODY_LIMIT,
+        client_max_size=LIMIT,
     )

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from scheduler.policy.admission.jobs import LENGTHS, Desk, Job, Reply
+from scheduler.policy.admission.memory import block, give_back
 
 NICE = 10
 MEMORY = 128 << 20
@@ -31,9 +32,9 @@ _decode = msgspec.msgpack.Decoder(Job).decode
 def serve(connection: socket.socket) -> None:
     """Do jobs until the other end is closed."""
     desk = Desk()
-    lengths = bytearray(LENGTHS.size)
+    lengths = memoryview(bytearray(LENGTHS.size))
     while _fill(connection, lengths):
-        head, body = (bytearray(length) for length in LENGTHS.unpack(lengths))
+        head, body = (block(length) for length in LENGTHS.unpack(lengths))
         if not (_fill(connection, head) and _fill(connection, body)):
             return
         reply = _reply(desk, head, body)
@@ -42,7 +43,7 @@ def serve(connection: socket.socket) -> None:
         connection.sendall(LENGTHS.pack(len(encoded), 0) + encoded)
 
 
-def _reply(desk: Desk, head: bytearray, body: bytearray) -> Reply:
+def _reply(desk: Desk, head: memoryview, body: memoryview) -> Reply:
     try:
         return desk.do(_decode(head), body)
     except MemoryError:
@@ -51,9 +52,8 @@ def _reply(desk: Desk, head: bytearray, body: bytearray) -> Reply:
         return Reply(failed=traceback.format_exc(limit=20)[-4000:])
 
 
-def _fill(connection: socket.socket, buffer: bytearray) -> bool:
+def _fill(connection: socket.socket, view: memoryview) -> bool:
     """Read until the buffer is full; False when the other end was closed."""
-    view = memoryview(buffer)
     while view:
         read = connection.recv_into(view)
         if not read:
@@ -71,6 +71,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICE)
+    give_back()
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         try:

@@ -15,7 +15,7 @@ import pytest
 from scheduler.kube.errors import ApiError
 from scheduler.policy.admission import jobs
 from scheduler.policy.admission.lanes import OverloadedError
-from scheduler.policy.admission.review import Hint
+from scheduler.policy.admission.review import Bytes, Hint
 from scheduler.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
 from scheduler.policy.admission.server import BODIES_EACH
 from scheduler.policy.options import Pass
@@ -201,9 +201,9 @@ class Gate(Reviewer):
         self.begun: list[str] = []
         self.gone = 0
 
-    async def answer(self, body: bytes | bytearray, pass_: Pass) -> ReviewReply:
+    async def answer(self, body: Bytes, pass_: Pass) -> ReviewReply:
         """Wait if it is evil's."""
-        namespace = json.loads(body)["request"]["namespace"]
+        namespace = json.loads(bytes(body))["request"]["namespace"]
         self.begun.append(namespace)
         try:
             if namespace == "evil":

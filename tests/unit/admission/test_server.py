@@ -13,10 +13,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from scheduler.policy.admission.bodies import LIMIT
 from scheduler.policy.admission.certificates import CertificateError, Material, advance
 from scheduler.policy.admission.metrics import Metrics
+from scheduler.policy.admission.review import Bytes
 from scheduler.policy.admission.reviewer import Reviewer, ReviewReply
-from scheduler.policy.admission.server import BODY_LIMIT, AdmissionServer
+from scheduler.policy.admission.server import AdmissionServer
 from scheduler.policy.admission.tls import ServingTls
 from scheduler.policy.options import Pass
 from tests.unit.admission.builders import config_map, encoded, pod, policy, review, rule
@@ -126,9 +128,9 @@ async def test_content_types(site: Site) -> None:
 
 async def test_eight_mebibytes(site: Site) -> None:
     """A review of exactly 8 MiB is answered; one byte more is a 413, with its length told or not."""
-    padding = BODY_LIMIT - len(encoded(review({**config_map(), "data": {"blob": ""}})))
+    padding = LIMIT - len(encoded(review({**config_map(), "data": {"blob": ""}})))
     body = encoded(review({**config_map(), "data": {"blob": "x" * padding}}))
-    assert len(body) == BODY_LIMIT
+    assert len(body) == LIMIT
 
     async def chunks(whole: bytes) -> AsyncIterator[bytes]:
         for i in range(0, len(whole), 1 << 20):
@@ -161,7 +163,7 @@ class Broken(Reviewer):
     def __init__(self) -> None:
         pass
 
-    async def answer(self, body: bytes | bytearray, pass_: Pass) -> ReviewReply:
+    async def answer(self, body: Bytes, pass_: Pass) -> ReviewReply:
         raise KeyError("hunter2")
 
 
@@ -221,7 +223,7 @@ class Slow(Reviewer):
     def __init__(self) -> None:
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
 
-    async def answer(self, body: bytes | bytearray, pass_: Pass) -> ReviewReply:
+    async def answer(self, body: Bytes, pass_: Pass) -> ReviewReply:
         self.begun.set()
         await self.go_on.wait()
         return ReviewReply(200, b"{}", "allowed")
