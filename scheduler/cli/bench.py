@@ -13,7 +13,7 @@ import typer
 from scheduler.cli.errors import FOUND, InputError
 from scheduler.cli.inputs import content, named
 from scheduler.cli.options import Context, Kubeconfig
-from scheduler.cli.output import Output, as_json, as_table
+from scheduler.cli.output import Output, as_data, as_table
 from scheduler.kube.client import Client
 from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
@@ -114,8 +114,8 @@ def _say(text: str) -> None:
 
 
 def _print(results: list[Result], output: Output) -> None:
-    if output is Output.JSON:
-        as_json(results)
+    if output is not Output.TABLE:
+        as_data(results, output)
         return
     from rich.box import SIMPLE_HEAD
     from rich.table import Table

@@ -17,7 +17,7 @@ from scheduler.cli.options import (
     SchedulerName,
     Validate,
 )
-from scheduler.cli.output import PageOutput, as_json, as_table
+from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.annotation_affinity import annotated
@@ -83,8 +83,8 @@ def _capacity(
         batch = Batch(workload, there, namespace, usual, framework.profile.name)
         answer = capacity(there.cluster, framework, batch, most=MOST)
     match output:
-        case PageOutput.JSON:
-            as_json(answer)
+        case PageOutput.JSON | PageOutput.YAML:
+            as_data(answer, output)
         case PageOutput.HTML:
             from scheduler.report.capacity_page import page
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "admission": "Run the webhook server that enforces MetadataPolicies.",
     "operator": "Run the operator: it writes into the status of MetadataPolicies what they do, and what is wrong.",
     "policy": "Try MetadataPolicies on objects, and find mistakes in them.",
+    "completion": "Print what makes bash, zsh or fish complete berth's command lines.",
     "version": "Print the version.",
 }
 SERVICES = frozenset(("run", "evictor", "admission", "operator"))

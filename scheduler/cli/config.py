@@ -9,7 +9,7 @@ import typer
 from scheduler.cli import config_output as out
 from scheduler.cli.errors import FOUND, InputError, about
 from scheduler.cli.inputs import configuration, named, world
-from scheduler.cli.output import Output, as_json
+from scheduler.cli.output import Output, as_data
 from scheduler.framework.effective import effective
 from scheduler.plugins.registry import registry
 from scheduler.whatif.lint.checks import lint as checked
@@ -55,7 +55,7 @@ def view(
     settings = configuration(path)
     with about(named(path) if path else "configuration"):
         found = effective(settings, registry())
-    as_json(found) if output is Form.JSON else out.as_yaml(found)
+    as_data(found, Output.JSON) if output is Form.JSON else out.as_yaml(found)
 
 
 @app.command()
@@ -100,8 +100,8 @@ def lint(
         raise InputError("\n".join(errors))
     for name, finding in between(read):
         found[name].append(finding)
-    if output is Output.JSON:
-        as_json({"files": [{"file": name, "findings": list(each)} for name, each in found.items()]})
+    if output is not Output.TABLE:
+        as_data({"files": [{"file": name, "findings": list(each)} for name, each in found.items()]}, output)
     else:
         sys.stdout.write(out.findings(found))
     return FOUND if any(found.values()) else 0

@@ -9,7 +9,7 @@ from scheduler.cli import services
 if TYPE_CHECKING:
     from scheduler.whatif.promises import Plan
 
-from scheduler.cli.output import Output, as_json, as_table
+from scheduler.cli.output import Output, as_data, as_table
 
 app = typer.Typer(add_completion=False)
 
@@ -150,8 +150,8 @@ _PROBLEMS = 8
 
 
 def _print(made: "Plan", output: Output) -> None:
-    if output is Output.JSON:
-        as_json(made)
+    if output is not Output.TABLE:
+        as_data(made, output)
         return
     from scheduler.report.plan import PlanTable
 

@@ -18,7 +18,7 @@ from scheduler.cli.options import (
     SchedulerName,
     Validate,
 )
-from scheduler.cli.output import PageOutput, as_json, as_table
+from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.cli.pods import from_cluster, from_file
 from scheduler.cli.which import owner, waiting
 from scheduler.engine.eviction.settings import Settings
@@ -193,8 +193,8 @@ def _framework(frameworks: dict[str, Framework], wanted: str | None, pod: Pod, n
 
 def _print(answer: Explanation, output: PageOutput, *, everything: bool) -> None:
     match output:
-        case PageOutput.JSON:
-            as_json(answer)
+        case PageOutput.JSON | PageOutput.YAML:
+            as_data(answer, output)
         case PageOutput.HTML:
             from scheduler.report.page import page
 
@@ -208,8 +208,8 @@ def _print(answer: Explanation, output: PageOutput, *, everything: bool) -> None
 def print_pending(answer: Pending, output: PageOutput, *, everything: bool) -> None:
     """Print why several pods wait."""
     match output:
-        case PageOutput.JSON:
-            as_json(answer)
+        case PageOutput.JSON | PageOutput.YAML:
+            as_data(answer, output)
         case PageOutput.HTML:
             from scheduler.report.pending_page import pending_page
 

@@ -13,6 +13,11 @@ def entry() -> None:
     sys.exit(run(sys.argv[1:], "kubectl berth" if name.startswith("kubectl") else "berth"))
 
 
+def complete() -> None:
+    """What kubectl runs to complete `kubectl berth`."""
+    sys.exit(run(["__complete", *sys.argv[1:]]))
+
+
 def run(arguments: list[str], program: str = "berth") -> int:
     """Run one command line to its exit code."""
     if arguments in (["version"], ["--version"]):
@@ -24,6 +29,11 @@ def run(arguments: list[str], program: str = "berth") -> int:
     from scheduler.cli.errors import guard
 
     def invoke() -> int | None:
+        if arguments[:1] == ["__complete"]:
+            from scheduler.cli.candidates import lines
+
+            print("\n".join(lines(arguments[1:])))
+            return 0
         from importlib import import_module
 
         import typer

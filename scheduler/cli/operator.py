@@ -7,7 +7,7 @@ import typer
 
 from scheduler.cli import services
 from scheduler.cli.errors import FOUND
-from scheduler.cli.output import Output, as_json
+from scheduler.cli.output import Output, as_data
 
 app = typer.Typer(add_completion=False)
 
@@ -101,8 +101,8 @@ def _print(found: dict[str, Any], output: Output) -> None:
 
     from scheduler.report.wording import printable
 
-    if output is Output.JSON:
-        as_json(found)
+    if output is not Output.TABLE:
+        as_data(found, output)
         return
     for name, result in found["namespaces"].items():
         total = result["total"]

@@ -13,6 +13,7 @@ class Output(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
 
 
 class PageOutput(StrEnum):
@@ -20,13 +21,23 @@ class PageOutput(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
     HTML = "html"
 
 
-def as_json(answer: Any) -> None:
-    """Print an answer as JSON."""
+def as_data(answer: Any, output: Output | PageOutput) -> None:
+    """Print an answer for machines: as YAML where that is asked for, else as JSON."""
     import msgspec
 
+    if output in (Output.YAML, PageOutput.YAML):
+        import yaml
+
+        class Plain(yaml.SafeDumper):
+            def ignore_aliases(self, data: Any) -> bool:
+                return True
+
+        yaml.dump(msgspec.to_builtins(answer), sys.stdout, Dumper=Plain, sort_keys=False, allow_unicode=True)
+        return
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
 
 

@@ -11,7 +11,7 @@ from scheduler.cli import policy_output as out
 from scheduler.cli import services
 from scheduler.cli.errors import FOUND, WRONG, InputError
 from scheduler.cli.inputs import lines, named
-from scheduler.cli.output import Output, as_json
+from scheduler.cli.output import Output, as_data
 from scheduler.cli.policy_inputs import (
     all_objects,
     given_options,
@@ -42,7 +42,7 @@ Form = Annotated[Output, typer.Option("-o", "--output", help="The form of the an
 Live = Annotated[
     list[str] | None,
     typer.Option(
-        "--scheduler",
+        "--profile",
         help="A schedulerName that is served; policies that send pods elsewhere are reported. May be repeated.",
     ),
 ]
@@ -86,7 +86,7 @@ def evaluate(
         "options": given,
     }
     got = cases.answer(case)
-    as_json(got) if output is Output.JSON else out.verdict(got)
+    as_data(got, output) if output is not Output.TABLE else out.verdict(got)
     return 0 if got["allowed"] else FOUND
 
 
@@ -127,8 +127,8 @@ def lint(
         ask = partial(analyse, owner_selectors=owners, live_schedulers=live)
         findings += withheld.over(group)
         findings += withheld.report(group.enforced(), ask, reserved).findings
-    if output is Output.JSON:
-        as_json({"policies": len(accepted), "findings": findings})
+    if output is not Output.TABLE:
+        as_data({"policies": len(accepted), "findings": findings}, output)
     else:
         out.findings(findings, len(accepted))
     return FOUND if findings else 0
@@ -188,7 +188,7 @@ def preview(
 
         given = read_policies(policies, allowed) if policies else None
         result = cluster_impact(given, kubeconfig, context, kind or [], namespace, settings)
-    as_json(result) if output is Output.JSON else out.impact(result)
+    as_data(result, output) if output is not Output.TABLE else out.impact(result)
     return 0
 
 
@@ -202,8 +202,8 @@ def test(
     if not results:
         raise InputError(f"{directory}: holds no test: expected YAML files with `policies` and `cases`")
     failed = sum(bool(result["failures"]) for result in results)
-    if output is Output.JSON:
-        as_json({"passed": len(results) - failed, "failed": failed, "cases": results})
+    if output is not Output.TABLE:
+        as_data({"passed": len(results) - failed, "failed": failed, "cases": results}, output)
     else:
         out.tests(results)
     return FOUND if failed else 0

@@ -24,7 +24,7 @@ from scheduler.cli.options import (
     SchedulerName,
     Validate,
 )
-from scheduler.cli.output import PageOutput, as_json, as_table
+from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
@@ -205,8 +205,8 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 def _print(answer: Outcome | Study, output: PageOutput, *, only_mine: bool = True) -> None:
     match output:
-        case PageOutput.JSON:
-            as_json(answer)
+        case PageOutput.JSON | PageOutput.YAML:
+            as_data(answer, output)
         case PageOutput.HTML:
             from scheduler.report.simulation_page import outcome_page, study_page
 

@@ -384,9 +384,11 @@ class Engine:
     def choose(self, decision: Decision) -> int:
         """One of the best rows; which one depends on the seed and the pod only, so a run can be repeated."""
         best = decision.best()
-        if len(best) == 1:
-            return int(best[0])
-        return int(best[zlib.crc32(f"{self._seed}/{decision.pod.uid}".encode()) % len(best)])
+        return int(best[self.pick(decision.pod.uid, len(best))])
+
+    def pick(self, uid: str, equals: int) -> int:
+        """Which of so many equally good ones a pod takes."""
+        return zlib.crc32(f"{self._seed}/{uid}".encode()) % equals if equals > 1 else 0
 
     def _no_fit(self, queued: QueuedPod, decision: Decision, result: PostFilterResult, now: float) -> None:
         pod, plugins = queued.pod, decision.unschedulable_plugins()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.framework.foreign import declared
+from scheduler.framework.foreign import Foreign, declared
 from scheduler.framework.kept_results import (
     NO_FLAGS,
     ONE_BY_ONE,
@@ -71,6 +71,11 @@ class EquivalenceClass(PerNode):
         self._computed = (-1, -1)
         self._totals: Ints | None = None
         self._feasible: NDArray[np.intp] | None = None
+
+    @property
+    def heeds_extremes(self) -> bool:
+        """Whether totals depend on which other rows pass."""
+        return bool(self._normalized)
 
     def renew_all(self, pod: Pod, cluster: Cluster) -> bool:
         """Bring everything up to date; returns whether the results on the nodes were computed for all rows.
@@ -180,6 +185,7 @@ class EquivalenceClasses:
         plugins = dict.fromkeys((*pre_filters, *filters, *(scorer[0] for scorer in scorers)))
         kept = _signed(self._on_node_filters, added)
         self._one_by_one = frozenset(plugin for plugin in kept if _has_one(declared(plugin).methods))
+        self._plugins = tuple(plugins)
         self._may_skip = [plugin for plugin in plugins if "skips" in declared(plugin).methods]
         self._place_in_skipped = {plugin: i for i, plugin in enumerate(self._may_skip)}
         self.ask = ask
@@ -193,6 +199,15 @@ class EquivalenceClasses:
     def kept(self) -> KeptResults:
         """How much is kept."""
         return KeptResults(len(self._classes), len(self._static), len(self._on_node), len(self._by_shape))
+
+    @property
+    def asks_foreign(self) -> bool:
+        """Whether a third-party plugin takes part: what it reads of a node's pods is not known."""
+        return any(isinstance(plugin, Foreign) for plugin in self._plugins)
+
+    def fresh_on_node(self, shape: PodShape) -> OnNodeResults:
+        """Results on the nodes for a shape that nobody else keeps; nothing is computed yet."""
+        return self._new_on_node(tuple([tuple(plugin.skips(shape)) for plugin in self._may_skip]))
 
     def of(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
         """The class of a pod, up to date. Raises PluginError, SliceOver."""

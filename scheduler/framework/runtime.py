@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from scheduler.framework.ahead import Ahead, ahead
 from scheduler.framework.attempt_record import AGAIN
 from scheduler.framework.binding import Write
 from scheduler.framework.binding_plugins import BindingPlugins, by_point
@@ -173,6 +174,10 @@ class Framework:
                 return decision
             self._reached(AGAIN, "")
         return self.decide(pod, cluster, rotation)
+
+    def ahead(self, pod: Pod, cluster: Cluster) -> Ahead | None:
+        """What a pod's equals find, one after the other; None where each has to be decided. Raises PluginError."""
+        return ahead(pod, cluster, self._classes, self.filters, self.guard)
 
     def _decide_by_class(self, pod: Pod, cluster: Cluster) -> Decision | None:
         """The best rows for a pod; None if the decision has to be taken in full, for example as no node is left."""

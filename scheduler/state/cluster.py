@@ -4,7 +4,8 @@ Mirrors kube-scheduler `backend/cache/cache.go`. One difference in kind: there i
 cycle, since one thread both applies events and decides, the columns themselves are the snapshot.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -162,6 +163,17 @@ class Cluster:
             self._take(old)
         self._place(pod, pod.node_name, assumed=False)
         return old
+
+    def put_equals(self, pods: Sequence[Pod], rows: Sequence[int]) -> None:
+        """Place new pods of one shape and with equal labels, without host ports and volumes, each on its row."""
+        for pod, row in zip(pods, rows, strict=True):
+            placement = Placement(pod, row, False)
+            self._placed[pod.uid] = placement
+            self._on_row.setdefault(row, {})[pod.uid] = placement
+        if pods:
+            counts = Counter(rows)
+            self.nodes.charge_many(pods[0].shape, counts)
+            self.incidence.add_many(pods[0], counts)
 
     def drop_pod(self, uid: str) -> Placement | None:
         """Remove a placed pod."""

@@ -4,17 +4,20 @@
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from msgspec.structs import replace
 
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Failed, Instruction, Nominate, PreBindWrite, Preempt
 from scheduler.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
+from scheduler.framework.ahead import Ahead
 from scheduler.framework.binding import next_version
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
+from scheduler.whatif.ranking import Ranking
 
 _PATIENCE = 60.0
 """The simulation ends when no pod was bound for so many seconds of virtual time."""
@@ -80,9 +83,21 @@ class Simulation:
         As `put` and `work` would, without the queue: nobody comes between pods that arrive together. Whoever waits for
         a pod to be placed is told of each.
         """
+        pods = iter(batch)
+        first = next(pods, None)
+        if first is None:
+            return 0
+        if not len(self.engine.queue):
+            found = framework.ahead(first, self.cluster)
+            if found is not None:
+                return self._in_one_go(chain([first], pods), found)
+        return self.one_by_one(chain([first], pods), framework)
+
+    def one_by_one(self, pods: Iterable[Pod], framework: Framework) -> int:
+        """The same, each decided by itself."""
         cluster, engine = self.cluster, self.engine
         done = 0
-        for pod in batch:
+        for pod in pods:
             decision = framework.decide_quickly(pod, cluster)
             if not len(decision.feasible):
                 break
@@ -95,6 +110,24 @@ class Simulation:
             self.bound[pod.uid] = (placed, node)
             done += 1
         return done
+
+    def _in_one_go(self, pods: Iterable[Pod], ahead: Ahead) -> int:
+        """The same, where each pod changes nothing but the total of the node that it goes to."""
+        names, pick, bound = self.cluster.nodes.names, self.engine.pick, self.bound
+        ranking = Ranking(ahead)
+        rows: list[int] = []
+        placed: list[Pod] = []
+        for pod in pods:
+            best = ranking.best()
+            if not best:
+                break
+            row = ranking.take(pick(pod.uid, len(best)))
+            pod.node_name = names[row] or ""
+            rows.append(row)
+            placed.append(pod)
+            bound[pod.uid] = (pod, pod.node_name)
+        self.cluster.put_equals(placed, rows)
+        return len(placed)
 
     def work(self) -> None:
         """Schedule until no pod in the queue is active."""

@@ -107,7 +107,7 @@ def test_lint(shell: Shell) -> None:
     assert [one["kind"] for one in found["findings"]] == ["invalid", "conflicting-writes"]
     assert found["findings"][1]["example"]["metadata"]["labels"] == {"b": "1"}
     assert shell.run("lint", shell.file("fine.yaml", NO_DEBUG)) == (0, "1 policy, nothing found\n", "")
-    code, out, _ = shell.run("lint", shell.file("fine.yaml", ROUTE), "--scheduler", "default-scheduler")
+    code, out, _ = shell.run("lint", shell.file("fine.yaml", ROUTE), "--profile", "default-scheduler")
     assert (code, "no-live-scheduler" in out) == (1, True)
     owner = shell.file("owner.yaml", policy("p", rule(set_labels={"app": "x"})))
     code, out, _ = shell.run("lint", owner, "--owner-selector", '{"matchLabels": {"app": "web"}}')
@@ -143,7 +143,7 @@ def test_impact(shell: Shell) -> None:
     }
     assert found["schedulers"] == {"berth": {"berth": 1}, "default-scheduler": {"berth": 1}}
     assert found["rejections"][0]["message"] == 'MetadataPolicy "no-debug" rules[0]: not here'
-    _, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump, "--scheduler", "other")
+    _, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump, "--profile", "other")
     assert out.startswith("5 objects: 2 would be rejected, 2 relabelled, 1 exempt\n")
     assert 'warning for 2 objects: no live scheduler "berth": the pod will wait until there is one' in out
     _, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump, "-n", "elsewhere")
