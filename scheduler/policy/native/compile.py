@@ -29,7 +29,8 @@ LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component"
 RELEASE_LABEL, NAMESPACE_LABEL = f"{GROUP}/release", f"{GROUP}/policies-of"
 MOST_BYTES = 5120
 """Of a refusal's message; the API server shows another message in place of a longer one."""
-_CUT = 1200
+_CUT = MOST_BYTES // 4 - 1
+"""Characters of what is left of a longer one, whatever its alphabet."""
 
 Object = dict[str, Any]
 

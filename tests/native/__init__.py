@@ -1,0 +1,1 @@
+"""Policies on a real API server without a webhook, held against the evaluator: `python -m tests.native --seeds 0-199`."""
