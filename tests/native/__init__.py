@@ -1,1 +1,1 @@
-"""Policies on a real API server without a webhook, held against the evaluator: `python -m tests.native --seeds 0-199`."""
+"""Policies without a webhook, on a real API server, against the evaluator: `python -m tests.native --seeds 0-199`."""

@@ -12,7 +12,17 @@ Object = dict[str, Any]
 LABELS = ("app", "team", "tier", "example.com/zone")
 ANNOTATIONS = ("note", "example.com/why", "x", keys.QOS, keys.SCHEDULER_NAME)
 VALUES = ("a", "b", "c-1", "")
-TEXTS = (*VALUES, 'said "so"', "back\\slash", "two\nlines", "ünïcode ✓", "{json: [1]}", "BestEffort", "Guaranteed", "berth")
+TEXTS = (
+    *VALUES,
+    'said "so"',
+    "back\\slash",
+    "two\nlines",
+    "ünïcode ✓",
+    "{json: [1]}",
+    "BestEffort",
+    "Guaranteed",
+    "berth",
+)
 NAMES = ("berth", "default-scheduler", "packed.example")
 SCHEDULERS = (*NAMES, "Not A Name", "-x", "a" * 254, "ok-" + "b" * 250)
 AMOUNTS = {"cpu": ("0", "1", "100m", "1500m"), "memory": ("0", "1Gi", "64Mi", "1e9", "1000000500m")}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from scheduler.policy import keys, objects
+from scheduler.policy import keys
 from scheduler.policy.evaluate import Operation, evaluate
 from scheduler.policy.native.compile import MOST_BYTES, Compiled, compile_namespace
 from scheduler.policy.options import Options, UserInfo
