@@ -30,15 +30,20 @@ def as_data(answer: Any, output: Output | PageOutput) -> None:
     import msgspec
 
     if output in (Output.YAML, PageOutput.YAML):
-        import yaml
-
-        class Plain(yaml.SafeDumper):
-            def ignore_aliases(self, data: Any) -> bool:
-                return True
-
-        yaml.dump(msgspec.to_builtins(answer), sys.stdout, Dumper=Plain, sort_keys=False, allow_unicode=True)
+        sys.stdout.write(yaml_of(msgspec.to_builtins(answer)))
         return
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
+
+
+def yaml_of(document: Any, width: int = 80) -> str:
+    """A document as YAML, in which what is there twice is written twice."""
+    import yaml
+
+    class Plain(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    return str(yaml.dump(document, Dumper=Plain, sort_keys=False, allow_unicode=True, width=width))
 
 
 def as_table(table: "RenderableType") -> None:

@@ -12,6 +12,7 @@ from scheduler.cli import services
 from scheduler.cli.errors import FOUND, WRONG, InputError
 from scheduler.cli.inputs import lines, named
 from scheduler.cli.output import Output, as_data
+from scheduler.cli.policy_compile import compile_policies
 from scheduler.cli.policy_inputs import (
     all_objects,
     given_options,
@@ -37,6 +38,7 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Try MetadataPolicies on objects, and find mistakes in them."
 )
 
+app.command("compile")(compile_policies)
 
 Form = Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")]
 Live = Annotated[

@@ -13,6 +13,8 @@ __all__ = ["is_label_value"]
 QOS = "scheduler.alpha.kubernetes.io/qos"
 SCHEDULER_NAME = "scheduler.alpha.kubernetes.io/name"
 AFFINITY = "scheduler.alpha.kubernetes.io/affinity"
+VERDICT = "podberth.dev/verdict"
+"""Where policies without a webhook hold the reasons for a refusal, from the mutating to the validating pass."""
 SEED_KEYS = frozenset({QOS, SCHEDULER_NAME, AFFINITY})
 
 DEFAULT_SCHEDULER = "default-scheduler"

@@ -12,7 +12,7 @@ from scheduler.policy.words import cut, warning
 
 ALLOWED, DENIED = 200, 403
 MOST_WARNINGS = 30
-_MOST_REASONS = 32
+MOST_REASONS = 32
 
 
 class Effect(Struct, frozen=True):
@@ -52,8 +52,8 @@ def warnings(texts: Iterable[str]) -> list[str]:
 
 def denial(rules: list[Rule]) -> str:
     """All reasons, one after the other."""
-    said = "; ".join(rule.rejection for rule in rules[:_MOST_REASONS])
-    return said if len(rules) <= _MOST_REASONS else f"{said}; and {len(rules) - _MOST_REASONS} more rules"
+    said = "; ".join(rule.rejection for rule in rules[:MOST_REASONS])
+    return said if len(rules) <= MOST_REASONS else f"{said}; and {len(rules) - MOST_REASONS} more rules"
 
 
 def wish(write: Write) -> str:

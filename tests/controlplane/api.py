@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import select
 import ssl
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 Object = dict[str, Any]
@@ -32,6 +33,14 @@ class ApiError(Exception):
         self.status = status
         self.reason = reason
         self.message = message
+
+
+class Told(NamedTuple):
+    """An answer: an object below status 300, else a Status."""
+
+    status: int
+    body: Object
+    warnings: list[str]
 
 
 class Api:
@@ -149,6 +158,16 @@ class Api:
             connections,
         )
 
+    def tell(self, method: str, path: str, body: Any, **query: Any) -> Told:
+        """A request whatever its answer is, and the warnings that came with it."""
+        headers = {**self._headers, "Content-Type": "application/json"}
+        with self._connection() as connection:
+            connection.request(method, self._target(path, query), json.dumps(body).encode(), headers)
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+            said = response.headers.get_all("Warning") or []
+        return Told(response.status, answer, [_unquoted(one) for one in said])
+
     # How it is said
 
     def _spread(self, posts: Sequence[tuple[str, bytes]], connections: int) -> int:
@@ -249,3 +268,9 @@ def _error(status: int, reason: str, body: bytes) -> ApiError:
     if not isinstance(said, dict):
         return ApiError(status, reason, text.strip())
     return ApiError(status, said.get("reason") or reason, said.get("message") or "")
+
+
+def _unquoted(header: str) -> str:
+    """The text of a Warning header (RFC 7234): `299 - "text"`."""
+    quoted = header.encode("latin-1").decode().partition('"')[2].rpartition('"')[0]
+    return re.sub(r"\\(.)", r"\1", quoted)

@@ -10,7 +10,7 @@ from typing import Any
 
 from scheduler.kube.resources import Resource
 from scheduler.policy.admission.settings import Settings
-from scheduler.policy.exempt import REVIEWS
+from scheduler.policy.native import requests
 from scheduler.policy.spec import GROUP
 
 MUTATING = Resource(
@@ -23,15 +23,6 @@ OWNERS = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", False, "Clu
 PATHS = {MUTATING.plural: "/mutate", VALIDATING.plural: "/validate"}
 TIMEOUT_SECONDS = 3
 LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "admission"}
-
-_EXEMPT = (
-    ("metadatapolicies", (GROUP,)),
-    ("events", ("", "events.k8s.io")),
-    ("bindings", ("",)),
-    ("leases", ("coordination.k8s.io",)),
-    ("endpointslices", ("discovery.k8s.io",)),
-)
-"""Resources never asked about. (Nor are subresources: the rules name none.)"""
 
 Object = dict[str, Any]
 
@@ -53,15 +44,7 @@ def desired(settings: Settings, resource: Resource, bundle: bytes | None, owner_
     hook: Object = {
         "name": f"{path[1:]}.metadatapolicy.{GROUP}",
         "clientConfig": client,
-        "rules": [
-            {
-                "operations": ["CREATE", "UPDATE"],
-                "apiGroups": ["*"],
-                "apiVersions": ["*"],
-                "resources": ["*"],
-                "scope": "Namespaced",
-            }
-        ],
+        "rules": requests.rules(),
         "failurePolicy": settings.failure_policy if resource is VALIDATING else "Ignore",
         "matchPolicy": "Equivalent",
         "namespaceSelector": {
@@ -73,7 +56,7 @@ def desired(settings: Settings, resource: Resource, bundle: bytes | None, owner_
         "sideEffects": "None",
         "timeoutSeconds": TIMEOUT_SECONDS,
         "admissionReviewVersions": ["v1"],
-        "matchConditions": _conditions(),
+        "matchConditions": requests.of_resources(),
     }
     if resource is MUTATING:
         hook["reinvocationPolicy"] = "IfNeeded"
@@ -124,17 +107,3 @@ def _like(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(found, list) and len(found) == len(wanted) and all(map(_like, found, wanted))
     return bool(found == wanted)
-
-
-def _conditions() -> list[Object]:
-    """CEL that spares the API server the call where policies never apply; `exempt` decides the same again."""
-    found = [
-        (f"not-{plural}", f"!(request.resource.resource == '{plural}' && request.resource.group in {_cel(groups)})")
-        for plural, groups in _EXEMPT
-    ]
-    found.append(("not-reviews", f"!(request.resource.group in {_cel(REVIEWS)})"))
-    return [{"name": name, "expression": expression} for name, expression in found]
-
-
-def _cel(words: tuple[str, ...]) -> str:
-    return "[" + ", ".join(f"'{word}'" for word in words) + "]"

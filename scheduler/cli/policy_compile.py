@@ -1,0 +1,115 @@
+"""`berth policy compile`: MetadataPolicies as the API server's own admission policies, to be read or applied."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from scheduler.cli import services
+from scheduler.cli.errors import FOUND, InputError
+from scheduler.cli.output import Output, as_data, yaml_of
+from scheduler.cli.policy_inputs import read_policies
+from scheduler.policy import keys
+from scheduler.policy.exempt import NAMESPACES
+from scheduler.policy.native.compile import Compiled, compile_namespace
+from scheduler.policy.powers import Reserved
+from scheduler.policy.spec import Policies
+from scheduler.report.wording import printable
+
+LONGEST_RELEASE = 53
+"""Characters, as Helm has it."""
+
+
+class Form(StrEnum):
+    """What kubectl applies."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+def compile_policies(
+    files: Annotated[
+        list[str],
+        typer.Option("-f", "--filename", help="Files or directories of MetadataPolicies; - is standard input."),
+    ],
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="The namespace of policies that name none.")
+    ] = None,
+    release: Annotated[
+        str, typer.Option(help="The release of Berth whose objects these are; their names begin with it.")
+    ] = "berth",
+    allow_prefix: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-prefix", help="A reserved key prefix that policies may write all the same; may be repeated."
+        ),
+    ] = None,
+    reserve_prefix: services.ReservedToo = None,
+    reserve_known: services.ReserveKnown = True,
+    output: Annotated[Form, typer.Option("-o", "--output", help="The form of the objects.")] = Form.YAML,
+) -> int:
+    """Write policies as the API server's own admission policies (Kubernetes 1.36 and newer), which need no webhook.
+
+    Nothing is read from a cluster or written to it: `kubectl apply -f -` takes what this prints. Policies that only the
+    webhook can enforce are named on stderr with the reason, and the exit code is 1.
+    """
+    if not keys.is_subdomain(release) or len(release) > LONGEST_RELEASE:
+        raise InputError(
+            f"--release: {release[:60]}: expected a name of at most {LONGEST_RELEASE} small letters, digits, - and ."
+        )
+    allowed = tuple(allow_prefix or ())
+    reserved = Reserved(reserve_known, tuple(prefix.lower() for prefix in reserve_prefix or ()), allowed)
+    compiled = [
+        (place, compile_namespace(here, place, release, reserved))
+        for place, here in _by_namespace(read_policies(files, allowed), namespace)
+    ]
+    objects = [one for _, found in compiled for one in found.objects]
+    if output is Form.JSON:
+        as_data({"apiVersion": "v1", "kind": "List", "items": objects}, Output.JSON)
+    else:
+        for _, found in compiled:
+            sys.stdout.writelines(_documents(found))
+    stays = [(place, one) for place, found in compiled for one in found.webhook]
+    for place, one in stays:
+        reason = printable(one.reason)
+        print(f"berth: MetadataPolicy {place}/{one.policy} needs the webhook: {reason}", file=sys.stderr)
+    return FOUND if stays else 0
+
+
+def _by_namespace(policies: Policies, default: str | None) -> Iterator[tuple[str, Policies]]:
+    """Policies of each namespace; those that name none are the default's."""
+    found: dict[str, list[Any]] = {}
+    for policy in policies.policies:
+        place = policy.namespace or default
+        if not place:
+            raise InputError(f"MetadataPolicy {policy.name}: metadata.namespace: absent: give it with -n NAMESPACE")
+        if not keys.is_subdomain(place) or "." in place or len(place) > 63:
+            raise InputError(f"-n {place[:63]}: expected the name of a namespace")
+        if place in NAMESPACES:
+            raise InputError(f"MetadataPolicy {policy.name}: namespace {place}: no policy applies there")
+        found.setdefault(place, []).append(policy)
+    for place, held in sorted(found.items()):
+        names = [policy.name for policy in held]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"MetadataPolicy {name}: namespace {place}: is there twice: expected each name once")
+        yield place, Policies(held)
+
+
+def _documents(compiled: Compiled) -> Iterator[str]:
+    """Each object as a document, with a comment above each expression that a rule became."""
+    for one in compiled.objects:
+        yield "---\n"
+        for line in yaml_of(one, width=1_000_000).splitlines():
+            comment = _comment(line, compiled.comments)
+            if comment:
+                indent = line[: len(line) - len(line.lstrip())]
+                yield f"{indent}# {printable(comment)}\n"
+            yield f"{line}\n"
+
+
+def _comment(line: str, comments: Mapping[str, str]) -> str:
+    before, name_is, name = line.partition("- name: ")
+    return comments.get(name, "") if name_is and not before.strip() else ""

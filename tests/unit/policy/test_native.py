@@ -1,0 +1,199 @@
+"""Policies as the API server's own: which of them, what they say, and what the command prints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler.model.selectors import Requirement
+from scheduler.policy import keys
+from scheduler.policy.native.compile import compile_namespace, name_of
+from scheduler.policy.native.expressions import LONGEST, meets, text
+from scheduler.policy.native.partition import partition
+from scheduler.policy.powers import Reserved
+from tests.unit.policy.build import NAME, QOS, has, needs, policies, policy, rule
+from tests.unit.policy.test_cli import Shell, shell
+
+__all__ = ["shell"]
+
+NOTE = policy("note", rule(has(app="web"), set_annotations={"note": "web"}))
+TEAM = policy("team", rule(set_labels={"team": "a"}))
+
+
+def stays(*documents: dict[str, Any]) -> dict[str, str]:
+    """Which policies need the webhook, with the reasons."""
+    return {one.policy: one.reason for one in partition(policies(*documents), Reserved()).webhook}
+
+
+def variables(kind: str, *documents: dict[str, Any]) -> dict[str, str]:
+    """The named expressions of an object of this kind."""
+    objects = compile_namespace(policies(*documents), "shop", "berth", Reserved()).objects
+    [found] = [one for one in objects if one["kind"] == kind and ".warn." not in one["metadata"]["name"]]
+    return {one["name"]: one["expression"] for one in found["spec"]["variables"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "literal"),
+    [
+        ("plain", '"plain"'),
+        ('said "so"', '"said \\"so\\""'),
+        ("back\\slash", '"back\\\\slash"'),
+        ("two\nlines\tand\r", '"two\\nlines\\tand\\r"'),
+        ("ünï ✓", '"ünï ✓"'),
+        ("\x00\x7f\u200b", '"\\u0000\\u007f\\u200b"'),
+        ("\U000e0001", '"\\U000e0001"'),
+    ],
+)
+def test_text(value: str, literal: str) -> None:
+    assert text(value) == literal
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "expression"),
+    [
+        ("In", ["a"], '("app" in variables.labels && variables.labels["app"] == "a")'),
+        ("In", ["b", "a"], '("app" in variables.labels && variables.labels["app"] in ["a", "b"])'),
+        ("NotIn", ["a"], '!("app" in variables.labels && variables.labels["app"] == "a")'),
+        ("Exists", [], '"app" in variables.labels'),
+        ("DoesNotExist", [], '!("app" in variables.labels)'),
+    ],
+)
+def test_criterion(operator: str, values: list[str], expression: str) -> None:
+    assert meets("labels", Requirement("app", operator, frozenset(values))) == expression
+
+
+def test_the_class_of_a_pod_is_no_annotation() -> None:
+    """The annotation is written at the same time, so what the pod says of itself does not count."""
+    asked = meets("annotations", Requirement(QOS, "In", frozenset(["BestEffort"])))
+    assert asked.startswith('(variables.pod ? variables.qos == "BestEffort" : (')
+    assert meets("annotations", Requirement(QOS, "DoesNotExist")).startswith("(variables.pod ? false : ")
+
+
+def test_labels_need_the_webhook() -> None:
+    assert stays(NOTE, TEAM) == {
+        "team": "rules[0] writes label team: whether the object's owner needs the label as it is, only the webhook can "
+        "look up"
+    }
+    observed = policy("team", rule(set_labels={"team": "a"}), mode="observe")
+    assert stays(observed) == {}, "it writes nothing"
+    reserved = policy("mesh", rule(set_labels={"sidecar.istio.io/inject": "true"}))
+    assert stays(reserved) == {}, "nor does this one: policies may not write the key"
+
+
+def test_what_shares_a_key_goes_along() -> None:
+    by_team = policy("by-team", rule(has(team="a"), set_annotations={"a": "1"}))
+    by_a = policy("by-a", rule(annotations=needs("a", "Exists"), set_annotations={"b": "1"}))
+    by_b = policy("by-b", rule(annotations=needs("b", "Exists"), set_annotations={"c": "1"}))
+    assert list(stays(NOTE, TEAM, by_team, by_a, by_b)) == ["by-a", "by-b", "by-team", "team"]
+    assert stays(NOTE, TEAM, by_team)["by-team"] == "it shares label team with policy team, which needs the webhook"
+
+
+def test_all_that_reject_go_along() -> None:
+    both = policy("both", rule(set_labels={"team": "a"}), rule(has(app="x"), reject=True))
+    refuse = policy("refuse", rule(has(app="y"), reject=True))
+    assert stays(both, refuse, NOTE)["refuse"] == (
+        "it rejects, as policy both does, which needs the webhook: a refusal names all reasons"
+    )
+    assert "note" not in stays(both, refuse, NOTE)
+
+
+def test_a_warning_about_what_another_writes() -> None:
+    """The API server warns of what is stored; the webhook, of what came in."""
+    warn = policy("warn", rule(annotations=needs("note", "Exists"), reject=True), mode="warn")
+    assert "policy note writes" in stays(NOTE, warn)["warn"]
+    assert stays(warn) == {}
+
+
+def test_too_long() -> None:
+    long = policy("long", rule(annotations=needs("note", "In", *(f"{i}" * 8000 for i in range(8)))))
+    assert "too long" in stays(long)["long"]
+    assert all(len(one) < LONGEST for one in variables("MutatingAdmissionPolicy", NOTE).values())
+
+
+def test_the_last_rule_wins() -> None:
+    named = variables(
+        "MutatingAdmissionPolicy",
+        policy("b", rule(set_annotations={"x": "2"})),
+        policy("a", rule(set_annotations={"x": "1"})),
+    )
+    assert named["values0"] == '[variables.rule0 ? ["1"] : [], variables.rule1 ? ["2"] : []].flatten()'
+
+
+def test_reserved_keys_are_not_written() -> None:
+    asked = policy("role", rule(set_annotations={"eks.amazonaws.com/role-arn": "arn", QOS: "x"}))
+    named = variables("MutatingAdmissionPolicy", asked)
+    assert named["writes"] == "[variables.stamp].flatten()"
+    assert named["stamp"] == f'variables.pod ? [["{QOS}", variables.qos]] : variables.write0', "other objects are free"
+
+
+def test_nothing_is_optional_in_lists() -> None:
+    """The API server of 1.37 answers a list with an optional element of unknown type by a panic."""
+    objects = compile_namespace(policies(NOTE, policy("no", rule(reject=True))), "shop", "berth", Reserved()).objects
+    assert "[?(" not in json.dumps(objects).replace("orValue", "")
+    assert ", ?" not in json.dumps(objects)
+
+
+def test_names_tell_releases_apart() -> None:
+    assert name_of("a", "b") == "a.b.metadatapolicies.podberth.dev"
+    assert name_of("a", "b", "warn") == "a.b.warn.metadatapolicies.podberth.dev"
+
+
+def test_the_command_prints_what_kubectl_takes(shell: Shell) -> None:
+    route = policy(
+        "route", rule(annotations=needs(QOS, "In", "BestEffort"), set_annotations={NAME: "berth"}, name="be")
+    )
+    shell.file("policies/route.yaml", route)
+    code, out, err = shell.run("compile", "-f", "policies", "-n", "shop")
+    assert (code, err) == (0, "")
+    kinds = [one["kind"] for one in yaml.safe_load_all(out)]
+    assert kinds == [
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ]
+    assert f'  # MetadataPolicy "route" rule "be": annotation {QOS} in (BestEffort)\n  - name: rule0\n' in out
+    code, listed, _ = shell.run("compile", "-f", "policies", "-n", "shop", "-o", "json")
+    assert json.loads(listed)["items"] == list(yaml.safe_load_all(out))
+
+
+def test_the_command_names_what_stays(shell: Shell) -> None:
+    shell.file("a.yaml", {**TEAM, "metadata": {"name": "team", "namespace": "shop"}})
+    code, out, err = shell.run("compile", "-f", "a.yaml")
+    assert code == 1
+    assert err.startswith("berth: MetadataPolicy shop/team needs the webhook: rules[0] writes label team: ")
+    assert "rule0" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ((), "MetadataPolicy note: metadata.namespace: absent: give it with -n NAMESPACE"),
+        (("-n", "No"), "-n No: expected the name of a namespace"),
+        (("-n", "kube-system"), "MetadataPolicy note: namespace kube-system: no policy applies there"),
+        (("-n", "a", "--release", "A"), "--release: A: expected a name of at most 53 small letters, digits, - and ."),
+    ],
+)
+def test_wrong_input(shell: Shell, words: tuple[str, ...], line: str) -> None:
+    code, _, err = shell.run("compile", "-f", shell.file("a.yaml", NOTE), *words)
+    assert (code, err) == (2, f"berth: {line}\n")
+
+
+def test_the_same_name_twice(shell: Shell) -> None:
+    code, _, err = shell.run("compile", "-n", "shop", "-f", shell.file("a.yaml", NOTE, NOTE))
+    assert (code, err) == (2, "berth: MetadataPolicy note: namespace shop: is there twice: expected each name once\n")
+
+
+def test_nobody_else_may_write_the_verdict() -> None:
+    """The key is Berth's own: a policy can't write it, and what an object brings along is taken away."""
+    forging = policy("forge", rule(set_annotations={keys.VERDICT: "no"}))
+    assert "forge" not in json.dumps(variables("MutatingAdmissionPolicy", forging)["writes"])
+    [mutating] = [
+        one
+        for one in compile_namespace(policies(NOTE), "shop", "berth", Reserved()).objects
+        if one["kind"] == "MutatingAdmissionPolicy"
+    ]
+    assert 'JSONPatch{op: "remove"' in mutating["spec"]["mutations"][0]["jsonPatch"]["expression"]
