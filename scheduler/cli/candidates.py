@@ -55,7 +55,8 @@ def lines(words: Sequence[str]) -> list[str]:
 
 def _walk(root: Any, words: Sequence[str], known: Any) -> tuple[Any, list[str]]:
     """The command that the words lead to, and the words that are its own."""
-    command, rest = root, []
+    command: Any = root
+    rest: list[str] = []
     for word in words:
         below = getattr(command, "commands", None) or {}
         if not word.startswith("-") and not rest and word in below:

@@ -54,7 +54,9 @@ def from_cluster(name: str, namespace: str | None, world: World, where: str, usu
     if key in world.waiting:
         pod = world.waiting[key]
         found = world.written(pod)
-        return Asked(pod, None, None if found is None else Written(found, world.decode))
+        if found is None:
+            return Asked(pod, None)
+        return Asked(pod, None, Written({**found, "kind": "Pod"}, world.decode))  # a list does not say it of each
     if key in world.placed:
         pod = world.placed[key]
         world.take(pod)
