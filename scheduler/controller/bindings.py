@@ -84,6 +84,10 @@ class _Unknown:
     silent: bool
 
 
+class _Recalled(Exception):  # noqa: N818 - no error: nobody is to send it any more
+    """It must not leave."""
+
+
 @dataclass(slots=True)
 class _Posting:
     """A Binding under way."""
@@ -94,10 +98,17 @@ class _Posting:
     sent_at: float = 0.0
     objection: str = ""
     """Why it must not be sent (again)."""
+    doubtful: bool = False
+    """Whether one that was sent may be stored."""
     task: asyncio.Task[None] | None = None
 
     def on_send(self) -> None:
-        """It leaves at this moment."""
+        """It leaves at this moment.
+
+        Raises _Recalled: what the client sends again by itself was answered in a way that says that nothing was done.
+        """
+        if self.objection and not self.doubtful:
+            raise _Recalled
         self.sent += 1
         self.sent_at = self.clock()
 
@@ -145,18 +156,24 @@ class Bindings:
             return
         posting.objection = instruction.message
         if posting.sent or posting.task is None:
-            return  # what was sent can't be taken back
+            return  # what was sent can't be taken back, unless the server says that nothing was done (`on_send`)
         del self._postings[instruction.pod.uid]
         posting.task.cancel()
+        self._withdrawn(posting)
+
+    def _withdrawn(self, posting: _Posting) -> None:
         self.failures[WITHDRAWN] += 1
-        log.info("binding withdrawn before it was sent", **_about(posting.bind), why=instruction.message)
-        self._answer(BindWithdrawn(instruction.pod.uid, instruction.message))
+        log.info("binding withdrawn before anything was done", **_about(posting.bind), why=posting.objection)
+        self._answer(BindWithdrawn(posting.bind.pod.uid, posting.objection))
 
     async def _post(self, posting: _Posting) -> None:
         uid = posting.bind.pod.uid
         try:
             outcome = await self._send(posting)
             failure = await self._settle(posting, outcome) if isinstance(outcome, _Unknown) else outcome
+        except _Recalled:
+            self._withdrawn(posting)
+            return
         except Exception as error:
             # A fault of ours, or of what answers in the API server's place: the pod is tried again all the same.
             log.exception("a Binding failed in an unexpected way", **_about(posting.bind))
@@ -184,6 +201,7 @@ class Bindings:
 
     async def _settle(self, posting: _Posting, outcome: _Unknown) -> _Failure | None:
         """Ask, and send it again, until it is known what became of it; None: the pod is bound."""
+        posting.doubtful = True
         self.unanswered += 1
         told = {**_about(posting.bind), "attempt": posting.bind.attempts}
         log.warning("binding unanswered, asking for the pod", **told, error=outcome.message)

@@ -210,7 +210,8 @@ class Exchange:
 
         `within`: seconds in which it has to be on its way, or it is not sent; afterwards it takes its time. `patience`:
         seconds after which we stop to wait for the answer, while the server still has its `seconds`. `on_send` is
-        called right before the message leaves. Raises Unreachable: `sent` tells whether the server may have acted.
+        called right before the message leaves, and holds it back by raising. Raises Unreachable: `sent` tells whether
+        the server may have acted.
         """
         began = self._clock()
         deadline = began + seconds
@@ -225,7 +226,11 @@ class Exchange:
             self._put_back(line, context)  # this process stood still while it waited
             raise Unreachable("not sent: its time is over", sent=False, timed_out=True)
         if on_send is not None:
-            on_send()
+            try:
+                on_send()
+            except BaseException:
+                self._put_back(line, context)
+                raise
         while True:
             answer = line.ask(message)
             asked = self._clock()

@@ -28,6 +28,7 @@ import msgspec
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import LEASE
+from scheduler.kube.machine import boottime
 from scheduler.kube.resources import LEASES
 from scheduler.kube.signs import Signs
 from scheduler.kube.writes import micro_time
@@ -63,11 +64,6 @@ class There(Protocol):
 def here(work: Coroutine[Any, Any, Found]) -> Awaitable[Found]:
     """On the loop that we are on."""
     return work
-
-
-def monotonic() -> float:
-    """Seconds that go on while the machine sleeps, where the system has such a clock (Linux)."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Term:
@@ -161,7 +157,7 @@ class Elector:
         on_problem: Callable[[str], None] | None = None,
         signs: Callable[[], int] | None = None,
         rng: Callable[[], float] = random.random,
-        clock: Callable[[], float] = monotonic,
+        clock: Callable[[], float] = boottime,
         wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

@@ -14,6 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
+def boottime() -> float:
+    """Seconds that go on while the machine sleeps, where the system has such a clock (Linux)."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 def _own_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
@@ -27,6 +32,8 @@ class Machine:
     chance: Callable[[], float] = random.random
     name: str = field(default_factory=_own_name)
     """No other process that runs has this name."""
+    boottime: Callable[[], float] = boottime
+    """As `monotonic`, and it goes on while the machine sleeps: for Leases."""
 
 
 MACHINE = Machine()

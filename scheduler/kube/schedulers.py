@@ -9,6 +9,7 @@ its own clock; only when it sees a Lease for the first time does renewTime count
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -19,8 +20,9 @@ import structlog
 from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
-from scheduler.kube.lease import DURATION, monotonic
+from scheduler.kube.lease import DURATION
 from scheduler.kube.listwatch import Phase
+from scheduler.kube.machine import boottime
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import LEASES, Resource
 from scheduler.kube.wire import MarkedMeta, Partial
@@ -110,9 +112,10 @@ class Schedulers:
         known: LiveSchedulers,
         on_change: Callable[[], None],
         *,
-        clock: Callable[[], float] = monotonic,
+        clock: Callable[[], float] = boottime,
         wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: Callable[[], float] = random.random,
     ) -> None:
         self.live: frozenset[str] | None = None
         self._ticks = 0
@@ -124,7 +127,14 @@ class Schedulers:
         self._wall = wall
         self._sleep = sleep
         self.reflector: Reflector[Lease] = Reflector(
-            client, LEASES, decode, self._deliver, namespace=namespace, on_refused=self._refused
+            client,
+            LEASES,
+            decode,
+            self._deliver,
+            namespace=namespace,
+            on_refused=self._refused,
+            rng=rng,
+            clock=clock,
         )
 
     async def run(self) -> None:

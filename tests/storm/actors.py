@@ -12,14 +12,20 @@ from random import Random
 from typing import Any
 
 from scheduler.apiserver.storage import Change
+from scheduler.model.promise import ANNOTATION
 from tests import builders
 from tests.storm.loop import Loop
+from tests.storm.policing import Webhook
 from tests.storm.server import Server
 
 JsonObject = dict[str, Any]
 MERGE = "application/merge-patch+json"
 ENDED = frozenset({"Failed", "Succeeded"})
 GRACE_SECONDS = 3
+REFUSED_SECONDS = 5.0
+"""After a policy has refused a pod, its controller tries again."""
+DISK = "disk"
+PROMISE = '{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"In","values":["ssd"]}]}]}'
 RIVAL = "rival"
 
 
@@ -48,6 +54,11 @@ def ended(pod: JsonObject) -> bool:
     return (pod.get("status") or {}).get("phase") in ENDED
 
 
+def promised(pod: JsonObject) -> bool:
+    """Whether it wants its node's label to stay."""
+    return ANNOTATION in pod["metadata"].get("annotations", {})
+
+
 @dataclass(frozen=True)
 class Size:
     """A node's room, as its kubelet reports it."""
@@ -62,6 +73,8 @@ class Nodes:
 
     def __init__(self, server: Server, loop: Loop, rng: Random) -> None:
         self.sizes: dict[str, Size] = {}
+        self.disks: dict[str, str] = {}
+        """Node → its label `disk`, where it has one."""
         self._server = server
         self._loop = loop
         self._rng = rng
@@ -75,6 +88,8 @@ class Nodes:
         body = builders.node(name, f"{size.cpu}m", pods=str(size.pods), zone=size.zone)
         body["status"]["capacity"] = body["status"]["allocatable"]
         body["metadata"].pop("uid")
+        if name in self.disks:
+            body["metadata"]["labels"][DISK] = self.disks[name]
         self._server.call(f"kubelet-{name}", "POST", "/api/v1/nodes", body)
         self._readmit(name)
 
@@ -139,8 +154,15 @@ class Nodes:
         elif len(others) + 1 > most:
             self._refuse(namespace, name, "OutOfpods")
         else:
-            self._status(namespace, name, {"phase": "Running"})
+            self._status(namespace, name, {"phase": "Running", **self._readiness(pod)})
             self._admitted.add(uid)
+
+    def _readiness(self, pod: JsonObject) -> JsonObject:
+        """Its condition, where somebody counts ready pods."""
+        if not self.disks:
+            return {}
+        others = [one for one in pod["status"].get("conditions", ()) if one.get("type") != "Ready"]
+        return {"conditions": [*others, {"type": "Ready", "status": "True"}]}
 
     def _refuse(self, namespace: str, name: str, reason: str) -> None:
         self._status(namespace, name, {"phase": "Failed", "reason": reason})
@@ -188,6 +210,10 @@ class Wanted:
     scheduler: str = "berth"
     apart: bool = False
     gated: bool = False
+    promise: bool = False
+    """Whether its pods want a node with `disk=ssd` for as long as they run."""
+    budget: int = 0
+    """How many of its pods its PodDisruptionBudget wants healthy; 0: it has none."""
 
 
 class Controllers:
@@ -195,6 +221,10 @@ class Controllers:
 
     def __init__(self, server: Server, loop: Loop, rng: Random) -> None:
         self.wanted: dict[tuple[str, str], Wanted] = {}
+        self.webhook: Webhook | None = None
+        self.on_review: Callable[[JsonObject, bool, str], None] = lambda pod, allowed, who: None
+        """Hears whether a pod may be created, and which replica said so."""
+        self._in_review: set[tuple[str, str]] = set()
         self._server = server
         self._loop = loop
         self._rng = rng
@@ -206,6 +236,8 @@ class Controllers:
         key = wanted.namespace, wanted.name
         before = self.wanted.get(key)
         self.wanted[key] = wanted
+        if wanted.budget:
+            self._want_budget(wanted)
         for i in range(wanted.replicas):
             self._soon(0.3 * self._rng.random(), wanted.namespace, f"{wanted.name}-{i}")
         for i in range(wanted.replicas, before.replicas if before else 0):
@@ -259,7 +291,7 @@ class Controllers:
         wanted = self.wanted.get((namespace, kind))
         if wanted is None or int(number) >= wanted.replicas:
             return
-        if self._server.stored("pods", f"{namespace}/{name}") is not None:
+        if self._server.stored("pods", f"{namespace}/{name}") is not None or (namespace, name) in self._in_review:
             return
         body = builders.pod(
             name,
@@ -275,9 +307,37 @@ class Controllers:
         body["spec"]["terminationGracePeriodSeconds"] = GRACE_SECONDS
         if wanted.priority:
             body["spec"]["priorityClassName"] = wanted.priority
+        if wanted.promise:
+            body["metadata"]["annotations"] = {ANNOTATION: PROMISE}
+            owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": kind, "uid": f"owner/{namespace}/{kind}"}
+            body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        if self.webhook is None:
+            self._create(namespace, name, body)
+            return
+
+        def reviewed(allowed: JsonObject | None, who: str) -> None:
+            self._in_review.discard((namespace, name))
+            self.on_review(body, allowed is not None, who)
+            if allowed is None:
+                self._soon(REFUSED_SECONDS, namespace, name)
+            else:
+                self._create(namespace, name, allowed)
+
+        self._in_review.add((namespace, name))
+        self.webhook.review(body, reviewed)
+
+    def _create(self, namespace: str, name: str, body: JsonObject) -> None:
         code, _ = self._server.call("controller", "POST", f"/api/v1/namespaces/{namespace}/pods", body)
         if code in (0, 403, 404):
             self._soon(2.0, namespace, name)  # the server is away, or the namespace is
+
+    def _want_budget(self, wanted: Wanted) -> None:
+        spec = {"minAvailable": wanted.budget, "selector": {"matchLabels": {"app": wanted.name}}}
+        path = f"/apis/policy/v1/namespaces/{wanted.namespace}/poddisruptionbudgets"
+        body = {"metadata": {"name": wanted.name}, "spec": spec}
+        code, _ = self._server.call("user", "POST", path, body)
+        if code in (0, 403, 404):
+            self._loop.call_later(2.0, self._want_budget, wanted)
 
 
 class Rival:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from scheduler.apiserver import paths
 
+OURS = ("berth", "evictor", "admission", "operator")
+"""How the names of our own processes begin."""
+
 
 @dataclass(slots=True)
 class Asked:

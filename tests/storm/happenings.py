@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.storm.actors import MERGE, Size, Wanted
-from tests.storm.asked import Asked, Effect
+from tests.storm.actors import DISK, MERGE, Size, Wanted
+from tests.storm.asked import OURS, Asked, Effect
 
 if TYPE_CHECKING:
     from tests.storm.world import World
@@ -35,6 +35,26 @@ def at(moment: float, kind: str, **args: Any) -> Happening:
     return Happening(round(moment, 3), kind, tuple(args.items()))
 
 
+OPEN_EYED = frozenset(
+    {
+        "want",
+        "ungate",
+        "cordon",
+        "relabel",
+        "policy",
+        "delete-node",
+        "shrink-node",
+        "delete-pods",
+        "delete-namespace",
+        "reload",
+        "compare",
+        "wall-clock",
+        "lease-gone",
+    }
+)
+"""What happens without keeping anybody's news from getting through."""
+WATCHES_ONLY = frozenset(("watch-lines", "mute", "error-event", "compact", "deny"))
+"""What keeps news from getting through, and no request from being answered."""
 Act = Callable[..., None]
 ACTS: dict[str, Act] = {}
 
@@ -128,36 +148,57 @@ def delete_namespace(world: World, rng: Random, namespace: str, seconds: float) 
     world.after(seconds, again)
 
 
+@act
+def relabel(world: World, rng: Random, node: str, disk: str, seconds: float) -> None:
+    """A node gets another label, and its own one again."""
+    path = f"/api/v1/nodes/{node}"
+    own = world.nodes.disks[node]
+    world.server.call("user", "PATCH", path, {"metadata": {"labels": {DISK: disk}}}, MERGE)
+
+    def back() -> None:
+        code, _ = world.server.call("user", "PATCH", path, {"metadata": {"labels": {DISK: own}}}, MERGE)
+        if code == 0:
+            world.after(2.0, back)
+
+    if seconds:
+        world.after(seconds, back)
+
+
+@act
+def policy(world: World, rng: Random, namespace: str, name: str, rule: str, app: str, seconds: float) -> None:
+    """A policy is written or changed, and deleted after some seconds (0: it stays)."""
+    policies = world.policies
+    assert policies is not None
+    policies.write(namespace, name, rule, app)
+    if seconds:
+        world.after(seconds, lambda: policies.delete(namespace, name))
+
+
 # -- what happens to replicas of Berth ---------------------------------------------------------------------------------
 
 
 @act
 def pause(world: World, rng: Random, who: str, seconds: float) -> None:
     """SIGSTOP, and SIGCONT."""
-    berth = world.berth(who)
-    loop = berth.loop
-    if loop.still:
-        return
-    loop.stop_turning()
-    world.after(seconds, lambda: None if loop.dead else loop.go_on())
+    world.process(who).stop_turning(seconds)
 
 
 @act
 def kill(world: World, rng: Random, who: str, seconds: float) -> None:
     """kill -9."""
-    world.berth(who).kill(seconds)
+    world.process(who).kill(seconds)
 
 
 @act
 def power_off(world: World, rng: Random, who: str, seconds: float) -> None:
     """The machine goes, and nobody closes its connections."""
-    world.berth(who).kill(seconds, told=False)
+    world.process(who).kill(seconds, told=False)
 
 
 @act
 def terminate(world: World, rng: Random, who: str) -> None:
     """SIGTERM."""
-    world.berth(who).terminate()
+    world.process(who).terminate()
 
 
 @act
@@ -177,7 +218,7 @@ def compare(world: World, rng: Random, who: str) -> None:
 @act
 def wall_clock(world: World, rng: Random, who: str, jump: float) -> None:
     """The wall clock of one replica jumps."""
-    world.berth(who).wall_error += jump
+    world.process(who).wall_error += jump
 
 
 # -- what happens to the network ---------------------------------------------------------------------------------------
@@ -276,7 +317,7 @@ def requests(world: World, rng: Random, what: str, chance: float, seconds: float
     wrong = Effect(**effect)
 
     def meddle(asked: Asked) -> Effect | None:
-        if asked.user.startswith("berth") and asked.what.startswith(what) and rng.random() < chance:
+        if asked.user.startswith(OURS) and asked.what.startswith(what) and rng.random() < chance:
             world.hit(effect)
             return wrong
         return None
@@ -301,6 +342,7 @@ def watch_lines(world: World, rng: Random, plural: str, how: str, chance: float,
             return None
         world.hit({"lines": how})
         if how == "lost":
+            world.lost_at[kind] = world.now
             return []
         if how == "twice":
             return [line, line]
@@ -326,7 +368,7 @@ def mute(world: World, rng: Random, plural: str, part: float) -> None:
     """A part of the watches stays open and says nothing any more."""
     for watch in world.server.watches():
         if plural in ("", watch.kind) and rng.random() < part:
-            watch.stuck = True
+            watch.stuck_at = watch.stuck_at if watch.stuck_at is not None else world.now
 
 
 @act

@@ -17,20 +17,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.apiserver import protobuf
 from scheduler.apiserver.storage import Change
 from scheduler.controller.comparer import differences
 from scheduler.kube.flow import CHECK
 from scheduler.model.kinds import Decoder
 from scheduler.state.validate import validate
-from tests.storm.actors import RIVAL, cpu_of, ended, node_of, room_of
+from tests.storm.actors import DISK, RIVAL, cpu_of, ended, node_of, promised, room_of
 from tests.storm.asked import Asked, Entry
-from tests.storm.berth import LEASE, NAMESPACE, Berth
+from tests.storm.berth import LEASE, Berth
+from tests.storm.judge_evictions import EvictionJudge
+from tests.storm.judge_watches import WatchJudge
+from tests.storm.process import NAMESPACE
 
 if TYPE_CHECKING:
     from tests.storm.world import World
 
+PAGE_SECONDS = 15.0
+"""A comparison waits for a page for 10 s."""
 NEWS_SECONDS = 100.0
 """A silent watch is noticed within 70 s; then it is opened, or listed, again."""
+PROMPT_SECONDS = 5.0
+"""When nothing was wrong for `NEWS_SECONDS`, news take no longer."""
 ASKED_SECONDS = 70.0
 """Until then it may not have been asked what became of a Binding whose answer was lost."""
 RESTORED_SECONDS = 150.0
@@ -49,6 +57,10 @@ class Judge:
         """The same, of Bindings by Berth only."""
         self._orphans: set[str] = set()
         """UIDs of pods of which Berth may not have heard that they are bound: they were gone before it could ask."""
+        self._sent: dict[str, set[tuple[str, str]]] = {}
+        """Life → UID and node of each Binding that it has sent."""
+        self._where: dict[str, str] = {}
+        """UID → the node that it was bound to."""
         self._bound_by: dict[str, int] = {}
         """Life → Bindings that were accepted."""
         self._disturbed: dict[str, float] = {}
@@ -57,10 +69,21 @@ class Judge:
         """Node → when it was last deleted, while it is not there."""
         self._closed: dict[str, float] = {}
         """Node → when it was cordoned, while it is."""
+        self.watches = WatchJudge(world, self)
+        self.evictions = EvictionJudge(world, self) if "evictor" in world.plan.cast else None
         server = world.server
         for plural, see in (("nodes", _Nodes(self)), ("pods", _Pods(self))):
             server.store.collection(server.registry.built_in(plural).collection).listeners[see] = None
         server.on_entry = self.entered
+
+    def news(self) -> float:
+        """Seconds that a process may not know of something: many while something is wrong, and for a while after."""
+        world = self._world
+        return PROMPT_SECONDS if world.now - world.trouble_ends > NEWS_SECONDS else NEWS_SECONDS
+
+    def unsure(self) -> bool:
+        """Whether the cluster's past is another one than was known."""
+        return self._world.now - self._world.server.restored_at < RESTORED_SECONDS
 
     def say(self, invariant: str, what: str) -> None:
         """A violation."""
@@ -73,6 +96,8 @@ class Judge:
     def entered(self, entry: Entry, asked: Asked | None) -> None:
         """A line of the audit log."""
         self._world.note(str(entry))
+        if self.evictions is not None and entry.user.startswith("evictor"):
+            self.evictions.entered(entry, asked)
         if not entry.user.startswith("berth"):
             return
         if entry.resource == "pods/binding":
@@ -91,9 +116,10 @@ class Judge:
     def _accepted(self, entry: Entry) -> None:
         world, server = self._world, self._world.server
         now = entry.at
-        restored = now - server.restored_at < RESTORED_SECONDS
+        restored = self.unsure()
         self._bound_by[entry.user] = self._bound_by.get(entry.user, 0) + 1
         before = self._ours.get(entry.uid)
+        self._where[entry.uid] = entry.node
         self._bound[entry.uid] = self._ours[entry.uid] = now, entry.user
         if before is not None and not server.lost_since(before[0]):
             self.say("I1", f"{entry.uid} bound again by {entry.user}, first at {before[0]:.3f} by {before[1]}")
@@ -105,14 +131,14 @@ class Judge:
             return
         node = server.stored("nodes", entry.node)
         if node is None:
-            if now - self._gone.get(entry.node, float("-inf")) > NEWS_SECONDS:
+            if now - self._gone.get(entry.node, float("-inf")) > self.news():
                 self.say("I2", f"{entry.user} bound {entry.uid} to {entry.node}, which is long gone")
             return
         zone = pod["spec"].get("nodeSelector", {})
         labels = node["metadata"].get("labels", {})
         if any(labels.get(key) != value for key, value in zone.items()):
             self.say("I2", f"{entry.user} bound {entry.uid} to {entry.node}, which it does not select")
-        if entry.node in self._closed and now - self._closed[entry.node] > NEWS_SECONDS:
+        if entry.node in self._closed and now - self._closed[entry.node] > self.news():
             self.say(
                 "I2", f"{entry.user} bound {entry.uid} to {entry.node}, cordoned at {self._closed[entry.node]:.1f}"
             )
@@ -121,7 +147,7 @@ class Judge:
 
     def _room(self, entry: Entry, node: dict[str, Any]) -> None:
         now = entry.at
-        if now - self._disturbed.get(entry.node, float("-inf")) <= NEWS_SECONDS:
+        if now - self._disturbed.get(entry.node, float("-inf")) <= self.news():
             return
         there = [pod for pod in self._world.server.objects("pods") if node_of(pod) == entry.node and not ended(pod)]
         cpu, most = room_of(node)
@@ -130,7 +156,7 @@ class Judge:
             return
         for pod in there:
             at, who = self._bound.get(pod["metadata"]["uid"], (float("-inf"), "another"))
-            if who != entry.user and now - at <= NEWS_SECONDS:
+            if who != entry.user and now - at <= self.news():
                 return  # somebody else's, and new
         what = f"{used}m of {cpu}m, {len(there)} of {most} pods"
         self.say("I2", f"{entry.node} has {what} after {entry.user} bound {entry.namespace}/{entry.name}")
@@ -142,8 +168,11 @@ class Judge:
             if not victim:
                 self.say("I5", f"{entry.user} {entry.verb} {entry.resource} {entry.namespace}/{entry.name}")
 
-    def leading(self, who: Berth) -> None:
+    def leading(self, who: Berth, data: bytes) -> None:
         """A replica has just sent a Binding."""
+        self.watches.binds(who)
+        binding = protobuf.read(data.partition(b"\r\n\r\n")[2])
+        self._sent.setdefault(who.user, set()).add((binding["metadata"].get("uid", ""), binding["target"]["name"]))
         server = self._world.server
         lease = server.stored("leases", f"{NAMESPACE}/{LEASE}")
         if lease is None or self._world.now - max(server.restored_at, self._world.lease_gone_at) < RESTORED_SECONDS:
@@ -194,6 +223,7 @@ class Judge:
                     not node["spec"].get("unschedulable")
                     and not node["spec"].get("taints")
                     and all(labels.get(key) == value for key, value in spec.get("nodeSelector", {}).items())
+                    and (not promised(pod) or labels.get(DISK) == "ssd")
                     and cpu + cpu_of(pod) <= room_of(node)[0]
                     and count + 1 <= room_of(node)[1]
                     and f"{pod['metadata']['namespace']}/{_app(pod)}" not in (apps.get(name, ()) if _apart(pod) else ())
@@ -217,6 +247,11 @@ class Judge:
         world = self._world
         for what in world.broken():
             self.say("X", what)
+        self.watches.finish()
+        if self.evictions is not None:
+            self.evictions.finish()
+        if world.policies is not None:
+            world.policies.finish()
         leaders = [
             berth for berth in world.berths if berth.alive and berth.elector is not None and berth.elector.leading
         ]
@@ -253,6 +288,14 @@ class Judge:
             if who == berth.user and uid in there and not told[uid]:
                 yield uid
 
+    def _free_in_the_end(self, slots: Any) -> int:
+        """A comparison with a list may be under way at any time. Let it have its page."""
+        timeline = self._world.timeline
+        given_up = timeline.now + PAGE_SECONDS
+        while not slots._value and timeline.now < given_up:
+            timeline.run(timeline.now + 0.25)
+        return int(slots._value)
+
     def _cache(self, berth: Berth) -> Iterator[str]:
         server = self._world.server
         assert berth.scheduler is not None
@@ -275,13 +318,18 @@ class Judge:
             yield f"{tasks} writes that never end"
         for name, lane in berth.client._lanes.items():
             free = lane.slots._value
-            if lane.lane is CHECK:
-                continue  # a comparison with a list may be under way at any time
+            if lane.lane is CHECK and not free:
+                free = self._free_in_the_end(lane.slots)
             if lane.lane.width and free != lane.lane.width:
                 yield f"lane {name} has {free} of {lane.lane.width} slots"
         accepted = self._bound_by.get(berth.user, 0)
         counted, errors = scheduler.writer.written.bound, scheduler.writer.bindings.failures.total()
-        if counted > accepted or counted + errors < accepted:
+        # A Binding of ours without an answer, and the pod on its node: ours, or an earlier leader's. Nobody can know.
+        either = sum(
+            who != berth.user and (uid, self._where[uid]) in self._sent.get(berth.user, ())
+            for uid, (_, who) in self._ours.items()
+        )
+        if counted > accepted + either or counted + errors < accepted:
             yield f"counts {counted} pods as bound and {errors} refused, the server accepted {accepted}"
         sure = sum(who == berth.user and uid not in self._orphans for uid, (_, who) in self._ours.items())
         if counted < sure:

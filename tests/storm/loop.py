@@ -89,10 +89,14 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
         self, timeline: Timeline, name: str, *, offset: float = 0.0, rate: float = 1.0, network: Connects | None = None
     ) -> None:
         self.name = name
+        self.life = 0
+        """Which life of its process it is of."""
         self.timeline = timeline
         self.network = network
         self.dead = False
         self.stopped = False
+        self.went_on_at = 0.0
+        """When SIGCONT came last, in the world's seconds."""
         self.void = False
         """At the end of the world: nothing can be reached, and no time passes."""
         self.wakes_at: float | None = None
@@ -178,6 +182,7 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
     def go_on(self) -> None:
         """SIGCONT: what became due meanwhile is done now."""
         self.stopped = False
+        self.went_on_at = self.timeline.now
         self.wakes_at = None
         self._sleep(self.timeline.now)
 
@@ -278,9 +283,10 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
         events._set_running_loop(self)
         try:
             for _ in range(1000):
-                for task in list(self.tasks):
+                tasks = self.tasks | asyncio.all_tasks(self)
+                for task in tasks:
                     task.cancel()
-                if not self.tasks:
+                if not tasks:
                     break
                 self._sleep(self.timeline.now)
                 self.timeline.run(self.timeline.now + 10.0)

@@ -55,6 +55,12 @@ def mutant(what: str) -> Callable[[Callable[[], Iterator[None]]], None]:
     return made
 
 
+def was(owner: type, name: str) -> Callable[..., Any]:
+    """What a mutant replaces, under whatever name."""
+    found: Callable[..., Any] = getattr(owner, name)
+    return found
+
+
 def named(name: str) -> Mutant:
     """The mutant of that name. Raises ValueError when there is none."""
     for one in MUTANTS:
@@ -180,9 +186,21 @@ def renews_late() -> Iterator[None]:
         yield
 
 
-@mutant("writes go out whoever holds the Lease")
+@mutant("writes go out whoever holds the Lease, and who has lost it takes five seconds to end")
 def no_fence() -> Iterator[None]:
-    with patch.object(Client, "_left", lambda *_: None), patch.object(Scheduler, "leading", property(lambda _: True)):
+    keep = Elector.keep
+
+    async def slowly(self: Elector) -> None:
+        try:
+            await keep(self)
+        finally:
+            await asyncio.sleep(5.0)
+
+    with (
+        patch.object(Client, "_left", lambda *_: None),
+        patch.object(Scheduler, "leading", property(lambda _: True)),
+        patch.object(Elector, "keep", slowly),
+    ):
         yield
 
 

@@ -25,6 +25,9 @@ Factory = Callable[[], asyncio.BaseProtocol]
 class Socket:
     """The options that a process has set."""
 
+    family = socket.AF_UNIX
+    """Whoever asks is not to set TCP_NODELAY: nothing waits here."""
+
     def __init__(self) -> None:
         self.options: dict[tuple[int, int], int] = {}
 

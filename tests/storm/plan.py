@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.storm.berth import Clock
+from tests.storm import casting
 from tests.storm.happenings import Happening, at
+from tests.storm.process import Clock
 
 STORM_SECONDS = 330.0
 """Faults begin and end within this time,"""
@@ -29,6 +30,8 @@ class Plan:
     clocks: tuple[Clock, ...]
     rival_every: float
     happenings: tuple[Happening, ...]
+    cast: tuple[str, ...] = ()
+    """Who else is there, besides the scheduler (`casting`)."""
     seconds: float = STORM_SECONDS + CALM_SECONDS
 
 
@@ -47,8 +50,12 @@ def plan(seed: int | str) -> Plan:
     )
     found = _work(rng, len(nodes), sum(cpu for _, cpu, _, _ in nodes))
     found += _faults(rng, [name for name, *_ in nodes])
+    rival_every = rng.choice((3.0, 8.0, 20.0))
+    others = Random(f"cast/{seed}")
+    who = casting.cast(others)
+    found += casting.happenings(others, who, [name for name, *_ in nodes], (FIRST_SECONDS, STORM_SECONDS), _requests)
     found.sort(key=lambda happening: happening.at)
-    return Plan(str(seed), nodes, clocks, rng.choice((3.0, 8.0, 20.0)), tuple(found))
+    return Plan(str(seed), nodes, clocks, rival_every, tuple(found), who)
 
 
 def _work(rng: Random, nodes: int, room: int) -> list[Happening]:
@@ -132,9 +139,9 @@ _VERBS = ("create pods/binding",) * 4 + (
 )
 
 
-def _requests(rng: Random) -> dict[str, Any]:
+def _requests(rng: Random, verbs: tuple[str, ...] = _VERBS) -> dict[str, Any]:
     effect = rng.choice(_ANSWERS)
-    return {"what": rng.choice(_VERBS), "chance": rng.choice((0.1, 0.5, 1.0)), "seconds": _brief(rng), **effect}
+    return {"what": rng.choice(verbs), "chance": rng.choice((0.1, 0.5, 1.0)), "seconds": _brief(rng), **effect}
 
 
 def _faults(rng: Random, nodes: list[str]) -> list[Happening]:

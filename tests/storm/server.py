@@ -15,10 +15,11 @@ from urllib.parse import parse_qsl
 import msgspec
 from httptools import HttpRequestParser
 
-from scheduler.apiserver import paths, protobuf
+from scheduler.apiserver import discovery, paths, protobuf
 from scheduler.apiserver.admission import Admission
 from scheduler.apiserver.audit import Trail, User
 from scheduler.apiserver.bootstrap import bootstrap
+from scheduler.apiserver.crd import Definitions
 from scheduler.apiserver.dispatch import Dispatch
 from scheduler.apiserver.listing import watch_options
 from scheduler.apiserver.resources import Registry
@@ -26,7 +27,7 @@ from scheduler.apiserver.selectors import Selection
 from scheduler.apiserver.status import NothingServedError, StatusError, expired, forbidden
 from scheduler.apiserver.storage import Change, Store, Stored
 from scheduler.apiserver.watch import Watcher, WatchOptions, error_line
-from tests.storm.asked import Asked, Effect, Entry, Trouble
+from tests.storm.asked import OURS, Asked, Effect, Entry, Trouble
 from tests.storm.loop import Loop
 from tests.storm.network import End, Network
 
@@ -107,8 +108,8 @@ class Watch(Watcher):
         super().__init__(resource, server.store, selection)
         self.kind = info.plural
         self.user = asked.user
-        self.stuck = False
-        """Open, and silent from now on."""
+        self.stuck_at: float | None = None
+        """Since when it is open, and silent."""
         self._server = server
         self._session = session
         self._options = options
@@ -120,7 +121,9 @@ class Watch(Watcher):
         self._session.end.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
-        if options.since is not None and options.since < self._collection.oldest:
+        expired_already = options.since is not None and options.since < self._collection.oldest
+        server.on_watch(self.user, self.kind, options.since, expired_already)
+        if expired_already:
             too_old = f"too old resource version: {options.since} ({self._collection.oldest})"
             self.fail(expired(too_old))
             return
@@ -140,7 +143,7 @@ class Watch(Watcher):
 
     def send(self, line: bytes) -> None:
         """Put a line on its way, if nothing has anything against it."""
-        if self.stuck or self._ended:
+        if self.stuck_at is not None or self._ended:
             return
         for meddle in self._server.trouble.lines:
             lines = meddle(self.kind, line)
@@ -157,7 +160,7 @@ class Watch(Watcher):
 
     def finish(self) -> None:
         """The proper end of a stream."""
-        if not self._ended and not self.stuck:
+        if not self._ended and self.stuck_at is None:
             self._session.end.write(b"0\r\n\r\n")
         self.stop()
 
@@ -189,6 +192,8 @@ class Server:
         self.denied: set[str] = set()
         self.on_entry: Callable[[Entry, Asked | None], None] = lambda entry, asked: None
         self.on_restore: Callable[[], None] = lambda: None
+        self.on_watch: Callable[[str, str, int | None, bool], None] = lambda user, kind, since, expired: None
+        """Hears of each watch that begins, and whether the server has forgotten that version."""
         self.restored_at = float("-inf")
         self._lost: list[tuple[float, float]] = []
         """Spans of time whose writes were lost."""
@@ -196,6 +201,7 @@ class Server:
         self.store = Store(HISTORY)
         self.registry = Registry()
         bootstrap(self.store, self.registry)
+        self._definitions = Definitions(self.store, self.registry)
         self._serve()
         self._backups: list[tuple[float, int, dict[str, dict[str, Stored]]]] = []
         network.listen(PORT, loop, lambda: Session(self))
@@ -266,6 +272,8 @@ class Server:
             return 503, b"", 0
         trail = Trail(ACTORS)
         info = asked.info
+        if not info.plural:
+            return self._tell_kinds(asked)
         try:
             self._allow(asked)
             going = self.dispatch.answer(info, asked.query, asked.content, asked.body, trail)
@@ -281,6 +289,12 @@ class Server:
             code, body, wait = 404, b"404 page not found\n", 0
         self._note(asked, code, trail)
         return code, body, wait
+
+    def _tell_kinds(self, asked: Asked) -> tuple[int, bytes, int]:
+        """Discovery: which kinds there are."""
+        document = discovery.document(self.registry, asked.info.path, "api.storm")
+        self._note(asked, 404 if document is None else 200, None)
+        return (404, b"404 page not found\n", 0) if document is None else (200, msgspec.json.encode(document), 0)
 
     def _note(self, asked: Asked, code: int, trail: Trail | None) -> None:
         info = asked.info
@@ -301,7 +315,7 @@ class Server:
         self.on_entry(entry, asked)
 
     def _allow(self, asked: Asked) -> None:
-        if asked.info.plural in self.denied and asked.user.startswith("berth"):
+        if asked.info.plural in self.denied and asked.user.startswith(OURS):
             raise forbidden(asked.info.group, asked.info.plural, asked.info.name, "RBAC was changed")
 
     def _watch(self, session: Session, asked: Asked) -> None:

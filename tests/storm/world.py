@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -18,11 +19,17 @@ from scheduler.apiserver.given import GIVEN
 from scheduler.apiserver.status import StatusError, expired, internal
 from tests.storm import happenings
 from tests.storm.actors import Controllers, Nodes, Rival, Size, periodically
-from tests.storm.berth import EPOCH, Berth
+from tests.storm.berth import Berth
+from tests.storm.budgets import Budgets
+from tests.storm.evictor import Evictor
 from tests.storm.judge import Judge
+from tests.storm.judge_watches import LOOK_SECONDS
 from tests.storm.loop import Loop, Timeline
 from tests.storm.network import Network
 from tests.storm.plan import CALM_SECONDS, NAMESPACES, REPLICAS, Plan
+from tests.storm.policies import Policies
+from tests.storm.policing import Admission, OperatorProcess, Webhook
+from tests.storm.process import EPOCH, Process
 from tests.storm.server import Server
 
 BACKUP_SECONDS = 5.0
@@ -46,6 +53,9 @@ class Outcome:
     trace: list[str] = field(repr=False)
 
 
+AnyProcess = TypeVar("AnyProcess", bound=Process)
+
+
 class World:
     """All of it."""
 
@@ -57,6 +67,14 @@ class World:
         self.happened: Counter[str] = Counter()
         self.survived: Counter[str] = Counter()
         self.lease_gone_at = float("-inf")
+        self.trouble_ends = float("-inf")
+        """When the last thing that keeps news from getting through is over."""
+        self.delay_ends = float("-inf")
+        """The same of what keeps requests from being answered soon."""
+        self.lost_at: dict[str, float] = {}
+        """Kind → when an event of it was last lost."""
+        self.lossy = False
+        """Whether an event may have been lost, or have been on its way for long."""
         self.logged: list[str] = []
         self._keep = keep
         self._digest = hashlib.sha256()
@@ -65,6 +83,10 @@ class World:
         self.network = Network(self.loop, self._rng("network"))
         self.server = Server(Loop(self.timeline, "api"), self.network, self._rng("server"), self.wall)
         self.server.on_restore = self._restored
+        self.evictors: list[Evictor] = []
+        self.admissions: list[Admission] = []
+        self.operators: list[OperatorProcess] = []
+        self.policies: Policies | None = None
         self.judge = Judge(self)
         self.nodes = Nodes(self.server, self.loop, self._rng("nodes"))
         self.controllers = Controllers(self.server, self.loop, self._rng("controllers"))
@@ -72,7 +94,29 @@ class World:
             Berth(name, self.timeline, self.network, self.seed, clock)
             for name, clock in zip(REPLICAS, plan.clocks, strict=True)
         ]
+        self._cast()
         self.network.on_send = self._sent
+
+    def _cast(self) -> None:
+        """Who else is there: the clocks of `a` and `b` are those of the machines."""
+
+        def two(kind: type[AnyProcess], name: str) -> list[AnyProcess]:
+            return [
+                kind(f"{name}-{machine}", self.timeline, self.network, self.seed, clock)
+                for machine, clock in zip("ab", self.plan.clocks, strict=True)
+            ]
+
+        if "evictor" in self.plan.cast:
+            self.evictors = two(Evictor, "evictor")
+            self.nodes.disks = {name: "ssd" if i % 3 else "hdd" for i, (name, *_) in enumerate(self.plan.nodes)}
+            Budgets(self.server, self.loop, self._rng("budgets"))
+        if "policies" in self.plan.cast:
+            self.policies = Policies(self)
+            self.admissions, self.operators = two(Admission, "admission"), two(OperatorProcess, "operator")
+            for replica in self.admissions:
+                replica.counted = self.policies.counted
+            self.controllers.webhook = Webhook(self.admissions, self.network, self.loop, self._rng("webhook"))
+            self.controllers.on_review = self.policies.reviewed
 
     # -- what others ask of it -----------------------------------------------------------------------------------
 
@@ -102,6 +146,18 @@ class World:
     def berth(self, name: str) -> Berth:
         return next(berth for berth in self.berths if berth.name == name)
 
+    @property
+    def processes(self) -> list[Process]:
+        """All of ours."""
+        return [*self.berths, *self.evictors, *self.admissions, *self.operators]
+
+    def process(self, name: str) -> Process:
+        return next(process for process in self.processes if process.name == name)
+
+    def seconds(self, stamp: str) -> float:
+        """The world's time of an RFC 3339 time that the server has given."""
+        return datetime.fromisoformat(stamp).timestamp() - EPOCH
+
     def start_server(self) -> None:
         if not self.server.up:
             self.server.start()
@@ -117,7 +173,7 @@ class World:
 
     def broken(self) -> list[str]:
         """What nobody handled, in any process, and what Berth calls a bug of its own."""
-        loops = [self.loop, self.server.loop, *(loop for berth in self.berths for loop in berth.loops)]
+        loops = [self.loop, self.server.loop, *(loop for process in self.processes for loop in process.loops)]
         return [f"{loop.name}: {what}" for loop in loops for what in loop.broken] + self.logged
 
     # -- a run ---------------------------------------------------------------------------------------------------
@@ -129,7 +185,11 @@ class World:
                 self._begin()
                 self._storm()
             finally:
-                for loop in (self.loop, self.server.loop, *(loop for berth in self.berths for loop in berth.loops)):
+                for loop in (
+                    self.loop,
+                    self.server.loop,
+                    *(loop for process in self.processes for loop in process.loops),
+                ):
                     loop.wind_up()
         return Outcome(
             self.plan,
@@ -154,8 +214,9 @@ class World:
         periodically(self.loop, BACKUP_SECONDS, self.server.back_up)
         for happening in self.plan.happenings:
             self.loop.call_later(happening.at, self._happen, happening)
-        for berth in self.berths:
-            self.loop.call_later(0.5 * self._rng(berth.name).random(), berth.start)
+        for process in self.processes:
+            self.loop.call_later(0.5 * self._rng(process.name).random(), process.start)
+        periodically(self.loop, LOOK_SECONDS, self.judge.watches.look)
 
     def _storm(self) -> None:
         calm = self.plan.seconds - CALM_SECONDS
@@ -172,7 +233,22 @@ class World:
         self.happened[happening.kind] += 1
         if happening.kind == "lease-gone":
             self.lease_gone_at = self.now
+        self._trouble(happening)
         happenings.begin(self, happening)
+
+    def _trouble(self, happening: happenings.Happening) -> None:
+        """Whether this keeps news from getting through, and how long."""
+        given = dict(happening.args)
+        if happening.kind in happenings.OPEN_EYED:
+            return
+        if given.get("what") == "create pods/binding" and given.get("code") == 429:
+            return  # who is asked to wait knows that nothing was done
+        lasts = sum(given.get(part, 0.0) for part in ("seconds", "after", "late", "orphan"))
+        self.trouble_ends = max(self.trouble_ends, self.now + lasts)
+        if happening.kind not in happenings.WATCHES_ONLY:
+            self.delay_ends = self.trouble_ends
+        harmless = happening.kind == "watch-lines" and given["how"] != "lost"
+        self.lossy = self.lossy or not (harmless or happening.kind in ("compact", "kill", "terminate"))
 
     def _restored(self) -> None:
         self.after(3.0, self._look_again)
@@ -185,10 +261,14 @@ class World:
         self.controllers.look_again()
 
     def _sent(self, loop: Loop, data: bytes) -> None:
-        if data[:4] == b"POST" and b"/binding HTTP" in data[:300]:
+        if data[:4] != b"POST":
+            return
+        if self.judge.evictions is not None and loop.name.startswith("evictor"):
+            self.judge.evictions.sent(data)
+        if b"/binding HTTP" in data[:300]:
             for berth in self.berths:
                 if berth.loop is loop:
-                    self.judge.leading(berth)
+                    self.judge.leading(berth, data)
 
     def _rng(self, name: str) -> Random:
         return Random(f"{self.seed}/{name}")

@@ -11,6 +11,7 @@ from scheduler.framework.runtime import Framework
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.evictions import Regarding
+from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.resources import LEASES
 from scheduler.service import election
 from scheduler.service.run import until_told
@@ -48,7 +49,12 @@ async def keep_promises(
 
 
 async def lead(
-    client: Client, frameworks: Mapping[str, Framework], settings: Settings, namespace: str, post: Post
+    client: Client,
+    frameworks: Mapping[str, Framework],
+    settings: Settings,
+    namespace: str,
+    post: Post,
+    machine: Machine = MACHINE,
 ) -> None:
     """Be a candidate, do the leader's work while elected, for ever."""
     elector = post.elector
@@ -59,7 +65,13 @@ async def lead(
     async def work() -> None:
         log.info("leads", identity=identity)
         post.watcher = Watcher(
-            client, frameworks, settings, lambda: elector.leading, about, f"berth-evictor-{identity}"
+            client,
+            frameworks,
+            settings,
+            lambda: elector.leading,
+            about,
+            f"berth-evictor-{identity}",
+            machine=machine,
         )
         try:
             await post.watcher.run()

@@ -1,8 +1,6 @@
 """One leader's term: reflectors → inbox → the evictor's engine → writer, on one event loop."""
 
 import asyncio
-import random
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,6 +22,7 @@ from scheduler.kube import evictions
 from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.evictions import Regarding
+from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import DEVICES, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder
@@ -48,14 +47,19 @@ class Watcher:
         leads: Callable[[], bool],
         about: Regarding,
         instance: str,
+        *,
+        machine: Machine = MACHINE,
     ) -> None:
-        self.engine = Evictor(frameworks, settings, random.random, time.monotonic())
+        self._machine, self._clock = machine, machine.monotonic
+        self.engine = Evictor(frameworks, settings, machine.chance, self._clock())
         self._client = client
         self._inbox: deque[Stimulus] = deque()
         self._awake = asyncio.Event()
         self._decoder = Decoder(annotated(frameworks))
         self._decoder_beside = self._decoder.beside()
-        self._writer = Writer(client, self._receive, self._decoder, leads, about, instance, observe=settings.observe)
+        self._writer = Writer(
+            client, self._receive, self._decoder, leads, about, instance, observe=settings.observe, machine=machine
+        )
         self._reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES)]
         self._sight = Sight(self._reflectors, NEEDED, self._awake.set)
 
@@ -89,21 +93,21 @@ class Watcher:
         How long ago it was goes by the server's clock on both sides: ours may be wrong.
         """
         server_now = evictions.seconds(await self._writer.tell_who_leads())
-        now = time.monotonic()
+        now = self._clock()
         past = await evictions.read_past_evictions(self._client)
         log.info("earlier evictions read from events", evictions=len(past))
         return restored(past, server_now), now
 
     def _restore(self, past: list[Restored], read_at: float) -> None:
         """The successors of pods that were evicted are left alone for a while."""
-        now = time.monotonic()
+        now = self._clock()
         for one in past:
             ago = None if one.ago is None else one.ago + now - read_at
             self._carry_out(self.engine.handle(replace(one, ago=ago), now))
 
     async def _sync(self) -> None:
         """Wait until every kind is listed, or refused where it can be done without."""
-        started = time.monotonic()
+        started = self._clock()
         while not all(r.has_synced or (r.refused is not None and r.resource not in NEEDED) for r in self._reflectors):
             await self._wait(0.1)
             await self._apply()
@@ -111,7 +115,7 @@ class Watcher:
         observed = self.engine.observed
         log.info(
             "synced",
-            seconds=round(time.monotonic() - started, 3),
+            seconds=round(self._clock() - started, 3),
             nodes=observed.cluster.nodes.count,
             followed=len(observed.followed),
         )
@@ -119,7 +123,7 @@ class Watcher:
     async def _loop(self) -> None:
         while True:
             await self._apply()
-            now = time.monotonic()
+            now = self._clock()
             fresh = self._fresh()
             self._carry_out(self.engine.handle(Look(fresh), now))
             due = self.engine.next_look(now) if fresh else None
@@ -134,11 +138,11 @@ class Watcher:
     async def _apply(self) -> None:
         """Apply the inbox in slices; answers are carried out at once."""
         while self._inbox:
-            now = started = time.monotonic()
+            now = started = self._clock()
             while self._inbox and now - started < SLICE_SECONDS:
                 for _ in range(min(len(self._inbox), 32)):
                     self._carry_out(self.engine.handle(self._inbox.popleft(), now))
-                now = time.monotonic()
+                now = self._clock()
             await asyncio.sleep(0)
 
     async def _wait(self, seconds: float) -> None:
@@ -175,6 +179,8 @@ class Watcher:
             check_seconds=check_seconds(resource),
             on_lost=lambda *lost: self._sight.lost(*lost),
             on_back=lambda of: self._sight.back(of),
+            rng=self._machine.chance,
+            clock=self._clock,
         )
 
     def _deliver(self, kind: str, changes: list[Change[Any]]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -29,6 +28,7 @@ from scheduler.kube.beside import decoded
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.evictions import Regarding, regarding
+from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.wire import MALFORMED
 from scheduler.kube.writes import PodRef
 from scheduler.model.kinds import Decoder
@@ -57,6 +57,7 @@ class Writer:
         instance: str,
         *,
         observe: bool,
+        machine: Machine = MACHINE,
     ) -> None:
         self._client = client
         self._answer = answer
@@ -66,7 +67,8 @@ class Writer:
         self._observe = observe
         self._decoder = decoder
         self._decoder_beside = decoder.beside()
-        self._under_way = UnderWay()
+        self._machine = machine
+        self._under_way = UnderWay(machine.monotonic)
         self._events = 0
         self._meant: dict[str, _Intent] = {}
 
@@ -84,7 +86,7 @@ class Writer:
         match instruction:
             case RecordPodEvent(pod=pod, turn=turn):
                 about = regarding(_ref(pod))
-                until = "" if instruction.until is None else f"; not evicted before {_wall(instruction.until)}"
+                until = "" if instruction.until is None else f"; not evicted before {self._wall(instruction.until)}"
                 annotations = None if turn is None else _annotations(turn, turn.asked_at)
             case RecordNodeEvent(node=node, uid=uid):
                 about = Regarding("v1", "Node", "", node, uid)
@@ -140,7 +142,7 @@ class Writer:
             if not self._leads():
                 self._answer(Answered(pod.uid, 0, "not the leader any more"))
                 return
-            asked_at = "" if intent is None else intent.now()
+            asked_at = "" if intent is None else intent.by_the_server(self._machine.monotonic())
             await evictions.evict(self._client, _ref(pod), dry_run=self._observe)
         except ApiError as error:
             answered = Answered(
@@ -163,7 +165,8 @@ class Writer:
         """Without a written intent there is no eviction: what this raises is the answer."""
         pod, turn = eviction.pod, eviction.turn
         known = self._meant.get(pod.uid)
-        if known is not None and known.holds_for(turn):
+        now = self._machine.monotonic()
+        if known is not None and known.holds_for(turn, now):
             return known
         note = f"from node {eviction.node}, {eviction.target} can take it: {eviction.breach}"
         path, body = evictions.event(
@@ -178,7 +181,7 @@ class Writer:
         created = await evictions.tell(self._client, path, body)
         if len(self._meant) >= _REMEMBERED:
             self._meant.clear()
-        known = self._meant[pod.uid] = _Intent(turn.round, created, time.monotonic())
+        known = self._meant[pod.uid] = _Intent(turn.round, created, self._machine.monotonic())
         return known
 
     async def _unanswered(self, pod: Pod, error: Unreachable, asked_at: str) -> Answered:
@@ -195,6 +198,10 @@ class Writer:
             await asyncio.sleep(pause)
             pause *= 2
         return Answered(pod.uid, 0, str(error), asked_at=asked_at)
+
+    def _wall(self, at: float) -> str:
+        """RFC 3339 of an engine time, rounded up to a second."""
+        return evictions.stamp(math.ceil(self._machine.wall() + at - self._machine.monotonic()))
 
     async def _tell(
         self, about: Regarding, kind: str, reason: str, note: str, annotations: Mapping[str, str] | None
@@ -224,13 +231,13 @@ class _Intent:
     created: str
     at: float
 
-    def holds_for(self, turn: Turn) -> bool:
+    def holds_for(self, turn: Turn, now: float) -> bool:
         """Whether it need not be written again."""
-        return self.round == turn.round and time.monotonic() < self.at + INTENT_SECONDS
+        return self.round == turn.round and now < self.at + INTENT_SECONDS
 
-    def now(self) -> str:
-        """The time by the server's clock, or up to a second less."""
-        return evictions.stamp(evictions.seconds(self.created) + time.monotonic() - self.at)
+    def by_the_server(self, now: float) -> str:
+        """Our time by the server's clock, or up to a second less."""
+        return evictions.stamp(evictions.seconds(self.created) + now - self.at)
 
 
 def _ref(pod: Pod | Gone) -> PodRef:
@@ -243,8 +250,3 @@ def _named(about: Regarding) -> str:
 
 def _annotations(turn: Turn, asked_at: str = "") -> dict[str, str]:
     return evictions.record(turn.owner.partition("/")[2], turn.round, turn.spared, asked_at)
-
-
-def _wall(at: float) -> str:
-    """RFC 3339 of an engine time, rounded up to a second."""
-    return evictions.stamp(math.ceil(time.time() + at - time.monotonic()))

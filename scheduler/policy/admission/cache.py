@@ -18,6 +18,7 @@ import structlog
 from scheduler.kube.changes import Change, Deleted, Key
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import METADATA_POLICIES, Resource
 from scheduler.kube.wire import Meta
@@ -31,6 +32,9 @@ LONG_BYTES = 8 << 10
 WAITING_BYTES = 4 << 20
 """Of policies that wait to be read, and are kept for that; what is beyond is asked for again in its turn."""
 GET_SECONDS, RETRY_SECONDS = 5.0, 1.0
+CHECK_SECONDS = 20.0
+"""Between two comparisons with a list of metadata, less or more a quarter: a watch may lose events, and nobody else
+would notice that a policy is not applied. 10,000 policies are 20 pages."""
 
 log = structlog.get_logger("policies")
 
@@ -60,7 +64,14 @@ class _Unread(msgspec.Struct, eq=False):
 class PolicyCache:
     """All policies, by namespace. `run` follows them until cancelled."""
 
-    def __init__(self, client: Client, aside: Aside, *, on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        aside: Aside,
+        *,
+        on_change: Callable[[], None] = lambda: None,
+        machine: Machine = MACHINE,
+    ) -> None:
         self._client = client
         self._aside = aside
         self._on_change = on_change
@@ -79,6 +90,10 @@ class PolicyCache:
             self._deliver,
             on_malformed=self._malformed,
             on_refused=self._refused,
+            check_seconds=CHECK_SECONDS,
+            on_lost=self._lost,
+            rng=machine.chance,
+            clock=machine.monotonic,
         )
 
     async def run(self) -> None:
@@ -214,6 +229,9 @@ class PolicyCache:
             log.info("MetadataPolicies can be watched again")
         else:
             log.error("MetadataPolicies can't be watched", error=str(error)[:300], known=len(self.reflector))
+
+    def _lost(self, _resource: Resource, objects: int) -> None:
+        log.warning("events of policies were lost, listing them again", objects=objects)
 
     # -- reading aside -------------------------------------------------------------------------------------------
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
 from scheduler.kube.client import Client
+from scheduler.kube.lease import Elector
+from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.schedulers import LiveSchedulers, Schedulers
 from scheduler.policy.admission.aside import Aside
 from scheduler.policy.admission.cache import PolicyCache
@@ -27,7 +29,7 @@ from scheduler.policy.admission.reviewer import Reviewer
 from scheduler.policy.admission.secret import SharedSecret
 from scheduler.policy.admission.server import AdmissionServer
 from scheduler.policy.admission.settings import Settings
-from scheduler.policy.admission.tally import Key
+from scheduler.policy.admission.tally import Key, Tallies
 from scheduler.policy.admission.tls import ServingTls
 from scheduler.service.election import candidate, lead
 from scheduler.telemetry.blocks import Blocks
@@ -38,12 +40,14 @@ log = structlog.get_logger("admission")
 class Replica:
     """One admission server; `run` it once. `end` lets it drain, a second `end` makes it hurry."""
 
-    def __init__(self, client: Client, settings: Settings) -> None:
+    def __init__(
+        self, client: Client, settings: Settings, *, elector: Elector | None = None, machine: Machine = MACHINE
+    ) -> None:
         self._client = client
         self._settings = settings
         self._ending = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._blocks = Blocks()
+        self.blocks = Blocks()
         tls = ServingTls()
         overlap = timedelta(seconds=settings.overlap_seconds)
         self.certificates: SharedSecret | MountedFiles
@@ -63,21 +67,33 @@ class Replica:
             settings.reserve_known,
         )
         self._aside = Aside(terms, settings.workers)
-        self.cache = PolicyCache(client, self._aside, on_change=self._policies_changed)
-        self._owners = Owners(client)
-        self._reviewer = Reviewer(self.cache, self._owners, self._aside)
+        self.cache = PolicyCache(client, self._aside, on_change=self._policies_changed, machine=machine)
+        self._owners = Owners(client, clock=machine.monotonic)
+        self.tallies = Tallies(machine.wall)
+        self.reviewer = Reviewer(self.cache, self._owners, self._aside, self.tallies)
         self.schedulers = Schedulers(
             client,
             settings.namespace,
             LiveSchedulers(settings.scheduler_lease, settings.profiles),
             self._schedulers_changed,
+            clock=machine.boottime,
+            wall=machine.wall,
+            rng=machine.chance,
         )
-        self.elector = candidate(client, settings.namespace, settings.lease)
+        self.elector = elector or candidate(client, settings.namespace, settings.lease)
         identity = self.elector.term.identity
-        self.counting = Counting(client, self._reviewer.tallies, identity, settings.count_seconds, self._exists)
+        self.counting = Counting(
+            client,
+            self.tallies,
+            identity,
+            settings.count_seconds,
+            self._exists,
+            wall=lambda: datetime.fromtimestamp(machine.wall(), UTC),
+            rng=machine.chance,
+        )
         self.registration = Registration(client, settings, self.certificates, lambda: self.elector.leading)
         self.metrics = self._metrics()
-        self.server = AdmissionServer(self._reviewer, self.metrics, tls, lambda: self.cache.unready)
+        self.server = AdmissionServer(self.reviewer, self.metrics, tls, lambda: self.cache.unready)
 
     def end(self) -> None:
         """Drain and come to an end; may be called from a signal handler of the loop."""
@@ -89,11 +105,11 @@ class Replica:
         """Serve until `end`. What breaks one of the parts comes out here."""
         settings = self._settings
         await self._aside.start()
-        self._blocks.start()
+        self.blocks.start()
         try:
             await self._run(settings)
         finally:
-            self._blocks.stop()
+            self.blocks.stop()
             await self._aside.stop()
 
     async def _run(self, settings: Settings) -> None:
@@ -151,7 +167,7 @@ class Replica:
         return self.cache.uid(namespace, name) == uid
 
     def _schedulers_changed(self) -> None:
-        self._reviewer.live_schedulers = self.schedulers.live
+        self.reviewer.live_schedulers = self.schedulers.live
 
     def _policies_changed(self) -> None:
         accepted, refused = self.cache.counts()
@@ -177,7 +193,7 @@ class Replica:
                 ),
                 "berth_admission_longest_turn_seconds": (
                     "The longest turn of the event loop since the start, in seconds of CPU time",
-                    lambda: self._blocks.longest,
+                    lambda: self.blocks.longest,
                 ),
                 "berth_admission_aside_waiting": (
                     "Expensive reviews that wait for a worker process",
@@ -213,7 +229,7 @@ class Replica:
                 ),
                 "berth_admission_owner_failures": (
                     "Owners that could not be read",
-                    lambda: self._reviewer.guard_failures,
+                    lambda: self.reviewer.guard_failures,
                 ),
             }
         )

@@ -39,10 +39,10 @@ log = structlog.get_logger("admission")
 class Reviewer:
     """Answers reviews from one policy cache, on the terms of what is done aside."""
 
-    def __init__(self, cache: PolicyCache, owners: Owners, aside: Aside) -> None:
+    def __init__(self, cache: PolicyCache, owners: Owners, aside: Aside, tallies: Tallies | None = None) -> None:
         self.live_schedulers: frozenset[str] | None = None
         self.guard_failures = 0
-        self.tallies = Tallies()
+        self.tallies = tallies or Tallies()
         self._cache = cache
         self._owners = owners
         self._aside = aside

@@ -10,6 +10,8 @@ import asyncio
 import structlog
 
 from scheduler.kube.client import Client
+from scheduler.kube.lease import Elector
+from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.schedulers import LiveSchedulers, Schedulers
 from scheduler.policy.operator.audit import Audit
 from scheduler.policy.operator.kinds import resource
@@ -25,9 +27,17 @@ log = structlog.get_logger("operator")
 class Operator:
     """One replica; `run` it once."""
 
-    def __init__(self, client: Client, slow: Client, settings: Settings) -> None:
+    def __init__(
+        self,
+        client: Client,
+        slow: Client,
+        settings: Settings,
+        *,
+        elector: Elector | None = None,
+        machine: Machine = MACHINE,
+    ) -> None:
         self._settings = settings
-        self.elector = candidate(client, settings.namespace, settings.lease)
+        self.elector = elector or candidate(client, settings.namespace, settings.lease)
         kinds = map(resource, settings.audit_kinds)
         self.audit = Audit(slow, kinds, settings.namespace, settings.exempt, settings.reserved)
         self.schedulers = Schedulers(
@@ -35,6 +45,9 @@ class Operator:
             settings.namespace,
             LiveSchedulers(settings.scheduler_lease, settings.profiles),
             lambda: self.reconciler.mark(None),
+            clock=machine.boottime,
+            wall=machine.wall,
+            rng=machine.chance,
         )
         self.reconciler = Reconciler(
             client,
@@ -43,8 +56,10 @@ class Operator:
             lambda: self.schedulers.live,
             lambda: self.elector.leading,
             identity=self.elector.term.identity,
+            clock=machine.wall,
+            monotonic=machine.monotonic,
         )
-        self.watch = Watch(client, client.connection, settings.watched, self.reconciler.mark)
+        self.watch = Watch(client, client.connection, settings.watched, self.reconciler.mark, machine.monotonic)
         self.probe = Probe(self.watch.pulse, lambda: self.elector.leading)
 
     async def run(self) -> None:
@@ -55,11 +70,15 @@ class Operator:
         await self.probe.start(self._settings.host, self._settings.port)
         log.info("listening", port=self.probe.port)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                for part in (self.watch.run(), self.schedulers.run(), lead(self.elector, self._led)):
-                    tasks.create_task(part)
+            await self.work()
         finally:
             await self.probe.stop()
+
+    async def work(self) -> None:
+        """The same, without answering probes."""
+        async with asyncio.TaskGroup() as tasks:
+            for part in (self.watch.run(), self.schedulers.run(), lead(self.elector, self._led)):
+                tasks.create_task(part)
 
     async def _led(self) -> None:
         log.info("leads", identity=self.elector.term.identity)

@@ -4,8 +4,9 @@ kopf runs in a thread and an event loop of its own, because it takes every task 
 It only watches: no peering (equal peers pause each other; our Lease does that), no change handlers (they write
 annotations and finalizers), no Events, no following of CRDs. When MetadataPolicies are not served, at the start or
 after their CRD was deleted, kopf gives up, and is started again once they are; that waiting is done here, with our own
-client. Each event only names a namespace: `reconciler` reads what is there, so a deletion that kopf missed in a relist
-(it never tells of those) does no harm, and each list that kopf makes is told as "look at everything".
+client. It is started again as well when resourceVersions go back, which kopf does not notice. Each event only names a
+namespace: `reconciler` reads what is there, so a deletion that kopf missed in a relist (it never tells of those) does
+no harm, and each list that kopf makes is told as "look at everything".
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +28,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, ConfigError, Unreachable
 from scheduler.kube.resources import METADATA_POLICIES
+from scheduler.kube.wire import MALFORMED, Version, list_page, older, read_version
 from scheduler.policy.operator.pulse import STREAM_SECONDS, Pulse
 
 LOOK_SECONDS = 2.0
@@ -41,15 +44,25 @@ Hear = Callable[[str | None], None]
 class Watch:
     """`hear(namespace)` is called in the loop of `run` when something changed there (None: perhaps everywhere)."""
 
-    def __init__(self, client: Client, connection: Connection, watched: tuple[str, ...], hear: Hear) -> None:
+    def __init__(
+        self,
+        client: Client,
+        connection: Connection,
+        watched: tuple[str, ...],
+        hear: Hear,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.kopf: Callable[[Connection, tuple[str, ...], list[str], Pulse], Kopf] = Kopf
         self._client = client
         self._connection = connection
         self._watched = watched
         self._hear = hear
         self._paths = [METADATA_POLICIES.path(namespace) for namespace in watched or (None,)]
-        self.pulse = Pulse(self._paths)
+        self.pulse = Pulse(self._paths, clock)
+        self._version: Version = ""
+        """Of the latest list."""
         self.runs = 0
-        """How often kopf was started; it should be once, and once more for each time that the CRD was gone."""
+        """How often kopf was started: once, and once more each time that the CRD was gone or a backup was restored."""
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -98,11 +111,27 @@ class Watch:
             return False
         return False
 
+    async def _over(self) -> str:
+        """Why kopf has to begin anew, though it doesn't know; empty when it need not.
+
+        After etcd was restored from a backup, kopf's position lies in the future, and the API server says nothing of
+        what happens until then.
+        """
+        try:
+            body = await self._client.get(self._paths[0], query="limit=1", tries=1)
+            version = read_version(list_page.decode(body).metadata.resource_version)
+        except ApiError as error:
+            return "MetadataPolicies are not served any more" if error.status == 404 else ""
+        except (Unreachable, *MALFORMED):
+            return ""
+        before, self._version = self._version, version
+        return "resourceVersions went back: etcd was restored from a backup" if older(version, before) else ""
+
     async def _one_run(self) -> str:
         """Run kopf until it gives up, and say why; end it when cancelled."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[str] = loop.create_future()
-        runner = _Thread(self._connection, self._watched, self._paths, self.pulse)
+        runner = self.kopf(self._connection, self._watched, self._paths, self.pulse)
 
         def hear(namespace: str | None) -> None:
             with contextlib.suppress(RuntimeError):  # our loop has ended before the thread did
@@ -113,23 +142,22 @@ class Watch:
                 loop.call_soon_threadsafe(_resolve, ended, reason)
 
         runner.hear, runner.finish = hear, finish
-        thread = threading.Thread(target=runner.run, name="kopf", daemon=True)
-        thread.start()
+        runner.start()
         try:
             while not ended.done():
                 await asyncio.wait((ended,), timeout=CHECK_SECONDS)
-                if not ended.done() and await self._gone():
-                    return "MetadataPolicies are not served any more"
+                if not ended.done() and (why := await self._over()):
+                    return why
             return ended.result()
         finally:
             runner.stop()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_SECONDS):
                     await ended
-            await asyncio.to_thread(thread.join, 1.0)
+            await asyncio.to_thread(runner.join, 1.0)
 
 
-class _Thread:
+class Kopf:
     """One run of kopf, in its own thread and loop."""
 
     hear: Hear
@@ -143,6 +171,20 @@ class _Thread:
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._sessions: list[aiohttp.ClientSession] = []
+        self._thread = threading.Thread(target=self.run, name="kopf", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the thread."""
+        self._thread.join(seconds)
+
+    def connector(self) -> aiohttp.BaseConnector:
+        """How requests get to the API server."""
+        tls = self._connection.tls
+        return aiohttp.TCPConnector(limit=0, ssl=True if tls is None else tls.context())
 
     def run(self) -> None:
         """The thread's work."""
@@ -194,7 +236,7 @@ class _Thread:
         trace.on_request_start.append(self._starts)
         trace.on_request_end.append(self._ends)
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=True if connection.tls is None else connection.tls.context()),
+            connector=self.connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=[("User-Agent", f"{connection.user_agent} operator"), *connection.headers],
             proxy=connection.proxy,

@@ -47,6 +47,10 @@ class World:
         self.asked: list[float] = []
         self.client_repeats = False
         """The client sends each Binding a second time by itself."""
+        self.left = 0
+        """How many messages have left."""
+        self.asks_to_wait: asyncio.Event | None = None
+        """The client is answered 429, and sends it once more when this is set."""
         self.held = asyncio.Event()
         self.held.set()
         self._landing: list[tuple[float, str]] = []
@@ -76,6 +80,11 @@ class World:
         await self.held.wait()
         for _ in range(1 + self.client_repeats):
             on_send()
+            self.left += 1
+        if self.asks_to_wait is not None:
+            await self.asks_to_wait.wait()
+            on_send()
+            self.left += 1
         self.sent.append(self.now)
         if len(self.sent) in self.lands:
             self._landing.append((self.now + self.lands[len(self.sent)], json.loads(body)["target"]["name"]))
@@ -279,6 +288,21 @@ async def test_withdrawn_while_it_waits_for_its_turn() -> None:
     assert await world.under_way.drain(30.0) == 0
     assert (world.sent, world.told, len(world.answers)) == ([], [], 1)
     assert world.bindings.failures == {"withdrawn": 1}
+
+
+async def test_withdrawn_while_the_server_has_it_wait() -> None:
+    """A 429 says that nothing was done: what the client would send again after the pause is not sent any more."""
+    world = World(OK)
+    world.asks_to_wait = asyncio.Event()
+    bind = world.post()
+    await asyncio.sleep(0)
+    assert (world.left, world.answers) == (1, [])
+    world.bindings.withdraw(Withdraw(bind.pod, "n", "node n is cordoned"))
+    world.asks_to_wait.set()
+    assert await world.under_way.drain(30.0) == 0
+    assert (world.left, world.answers, world.told) == (1, [BindWithdrawn("default/p", "node n is cordoned")], [])
+    assert world.bindings.failures == {"withdrawn": 1}
+    assert len(world.bindings) == 0
 
 
 async def test_what_was_sent_can_not_be_withdrawn() -> None:

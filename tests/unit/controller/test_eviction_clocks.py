@@ -1,6 +1,5 @@
 """How long ago evictions were is told by the server's clock on both sides, whatever ours says."""
 
-import time
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -13,6 +12,7 @@ from scheduler.framework.config import default_configuration
 from scheduler.framework.profiles import build
 from scheduler.kube.client import Client
 from scheduler.kube.evictions import CONTROLLER, DONE, INTENT, Regarding, event, record
+from scheduler.kube.machine import Machine
 from scheduler.plugins.registry import registry
 
 ABOUT = Regarding("v1", "Pod", "default", "gone", "uid-gone")
@@ -44,11 +44,11 @@ def _stamp(ago: int) -> str:
 
 
 @pytest.mark.parametrize("hours", [-1.0, 0.0, 1.0])
-async def test_our_clock_may_be_wrong(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
+async def test_our_clock_may_be_wrong(hours: float) -> None:
     """By an hour, either way: the next leader spares successors for as long as the last one would have."""
-    monkeypatch.setattr(time, "time", lambda: SERVER.timestamp() + 3600 * hours)
+    wrong = Machine(wall=lambda: SERVER.timestamp() + 3600 * hours)
     config = default_configuration()
     frameworks = build(config, registry())
-    watcher = Watcher(cast(Client, Server()), frameworks, Settings(), lambda: True, ABOUT, "me")
+    watcher = Watcher(cast(Client, Server()), frameworks, Settings(), lambda: True, ABOUT, "me", machine=wrong)
     (past,), _ = await watcher.remembered()
     assert past.ago == BEFORE - 1

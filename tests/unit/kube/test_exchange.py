@@ -121,6 +121,22 @@ async def test_stuck_handshakes_hold_nobody_up_for_long(gated: Gated, monkeypatc
     await asyncio.gather(*asked)
 
 
+async def test_what_is_held_back_leaves_the_connection_to_others(gated: Gated) -> None:
+    """Nothing was sent over it: the next request uses it, and no other one is opened."""
+    gated.released.release()
+    assert (await gated.ask()).status == 200
+    message = gated.message("GET", "/x", "", None, "")
+
+    def hold_back() -> None:
+        raise LookupError("not this one")
+
+    with pytest.raises(LookupError):
+        await gated.send("GET", message, None, LONG, on_send=hold_back)
+    gated.released.release()
+    assert (await gated.ask()).status == 200
+    assert gated.begun == 1
+
+
 async def test_who_waited_for_too_long_is_not_sent(gated: Gated) -> None:
     """A process that stood still wakes up with a connection at hand; a write whose time is over does not leave."""
     asked = [gated.ask() for _ in range(CONNECTING)]

@@ -1,0 +1,119 @@
+"""Who else is in a run, besides the scheduler, and what happens to them: by a generator of their own.
+
+A seed's scheduler sees the same happenings whether others are there or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from tests.storm.happenings import Happening, at
+
+EVICTOR, POLICIES = "evictor", "policies"
+CASTS: tuple[tuple[str, ...], ...] = ((), (), (EVICTOR,), (POLICIES,), (EVICTOR, POLICIES))
+WEIGHTS = (3, 2, 3, 3, 1)
+_EVICTIONS = ("create pods/eviction",) * 4 + ("create events", "get", "list pods", "update leases", "watch")
+_POLICIES = ("list metadatapolicies", "watch metadatapolicies", "patch metadatapolicies/status", "get metadatapolicies")
+
+
+def cast(rng: Random) -> tuple[str, ...]:
+    """Who is there."""
+    return rng.choices(CASTS, WEIGHTS)[0]
+
+
+def replicas(who: tuple[str, ...]) -> list[str]:
+    """The names of their processes."""
+    names = ["evictor"] * (EVICTOR in who) + ["admission", "operator"] * (POLICIES in who)
+    return [f"{name}-{machine}" for name in names for machine in "ab"]
+
+
+def happenings(
+    rng: Random,
+    who: tuple[str, ...],
+    nodes: list[str],
+    storm: tuple[float, float],
+    requests: Callable[[Random, tuple[str, ...]], dict[str, Any]],
+) -> list[Happening]:
+    """What happens because of them, and to them, between two times."""
+    found: list[Happening] = []
+    if EVICTOR in who:
+        found += _promises(rng, nodes, storm)
+    if POLICIES in who:
+        found += _policies(rng, storm)
+    if who:
+        found += _faults(rng, who, storm, requests)
+    return found
+
+
+def _promises(rng: Random, nodes: list[str], storm: tuple[float, float]) -> list[Happening]:
+    """Workloads that want a label to stay, and labels that don't."""
+    found = []
+    for i in range(rng.randint(1, 3)):
+        count = rng.randint(1, 5)
+        given: dict[str, Any] = {"namespace": rng.choice(("blue", "green")), "name": f"p{i}", "replicas": count}
+        given |= {"cpu": rng.choice((100, 250)), "promise": True}
+        if rng.random() < 0.6:
+            given["budget"] = rng.choice((count, max(count - 1, 1), max(count // 2, 1)))
+        found.append(at(rng.uniform(1, 40), "want", **given))
+    for _ in range(rng.randint(3, 8)):
+        lasts = rng.choice((0.0, 0.0, 2.0, 10.0, 20.0, 60.0, 120.0))
+        found.append(
+            at(rng.uniform(*storm), "relabel", node=rng.choice(nodes), disk=rng.choice(("ssd", "hdd")), seconds=lasts)
+        )
+    return found
+
+
+def _policies(rng: Random, storm: tuple[float, float]) -> list[Happening]:
+    """Policies that come, change and go; some when all else is calm, and pods that are reviewed afterwards."""
+
+    def one(moment: float) -> Happening:
+        given: dict[str, Any] = {"namespace": rng.choice(("blue", "green")), "name": f"m{rng.randint(0, 3)}"}
+        given |= {"rule": rng.choice(("reject", "stamp", "stamp", "warn", "bad")), "app": f"w{rng.randint(0, 3)}"}
+        return at(moment, "policy", **given, seconds=rng.choice((0.0, 0.0, 5.0, 30.0, 100.0)))
+
+    found = [one(rng.uniform(1, storm[1])) for _ in range(rng.randint(3, 10))]
+    found += [one(rng.uniform(storm[1], storm[1] + 15)) for _ in range(rng.randint(0, 2))]
+    found += [at(rng.uniform(storm[1] + 125, storm[1] + 135), "delete-pods", count=rng.randint(3, 12))]
+    return found
+
+
+def _faults(
+    rng: Random,
+    who: tuple[str, ...],
+    storm: tuple[float, float],
+    requests: Callable[[Random, tuple[str, ...]], dict[str, Any]],
+) -> list[Happening]:
+    names = replicas(who)
+
+    def lasts(most: float) -> float:
+        return round(rng.choice((1.0, 8.0, 20.0, most)) * rng.uniform(0.5, 1.0), 2)
+
+    wanted = (_EVICTIONS if EVICTOR in who else ()) + (_POLICIES if POLICIES in who else ())
+    kinds: dict[str, Callable[[], dict[str, Any]]] = {
+        "requests": lambda: requests(rng, wanted),
+        "pause": lambda: {"who": rng.choice(names), "seconds": lasts(60.0)},
+        "kill": lambda: {"who": rng.choice(names), "seconds": lasts(30.0)},
+        "power-off": lambda: {"who": rng.choice(names), "seconds": lasts(30.0)},
+        "terminate": lambda: {"who": rng.choice(names)},
+        "cut-off": lambda: {"who": rng.choice(names), "seconds": lasts(90.0)},
+        "silence": lambda: {"who": rng.choice(names), "seconds": lasts(120.0), "part": rng.choice((0.3, 1.0))},
+        "reset": lambda: {"who": rng.choice(names), "part": rng.choice((0.3, 1.0))},
+        "cut-mid-line": lambda: {"who": rng.choice(names), "part": rng.choice((0.3, 1.0))},
+        "slow-network": lambda: {"who": rng.choice(names), "most": rng.choice((0.5, 3.0)), "seconds": lasts(90.0)},
+    }
+    if POLICIES in who:
+        plural = "metadatapolicies"
+        kinds |= {
+            "deny": lambda: {"plural": plural, "seconds": lasts(60.0)},
+            "mute": lambda: {"plural": plural, "part": rng.choice((0.5, 1.0))},
+            "watch-lines": lambda: {
+                "plural": plural,
+                "how": rng.choice(("lost", "twice", "older", "unknown")),
+                "chance": rng.choice((0.3, 1.0)),
+                "seconds": lasts(90.0),
+            },
+        }
+    chosen = rng.choices(list(kinds), [4 if name == "requests" else 1 for name in kinds], k=rng.randint(0, 5))
+    return [at(rng.uniform(*storm), name, **kinds[name]()) for name in chosen]

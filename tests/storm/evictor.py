@@ -1,0 +1,40 @@
+"""One replica of `berth evictor` as a simulated process: what `controller.eviction.launch` puts together."""
+
+from __future__ import annotations
+
+from scheduler.controller.eviction.launch import lead
+from scheduler.controller.eviction.vitals import Post
+from scheduler.engine.eviction.settings import Settings
+from scheduler.framework.config import decode
+from scheduler.framework.profiles import build
+from scheduler.kube.machine import Machine
+from tests.storm.berth import CONFIGURATIONS, PLUGINS
+from tests.storm.process import NAMESPACE, Process
+
+CAREFUL = Settings(
+    grace=15.0,
+    changed_share=0.5,
+    changed_window=60.0,
+    node_rate=1.0,
+    owner_backoff=60.0,
+    owner_backoff_most=240.0,
+    retry=5.0,
+    retry_most=30.0,
+    rest=60.0,
+)
+"""Ten minutes are to see several graces and rounds."""
+
+
+class Evictor(Process):
+    """A replica of the evictor."""
+
+    lease = "berth-evictor"
+    post: Post | None = None
+
+    async def work(self, machine: Machine) -> None:
+        config = decode(CONFIGURATIONS[0])
+        async with self.client_of(machine) as client, self.client_of(machine) as aside:
+            self.client = client
+            self.post = Post(self.lease, self.candidate(aside, machine))
+            working = lead(client, build(config, PLUGINS), CAREFUL, NAMESPACE, self.post, machine)
+            await self.until_told(working)

@@ -1,0 +1,68 @@
+"""kopf, unchanged, on a simulated loop: its requests go over the simulated network, in place of a thread and sockets.
+
+What is left out of kopf: its thread (its loop is one more loop of the process), aiohttp's connector for real sockets
+(TLS, proxies, name resolution), and the handling of signals, which the operator does itself in production as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ClientRequest, ConnectionKey
+from aiohttp.tracing import Trace
+
+from scheduler.kube.connection import Connection
+from scheduler.policy.operator.pulse import Pulse
+from scheduler.policy.operator.watch import Kopf
+
+if TYPE_CHECKING:
+    from tests.storm.process import Process
+
+
+class Connector(aiohttp.BaseConnector):
+    """Connects over the simulated network."""
+
+    async def _create_connection(
+        self,
+        req: ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own
+    ) -> ResponseHandler:
+        assert req.url.host is not None and req.url.port is not None
+        try:
+            _, protocol = await self._loop.create_connection(self._factory, req.url.host, req.url.port)
+        except OSError as error:
+            key: ConnectionKey = req.connection_key
+            raise aiohttp.ClientConnectorError(key, error) from error
+        return protocol
+
+
+class Simulated(Kopf):
+    """One run of kopf, in a loop of its process."""
+
+    def __init__(
+        self, process: Process, connection: Connection, watched: tuple[str, ...], paths: list[str], pulse: Pulse
+    ) -> None:
+        super().__init__(connection, watched, paths, pulse)
+        self._loop.close()
+        self._simulated = process.thread()
+        self._loop: Any = self._simulated
+
+    def start(self) -> None:
+        self._simulated.create_task(self._live())
+
+    def join(self, seconds: float) -> None:
+        """It has ended when `finish` was called."""
+
+    def connector(self) -> aiohttp.BaseConnector:
+        return Connector(limit=0, loop=self._loop)
+
+    async def _live(self) -> None:
+        reason = "kopf stopped"
+        try:
+            await self._operate()
+        except Exception as error:  # noqa: BLE001 - as in `Kopf.run`
+            reason = f"{type(error).__name__}: {error}"
+        self.finish(reason)
