@@ -1,4 +1,4 @@
-"""The MetadataPolicies of the cluster, kept up to date by one reflector.
+"""The MetadataPolicies of the cluster, kept up to date by one reflector, which compares them with a list now and then.
 
 A stored policy that can't be accepted (an older schema let it in) does not apply, and every review in its namespace has
 a warning; the others apply. If the policies of a namespace cost too much, some of them do not apply (`bounds`). Long
@@ -17,6 +17,7 @@ import structlog
 
 from scheduler.kube.changes import Change, Deleted, Key
 from scheduler.kube.client import Client
+from scheduler.kube.cross_check import EVERY_SECONDS
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import METADATA_POLICIES, Resource
@@ -60,7 +61,14 @@ class _Unread(msgspec.Struct, eq=False):
 class PolicyCache:
     """All policies, by namespace. `run` follows them until cancelled."""
 
-    def __init__(self, client: Client, aside: Aside, *, on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        aside: Aside,
+        *,
+        on_change: Callable[[], None] = lambda: None,
+        check_seconds: float = EVERY_SECONDS,
+    ) -> None:
         self._client = client
         self._aside = aside
         self._on_change = on_change
@@ -79,6 +87,8 @@ class PolicyCache:
             self._deliver,
             on_malformed=self._malformed,
             on_refused=self._refused,
+            check_seconds=check_seconds,
+            on_lost=self._lost,
         )
 
     async def run(self) -> None:
@@ -214,6 +224,9 @@ class PolicyCache:
             log.info("MetadataPolicies can be watched again")
         else:
             log.error("MetadataPolicies can't be watched", error=str(error)[:300], known=len(self.reflector))
+
+    def _lost(self, _resource: Resource, policies: int) -> None:
+        log.warning("the watch of MetadataPolicies lost events, listing again", policies=policies)
 
     # -- reading aside -------------------------------------------------------------------------------------------
 
