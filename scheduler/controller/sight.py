@@ -70,6 +70,22 @@ class Sight:
                 return f"nothing heard of {kind}s for {silent:.0f}s: {reflector.last_error or 'the watch is silent'}"
         return ""
 
+    def missing(self) -> str:
+        """The kinds that have to be listed first and are not, each with why; empty when all are."""
+        return ", ".join(
+            f"{one.resource.kind} ({one.refused or one.last_error or 'the first list is under way'})"
+            for one in self._reflectors
+            if not one.has_synced and (one.refused is None or one in self._needed)
+        )
+
+    def without(self) -> str:
+        """The kinds that are forbidden and not needed, so that decisions are made without them; empty when none is."""
+        return ", ".join(
+            f"{one.resource.kind} ({one.refused})"
+            for one in self._reflectors
+            if one not in self._needed and one.refused is not None and one.refused.status != _NO_SUCH_KIND
+        )
+
     def tell(self) -> None:
         """Log when scheduling pauses and when it goes on; call it now and then."""
         gap = self.gap()

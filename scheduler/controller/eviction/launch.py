@@ -39,7 +39,7 @@ async def keep_promises(
             lambda: lead(client, frameworks, settings, namespace, post),
             client,
             listen=listen,
-            endpoints=Endpoints(ready={"lease": post.unready}, instruments=post.instruments),
+            endpoints=Endpoints(ready=post.ready(), notes=post.notes, instruments=post.instruments),
             lease=f"{namespace}/{lease}",
             profiles=list(frameworks),
             observe=settings.observe,

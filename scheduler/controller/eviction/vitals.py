@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from scheduler.controller.eviction.watcher import Watcher
 from scheduler.kube.lease import Elector
+from scheduler.telemetry.health import Checks
 from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
 
 LEADER = Family("leader_election_master_status", "gauge", "1 for the replica that evicts, 0 for the others.", ("name",))
@@ -44,6 +45,25 @@ class Post:
         if self.elector.last_error is not None:
             return f"can't reach the Lease: {str(self.elector.last_error)[:300]}"
         return None if self.elector.reached else "the API server has not answered about the Lease yet"
+
+    def ready(self) -> Checks:
+        """A replica that stands by is ready without having seen anything: it looks when it leads."""
+        return {"lease": self.unready, "informer-sync": self._missing, "watches": self._gap}
+
+    def notes(self) -> dict[str, str]:
+        """The kinds that it may not see and does without."""
+        watcher = self.watcher
+        without = "" if watcher is None else watcher.sight.without()
+        return {"watches": f"not allowed to follow, and evicting without: {without}"} if without else {}
+
+    def _missing(self) -> str | None:
+        watcher = self.watcher  # read once: this is asked on another thread
+        missing = "" if watcher is None else watcher.sight.missing()
+        return f"not listed yet: {missing}" if missing else None
+
+    def _gap(self) -> str | None:
+        watcher = self.watcher
+        return None if watcher is None else watcher.sight.gap() or None
 
     def instruments(self) -> list[Instrument]:
         """The figures; those of promises only while it leads, and counted since then."""

@@ -32,6 +32,8 @@ log = structlog.get_logger("evictor")
 
 SLICE_SECONDS = 0.008
 _IDLE_SECONDS = 10.0
+SAY_MISSING_SECONDS = 10.0
+"""After so long a first list that has not come is worth a line in the log."""
 _NO_HURRY = 0.05
 """Between two looks at most one slice of news; a watch that floods costs one look for many changes."""
 
@@ -61,7 +63,7 @@ class Watcher:
             client, self._receive, self._decoder, leads, about, instance, observe=settings.observe, machine=machine
         )
         self._reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES)]
-        self._sight = Sight(self._reflectors, NEEDED, self._awake.set)
+        self.sight = Sight(self._reflectors, NEEDED, self._awake.set)
 
     def counts(self) -> Counts:
         """The figures of this term."""
@@ -107,8 +109,11 @@ class Watcher:
 
     async def _sync(self) -> None:
         """Wait until every kind is listed, or refused where it can be done without."""
-        started = self._clock()
-        while not all(r.has_synced or (r.refused is not None and r.resource not in NEEDED) for r in self._reflectors):
+        started, told = self._clock(), ""
+        while missing := self.sight.missing():
+            if missing != told and self._clock() - started >= SAY_MISSING_SECONDS:
+                log.error("the cluster can't be seen yet, so nothing is evicted", missing=missing)
+                told = missing
             await self._wait(0.1)
             await self._apply()
         await self._apply()
@@ -132,8 +137,8 @@ class Watcher:
 
     def _fresh(self) -> bool:
         """Whether what we know of nodes and pods is what there is, as far as anybody can tell."""
-        self._sight.tell()
-        return not self._sight.gap()
+        self.sight.tell()
+        return not self.sight.gap()
 
     async def _apply(self) -> None:
         """Apply the inbox in slices; answers are carried out at once."""
@@ -177,8 +182,8 @@ class Watcher:
             on_malformed=_malformed,
             on_refused=log_refusal,
             check_seconds=check_seconds(resource),
-            on_lost=lambda *lost: self._sight.lost(*lost),
-            on_back=lambda of: self._sight.back(of),
+            on_lost=lambda *lost: self.sight.lost(*lost),
+            on_back=lambda of: self.sight.back(of),
             rng=self._machine.chance,
             clock=self._clock,
         )

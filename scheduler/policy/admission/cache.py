@@ -1,4 +1,4 @@
-"""The MetadataPolicies of the cluster, kept up to date by one reflector.
+"""The MetadataPolicies of the cluster, kept up to date by one reflector, which compares them with a list now and then.
 
 A stored policy that can't be accepted (an older schema let it in) does not apply, and every review in its namespace has
 a warning; the others apply. If the policies of a namespace cost too much, some of them do not apply (`bounds`). Long
@@ -17,6 +17,7 @@ import structlog
 
 from scheduler.kube.changes import Change, Deleted, Key
 from scheduler.kube.client import Client
+from scheduler.kube.cross_check import EVERY_SECONDS
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
@@ -32,9 +33,6 @@ LONG_BYTES = 8 << 10
 WAITING_BYTES = 4 << 20
 """Of policies that wait to be read, and are kept for that; what is beyond is asked for again in its turn."""
 GET_SECONDS, RETRY_SECONDS = 5.0, 1.0
-CHECK_SECONDS = 20.0
-"""Between two comparisons with a list of metadata, less or more a quarter: a watch may lose events, and nobody else
-would notice that a policy is not applied. 10,000 policies are 20 pages."""
 
 log = structlog.get_logger("policies")
 
@@ -71,6 +69,7 @@ class PolicyCache:
         *,
         on_change: Callable[[], None] = lambda: None,
         machine: Machine = MACHINE,
+        check_seconds: float = EVERY_SECONDS,
     ) -> None:
         self._client = client
         self._aside = aside
@@ -90,7 +89,7 @@ class PolicyCache:
             self._deliver,
             on_malformed=self._malformed,
             on_refused=self._refused,
-            check_seconds=CHECK_SECONDS,
+            check_seconds=check_seconds,
             on_lost=self._lost,
             rng=machine.chance,
             clock=machine.monotonic,
@@ -230,8 +229,8 @@ class PolicyCache:
         else:
             log.error("MetadataPolicies can't be watched", error=str(error)[:300], known=len(self.reflector))
 
-    def _lost(self, _resource: Resource, objects: int) -> None:
-        log.warning("events of policies were lost, listing them again", objects=objects)
+    def _lost(self, _resource: Resource, policies: int) -> None:
+        log.warning("the watch of MetadataPolicies lost events, listing again", policies=policies)
 
     # -- reading aside -------------------------------------------------------------------------------------------
 

@@ -207,6 +207,10 @@ class Replica:
                     "Seconds since the API server last sent anything about policies. About 60 is normal",
                     lambda: self.cache.reflector.staleness() or 0.0,
                 ),
+                "berth_admission_policies_lost": (
+                    "Policies that differed from a list because the watch had lost events, and were read again",
+                    lambda: self.cache.reflector.counts.lost,
+                ),
                 "berth_admission_leading": (
                     "1 for the replica that writes webhook configurations and certificates, 0 for others",
                     lambda: float(self.elector.leading),

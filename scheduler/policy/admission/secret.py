@@ -35,6 +35,9 @@ OURS = {"app.kubernetes.io/managed-by": "berth"}
 ROTATE = "podberth.dev/rotate-before"
 """Annotation (RFC 3339): a CA made before this moment is replaced, with the same overlap as ever."""
 
+CHECK_SECONDS = 60.0
+"""How often what is known of the Secret is compared with what there is: a lost event may be that of a new CA."""
+
 log = structlog.get_logger("certificates")
 
 
@@ -99,7 +102,13 @@ class SharedSecret:
         self._now = now
         self._missing = asyncio.Event()
         self.reflector: Reflector[Secret] = Reflector(
-            client, SECRETS, _decode, self._changed, namespace=namespace, field_selector=f"metadata.name={name}"
+            client,
+            SECRETS,
+            _decode,
+            self._changed,
+            namespace=namespace,
+            field_selector=f"metadata.name={name}",
+            check_seconds=CHECK_SECONDS,
         )
 
     @property

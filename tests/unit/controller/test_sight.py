@@ -91,6 +91,22 @@ def test_what_stops_decisions(id: str, change: dict[str, Any], gap: str | None) 
     assert (world.sight.clear, world.sight.gap()) == (gap is None, gap or "")
 
 
+def test_what_is_missing() -> None:
+    """Kinds that have to be listed first are named with why they are not; so are forbidden ones that nobody needs."""
+    world = World()
+    assert (world.sight.missing(), world.sight.without()) == ("", "")
+    for kind in (world.nodes, world.pods, world.others):
+        kind.has_synced = False
+    world.nodes.refused = world.others.refused = FORBIDDEN
+    world.pods.last_error = Unreachable("connection refused")
+    assert world.sight.missing() == "Node (403 Forbidden: no role), Pod (connection refused)"
+    assert world.sight.without() == "Namespace (403 Forbidden: no role)"
+    world.others.refused = ApiError(404, "NotFound", "no such kind")
+    assert world.sight.without() == ""
+    world.others.refused = None
+    assert world.sight.missing().endswith("Namespace (the first list is under way)")
+
+
 def test_it_is_said_once_and_work_goes_on_afterwards() -> None:
     """One line when it begins, whatever changes in the reason, and one when it is over."""
     world = World()
