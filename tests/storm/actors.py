@@ -188,6 +188,8 @@ class Wanted:
     scheduler: str = "berth"
     apart: bool = False
     gated: bool = False
+    app: str = ""
+    """The label of its pods, its name without it: pods of two schedulers may be of one app."""
 
 
 class Controllers:
@@ -261,13 +263,14 @@ class Controllers:
             return
         if self._server.stored("pods", f"{namespace}/{name}") is not None:
             return
+        app = wanted.app or kind
         body = builders.pod(
             name,
             f"{wanted.cpu}m",
             namespace=namespace,
-            labels={"app": kind},
+            labels={"app": app},
             select={"zone": wanted.zone} if wanted.zone else None,
-            apart=[f"app={kind}"] if wanted.apart else (),
+            apart=[f"app={app}"] if wanted.apart else (),
             scheduler=wanted.scheduler,
             gates=["storm.test/gate"] if wanted.gated else (),
         )
