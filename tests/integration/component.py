@@ -27,6 +27,10 @@ class Component(Process):
     def __init__(self, name: str, home: Path, *arguments: str) -> None:
         super().__init__(name, [BERTH, *arguments], home / f"{name.replace(' ', '-')}.log", environment())
 
+    def import_first_from(self, place: Path) -> None:
+        """Have its Python look for modules in this directory before all others; to be called before the start."""
+        self._env = {**environment(), "PYTHONPATH": str(place)}
+
     def lines(self, event: str = "") -> list[Object]:
         """What it logged, or what of it is this event; a line that is no JSON is an event of its own."""
         return [line for line in self._lines() if event in ("", line["event"])]

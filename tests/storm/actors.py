@@ -214,6 +214,8 @@ class Wanted:
     """Whether its pods want a node with `disk=ssd` for as long as they run."""
     budget: int = 0
     """How many of its pods its PodDisruptionBudget wants healthy; 0: it has none."""
+    app: str = ""
+    """The label of its pods, its name without it: pods of two schedulers may be of one app."""
 
 
 class Controllers:
@@ -293,13 +295,14 @@ class Controllers:
             return
         if self._server.stored("pods", f"{namespace}/{name}") is not None or (namespace, name) in self._in_review:
             return
+        app = wanted.app or kind
         body = builders.pod(
             name,
             f"{wanted.cpu}m",
             namespace=namespace,
-            labels={"app": kind},
+            labels={"app": app},
             select={"zone": wanted.zone} if wanted.zone else None,
-            apart=[f"app={kind}"] if wanted.apart else (),
+            apart=[f"app={app}"] if wanted.apart else (),
             scheduler=wanted.scheduler,
             gates=["storm.test/gate"] if wanted.gated else (),
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
-FAULTS = 52
+FAULTS, UPSTREAM = 52, 10
 LINK = re.compile(r"\[(test_\w+)\]\(([^)]+)\)")
 INVARIANTS = {"I1", "I2", "I3", "I4", "I5", "I6"}
 
@@ -50,6 +50,18 @@ def test_tests_are_there(number: int) -> None:
     left = re.sub(r"(; )?open: .+", "", LINK.sub("", tests))
     assert left.replace(",", "").strip() == "", left
     assert set(re.findall(r"\w+", invariants)) <= INVARIANTS
+
+
+def test_upstream_bugs_are_there() -> None:
+    """Ten of them; each test that is named exists."""
+    section = PAGE.read_text().partition("\n## Upstream bugs\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| #")]
+    assert len({row.split("|")[1].strip() for row in rows}) == UPSTREAM == len(rows)
+    for row in rows:
+        tests = row.split("|")[3].strip()
+        assert LINK.findall(tests) or tests.startswith("none")
+        for name, target in LINK.findall(tests):
+            assert name in _tests((PAGE.parent / target).resolve()), name
 
 
 def test_what_is_open_is_listed() -> None:
