@@ -7,6 +7,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import field
 from msgspec.structs import replace
 
 from scheduler.framework.small_change import SmallChange
@@ -21,7 +22,7 @@ class FewerDevices(SmallChange, frozen=True):
     request: str
     count: int
     instead_of: int
-    patch: list[dict[str, Any]] = []
+    patch: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         what = "device" if self.count == 1 else "devices"
@@ -41,7 +42,7 @@ class TolerateDeviceTaint(SmallChange, frozen=True):
     key: str
     value: str
     effect: str
-    patch: list[dict[str, Any]] = []
+    patch: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         taint = f"{self.key}{'=' + self.value if self.value else ''}:{self.effect}"
@@ -60,7 +61,7 @@ class DropDeviceSelector(SmallChange, frozen=True):
     claim: str
     request: str
     selector: str
-    patch: list[dict[str, Any]] = []
+    patch: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"drop the selector {self.selector} of {_where(self.claim, self.request)}"
@@ -82,7 +83,7 @@ class UseDeviceClass(SmallChange, frozen=True):
     request: str
     device_class: str
     instead_of: str
-    patch: list[dict[str, Any]] = []
+    patch: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"ask for class {self.device_class} instead of {self.instead_of} in {_where(self.claim, self.request)}"
@@ -99,7 +100,7 @@ class LessCapacity(SmallChange, frozen=True):
     claim: str
     request: str
     capacity: str
-    patch: list[dict[str, Any]] = []
+    patch: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"ask for no certain {self.capacity} in {_where(self.claim, self.request)}"
@@ -120,7 +121,7 @@ class DropConstraint(SmallChange, frozen=True):
     cost = 1.5
     claim: str
     constraint: str
-    patch: list[dict[str, Any]] = []
+    patch: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"drop the constraint {self.constraint} of claim {self.claim}"

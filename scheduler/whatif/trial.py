@@ -91,8 +91,10 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
     elif isinstance(change, OnClaim | FreeDevices):
         claim = cluster.devices.claims.get(_key(change.claim))
         if claim is not None:
-            free = isinstance(change, FreeDevices)
-            cluster.put_device(freed(claim, again=True) if free else replace(claim, spec=change.changed(claim.spec)))
+            if isinstance(change, FreeDevices):
+                cluster.put_device(freed(claim, again=True))
+            else:
+                cluster.put_device(replace(claim, spec=change.changed(claim.spec)))
             return partial(cluster.put_device, claim)
     elif isinstance(change, RemoveTaintRule):
         rule = cluster.devices.rules.get(change.rule)

@@ -1,5 +1,7 @@
 """What would give a pending pod its devices: each change is tried, and frees the pod when it is carried out."""
 
+import json
+import shlex
 from copy import deepcopy
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.apiserver.patch import json_patch
 from scheduler.framework.changes import AddNode, Change, Request
 from scheduler.framework.device_changes import (
     DropConstraint,
@@ -14,6 +17,7 @@ from scheduler.framework.device_changes import (
     FewerDevices,
     FreeDevices,
     LessCapacity,
+    OnClaim,
     RemoveTaintRule,
     TolerateDeviceTaint,
     UseDeviceClass,
@@ -32,6 +36,7 @@ from tests.devices import (
     resource_slice,
     result,
     taint_rule,
+    templated,
 )
 from tests.unit.whatif.story import explained
 
@@ -184,10 +189,28 @@ CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
 def test_what_is_offered(objects: list[Object], offered: dict[str, list[str]]) -> None:
     """The change, and the command that makes it, where one does."""
     found = answer(*objects, incoming=claiming(pod("p", "1"), "c"))
-    assert {each.text: each.commands for each in found.remedies if each.text in offered or not offered} == offered
+    of_claims = [each for each in found.remedies if any(isinstance(change, OnClaim) for change in each.changes)]
+    told = {each.text: [] if each in of_claims else each.commands for each in found.remedies}
+    assert {text: lines for text, lines in told.items() if text in offered or not offered} == offered
     assert found.outcome == "unschedulable"
+    for each in of_claims:
+        assert explained(claiming(pod("p", "1"), "c"), patched(each.commands, [GPU, *objects])).outcome == FITS
     for each in found.remedies:
         assert freed(each.changes, claiming(pod("p", "1"), "c"), [GPU, *objects]), each.text
+
+
+def patched(commands: list[str], objects: list[Object]) -> list[Object]:
+    """The objects after the command that creates the claim c again."""
+    (command,) = commands
+    get, patch, replace = command.split(" | ")
+    assert (get, replace) == ("kubectl get resourceclaim c -n default -o json", "kubectl replace --force -f -")
+    *words, operations = shlex.split(patch)
+    assert words == ["kubectl", "patch", "--local", "-f", "-", "-o", "json", "--type=json", "-p"]
+    named = [each["metadata"]["name"] == "c" and each["kind"] == "ResourceClaim" for each in objects]
+    return [
+        json_patch(deepcopy(each), json.loads(operations)) if mine else each
+        for each, mine in zip(objects, named, strict=True)
+    ]
 
 
 def test_less_of_an_extended_resource() -> None:
@@ -199,10 +222,25 @@ def test_less_of_an_extended_resource() -> None:
     assert [each.text for each in found.remedies] == ["ask for 2 example.com/gpu instead of 3"]
 
 
-def test_how_a_claim_is_changed_is_said() -> None:
-    """Its spec can't be changed in place."""
-    found = answer(*on("n", SMALL), claim("c", request(count=2)))
-    assert any(note.startswith("what a claim asks for can't be changed") for note in found.notes)
+def test_a_claim_from_a_template_is_changed_there() -> None:
+    """The template is created again, and the pod, whose claim is made from it."""
+    incoming = templated(pod("p"), "t")
+    incoming["status"] = {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "p-t"}]}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "default/p", "controller": True}
+    made = claim("p-t", request(count=2), meta={"ownerReferences": [owner]})
+    found = answer(*on("n", SMALL), made, incoming=incoming)
+    (remedy,) = [each for each in found.remedies if each.text.startswith("ask for")]
+    template, again = remedy.commands
+    patch = '[{"op":"replace","path":"/spec/spec/devices/requests/0/exactly/count","value":1}]'
+    assert template == (
+        "kubectl get resourceclaimtemplate t -n default -o json | "
+        f"kubectl patch --local -f - -o json --type=json -p '{patch}' | kubectl replace --force -f -"
+    )
+    assert again == "kubectl get pod p -n default -o json | kubectl replace --force -f -"
+    owned = {"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+    incoming["metadata"]["ownerReferences"] = [owned]
+    found = answer(*on("n", SMALL), made, incoming=incoming)
+    assert "kubectl delete pod p -n default" in [each for remedy in found.remedies for each in remedy.commands]
 
 
 def test_what_would_be_given() -> None:
