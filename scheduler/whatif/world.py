@@ -123,8 +123,7 @@ class World:
     def written(self, pod: Pod) -> Mapping[str, Any] | None:
         """A pod that waits as it was read, None for one that did not come in a document."""
         raw = self._raw.get(pod.key)
-        found: Mapping[str, Any] | None = None if raw is None else msgspec.json.decode(raw)
-        return found
+        return None if raw is None else {**msgspec.json.decode(raw), "kind": "Pod"}  # lists leave the kind out
 
     def decode(self, document: Mapping[str, Any]) -> Modelled:
         """Decode one API dict.
