@@ -17,21 +17,31 @@ from bench.table import tables
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "benchmarks.md"
 CHART = DOCS / "pictures" / "benchmarks.svg"
+_DEVICES = "dra"
+"""How the names of workloads begin that are about devices."""
 _SERIES = (("kube", "kube-scheduler", "#b54708"), ("berth", "Berth", "#1570ef"), ("binder", "bare binder", "#98a2b3"))
 _ROW, _BAR, _LEFT, _WIDE, _TOP = 44, 11, 190, 520, 44
 
 
 def write(record: history.Record) -> None:
-    """The figures between the page's marks, and the chart."""
+    """The figures between the page's marks, and the chart. Devices have a table of their own.
+
+    A table of which the run measured no workload stays as it is.
+    """
     found = lines(record.rows)
+    devices = [line for line in found if line.workload.startswith(_DEVICES)]
+    others = [line for line in found if line not in devices]
     size = "" if record.scale == 1 else f", every count times {record.scale:g}"
     size += "" if record.measured == 1 else f", the measured pods times {record.measured:g}"
     head = (
         f"`make bench RECORD=1` on {record.date}, commit {record.commit}, {record.cores} cores shared by everything, "
         f"Python {record.python}, {record.seconds / 60:.0f} minutes{size}."
     )
-    replace_between(PAGE, "figures", f"{head}\n\n{tables(found, goals())}")
-    CHART.write_text(chart(found))
+    if others:
+        replace_between(PAGE, "figures", f"{head}\n\n{tables(others, goals())}")
+        CHART.write_text(chart(others))
+    if devices:
+        replace_between(PAGE, "devices", f"{head}\n\n{tables(devices, goals())}")
 
 
 def replace_between(page: Path, mark: str, text: str) -> None:

@@ -82,6 +82,22 @@ def claim(
     return {"kind": "ResourceClaim", "metadata": metadata, "spec": spec, "status": status or {}}
 
 
+def claim_template(name: str = "t", *requests: Object, **devices: Any) -> Object:
+    """A template of claims for one device of class gpu, unless requests say otherwise."""
+    spec = {"devices": {"requests": list(requests) or [request()], **devices}}
+    return {
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"metadata": {"labels": {"made": "yes"}}, "spec": spec},
+    }
+
+
+def templated(pod: Object, *templates: str) -> Object:
+    """The pod with a claim from each of these templates."""
+    pod["spec"]["resourceClaims"] = [{"name": name, "resourceClaimTemplateName": name} for name in templates]
+    return pod
+
+
 def result(name: str, pool: str, *, request: str = "r", driver: str = "gpu.test", **fields: Any) -> Object:
     return {"request": request, "driver": driver, "pool": pool, "device": name, **fields}
 

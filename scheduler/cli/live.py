@@ -13,7 +13,7 @@ from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.evictions import PastEviction, read_past_evictions
-from scheduler.kube.resources import DEVICES, NODES, PODS, WATCHED, Resource
+from scheduler.kube.resources import DEVICES, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, WATCHED, Resource
 from scheduler.kube.wire import list_page
 from scheduler.model.kinds import KINDS, Decoder
 from scheduler.whatif.documents import Document, ObjectError
@@ -21,7 +21,10 @@ from scheduler.whatif.world import World
 
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")
 _NEEDED = (NODES, PODS)
-_WANTED = (*(each for each in WATCHED if each.kind in KINDS and each not in _NEEDED), PRIORITY_CLASSES)
+_FOR_NEW_PODS = (PRIORITY_CLASSES, RESOURCE_CLAIM_TEMPLATES)
+"""What only pods from a file need: of others the API server knows the priority, and their claims are made."""
+_WANTED = (*(each for each in WATCHED if each.kind in KINDS and each not in _NEEDED), *_FOR_NEW_PODS)
+_OF_DEVICES = (*DEVICES, RESOURCE_CLAIM_TEMPLATES)
 _PAGE = 500
 _EXPIRED = 410
 _NO_SUCH_KIND = 404
@@ -44,7 +47,7 @@ def listed(
 ) -> tuple[World, str, str]:
     """What the API server has, how to call it in messages, and the namespace that the context names.
 
-    `classes`: list PriorityClasses too. Only a pod from a file needs them: of others the API server knows the priority.
+    `classes`: list PriorityClasses and ResourceClaimTemplates too, which only a pod from a file needs.
     `timeout`: of each request.
 
     Raises kube.ConfigError for unusable settings, InputError when nodes and pods can't be listed.
@@ -100,7 +103,7 @@ async def _world(connection: Connection, decoder: Decoder, classes: bool, limit:
 async def _lists(
     connection: Connection, problems: list[str], limit: float, *, classes: bool
 ) -> list[tuple[Resource, list[msgspec.Raw]]]:
-    kinds = [kind for kind in (*_NEEDED, *_WANTED) if classes or kind is not PRIORITY_CLASSES]
+    kinds = [kind for kind in (*_NEEDED, *_WANTED) if classes or kind not in _FOR_NEW_PODS]
     async with Client(connection, timeout=limit) as client:
         lists = [asyncio.ensure_future(_all(client, kind)) for kind in kinds]
         answered, _ = await asyncio.wait(lists, timeout=SILENCE, return_when=asyncio.FIRST_COMPLETED)
@@ -113,7 +116,7 @@ async def _lists(
         if isinstance(items, ApiError | Unreachable):
             if kind in _NEEDED:
                 raise InputError(f"{connection.source}: can't list {kind.plural} of {connection.host}: {items}")
-            if kind in DEVICES and isinstance(items, ApiError) and items.status == _NO_SUCH_KIND:
+            if kind in _OF_DEVICES and isinstance(items, ApiError) and items.status == _NO_SUCH_KIND:
                 continue  # the cluster has no devices to claim
             problems.append(f"can't list {kind.plural}: {items}; left out")
         elif isinstance(items, BaseException):

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
-from scheduler.demo import words
-from scheduler.demo.cast import DISK, REPORT_CPU, TRAINER_IMAGE
+from scheduler.demo import devices, words
+from scheduler.demo.cast import DEVICES, DISK, REPORT_CPU, TRAINER_IMAGE
 from scheduler.demo.governed import governed
 from scheduler.demo.objects import GATE, GPU, HOSTNAME, PAUSE, ZONE, Object, affinity, near, pod
 from scheduler.demo.pending import free_by_asking_less, free_by_uncordoning
@@ -93,17 +93,29 @@ async def batch(play: Play) -> None:
 
 
 async def training(play: Play) -> None:
-    """Tolerating a taint, and an image that is there already."""
-    if not play.setting.own_nodes:
-        await _skipped(play, "A GPU job that may pass the taint", "this would take somebody's real GPU")
+    """Claiming a device, tolerating a taint, and an image that is there already."""
+    title, setting = "A GPU job that claims its device", play.setting
+    if not setting.own_nodes:
+        await _skipped(play, title, "this would take somebody's real GPU")
+        return
+    if not play.has_devices:
+        await _skipped(play, title, "it serves no devices (resource.k8s.io/v1)")
         return
     await play.act(
-        "A GPU job that may pass the taint",
-        "It tolerates the taint and asks for one GPU. Two machines have some; one of them has its 6 GB image too.",
+        title,
+        "Two machines publish their GPUs in ResourceSlices. The job claims one with 40Gi or more, and tolerates the "
+        "taint. Both machines have one that is free; one of them has its 6 GB image too.",
     )
+    name, least = "train-0", "40Gi"
+    await play.create_claim(devices.claim(setting, f"{name}-gpu", devices.larger_than(least)))
+    lines = [f"1 of class {devices.class_name(setting)}, selected by {devices.larger_than(least)}"]
+    await play.show("change", f"{name} has a ResourceClaim, {name}-gpu", lines)
     tolerations = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
-    job = _pod(play, "train-0", 4000, 16384, gpus=1, image=TRAINER_IMAGE, tolerations=tolerations)
-    await play.place(job)
+    await play.place(_pod(play, name, 4000, 16384, claim=f"{name}-gpu", image=TRAINER_IMAGE, tolerations=tolerations))
+    (device,) = await devices.given(play.client, setting, f"{name}-gpu")
+    model, memory = DEVICES[device.partition("/")[0]][device.partition("/")[2]]
+    lines = ["Written to the claim before the pod was bound: status.allocation, and for whom it is reserved."]
+    await play.show("change", f"{name}-gpu has {device}, an {model} with {memory}", lines)
 
 
 async def gated(play: Play) -> None:

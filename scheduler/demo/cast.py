@@ -1,6 +1,6 @@
 """The nodes of the tour, the pods that are on them already, and the cluster that the tour uses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.demo.objects import GPU, Object, node, pod
@@ -9,6 +9,13 @@ DEFAULT_SCHEDULER = "default-scheduler"
 TRAINER_IMAGE = "trainer:v7"
 DISK = "disk"
 REPORT_CPU = 6000
+DEVICES: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "gpu-a": {"gpu-0": ("A100", "40Gi"), "gpu-1": ("A100", "40Gi")},
+    "gpu-b": {"gpu-0": ("L4", "24Gi"), "gpu-1": ("A100", "40Gi")},
+}
+"""Node → its devices, with model and memory."""
+HOLDER = ("notebook-0", "gpu-a", "gpu-0")
+"""The pod that has a device already, its node, and the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,8 @@ def nodes(setting: Setting) -> list[Object]:
         node("c1", "c", 12, 48, labels=ssd),
         node("c2", "c", 4, 16, labels=hdd),
         node("c3", "c", 8, 32, labels=ssd, cordoned=True),
-        node("gpu-a", "a", 8, 64, labels=ssd, gpus=2),
-        node("gpu-b", "b", 8, 64, labels=ssd, gpus=2, images=big),
+        node("gpu-a", "a", 8, 64, labels=ssd, gpus=True),
+        node("gpu-b", "b", 8, 64, labels=ssd, gpus=True, images=big),
     ]
     for row in rows:
         name = setting.full(row["metadata"]["name"])
@@ -72,23 +79,25 @@ def nodes(setting: Setting) -> list[Object]:
     return rows
 
 
-def others(setting: Setting) -> list[Object]:
+def others(setting: Setting, *, devices: bool) -> list[Object]:
     """Pods that the default scheduler has placed already: they take room and are nobody's business.
+
+    `devices`: whether the cluster has some, one of which has a user.
 
     They leave less than REPORT_CPU on every open node with an SSD, so the report has to wait wherever the others go.
     """
     rows = [
-        ("shop-web-0", "a1", 2500, 4096, 0),
-        ("shop-db-0", "a2", 2500, 8192, 0),
-        ("metrics-0", "a3", 1000, 2048, 0),
-        ("shop-web-1", "b1", 3000, 4096, 0),
-        ("logs-0", "b2", 1000, 8192, 0),
-        ("shop-cart-0", "b3", 2000, 2048, 0),
-        ("search-0", "c1", 4000, 16384, 0),
-        ("search-1", "c1", 2500, 8192, 0),
-        ("metrics-1", "c2", 1000, 2048, 0),
-        ("backup-0", "c3", 1000, 2048, 0),
-        ("notebook-0", "gpu-a", 2000, 8192, 1),
+        ("shop-web-0", "a1", 2500, 4096),
+        ("shop-db-0", "a2", 2500, 8192),
+        ("metrics-0", "a3", 1000, 2048),
+        ("shop-web-1", "b1", 3000, 4096),
+        ("logs-0", "b2", 1000, 8192),
+        ("shop-cart-0", "b3", 2000, 2048),
+        ("search-0", "c1", 4000, 16384),
+        ("search-1", "c1", 2500, 8192),
+        ("metrics-1", "c2", 1000, 2048),
+        ("backup-0", "c3", 1000, 2048),
+        ("notebook-0", "gpu-a", 2000, 8192),
     ]
     return [
         pod(
@@ -96,9 +105,9 @@ def others(setting: Setting) -> list[Object]:
             DEFAULT_SCHEDULER,
             cpu=cpu,
             memory=memory,
-            gpus=gpus,
+            claim=f"{name}-gpu" if name == HOLDER[0] and devices else None,
             nodeName=setting.full(where),
-            tolerations=[{"key": GPU, "operator": "Exists"}] if gpus else [],
+            tolerations=[{"key": GPU, "operator": "Exists"}] if where in DEVICES else [],
         )
-        for name, where, cpu, memory, gpus in rows
+        for name, where, cpu, memory in rows
     ]

@@ -27,7 +27,7 @@ def node(
     memory: int,
     *,
     labels: Mapping[str, str] | None = None,
-    gpus: int = 0,
+    gpus: bool = False,
     cordoned: bool = False,
     images: Mapping[str, int] | None = None,
 ) -> Object:
@@ -35,7 +35,6 @@ def node(
     amounts = {"cpu": str(cpu), "memory": f"{memory}Gi", "pods": "110"}
     spec: Object = {}
     if gpus:
-        amounts[GPU] = str(gpus)
         spec["taints"] = [{"key": GPU, "value": "present", "effect": "NoSchedule"}]
     if cordoned:
         spec["unschedulable"] = True
@@ -60,15 +59,19 @@ def pod(
     cpu: int,
     memory: int,
     app: str | None = None,
-    gpus: int = 0,
+    claim: str | None = None,
     image: str = PAUSE,
     **spec: Any,
 ) -> Object:
-    """A pod that asks for `cpu` milli-cores and `memory` Mi. It meets the strictest pod security level."""
+    """A pod that asks for `cpu` milli-cores and `memory` Mi, and may use the devices of a claim.
+
+    It meets the strictest pod security level.
+    """
     requests = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
     resources: Object = {"requests": requests}
-    if gpus:
-        resources = {"requests": {**requests, GPU: str(gpus)}, "limits": {GPU: str(gpus)}}
+    if claim is not None:
+        resources["claims"] = [{"name": "gpu"}]
+        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
     container = {
         "name": "main",
         "image": image,

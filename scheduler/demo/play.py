@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from scheduler.demo import words
-from scheduler.demo.cast import Setting
+from scheduler.demo.cast import DEVICES, Setting
 from scheduler.demo.mirror import LateError, Mirror
-from scheduler.demo.objects import GPU, ZONE, Object
+from scheduler.demo.objects import ZONE, Object
 from scheduler.demo.recording import Act, NodeCard, PodCard, Recording, Step
 from scheduler.demo.witness import SeenDecision, Witness
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
-from scheduler.kube.resources import NODES, PODS
+from scheduler.kube.resources import NODES, PODS, RESOURCE_CLAIMS
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.whatif.explanation import Explanation
@@ -41,7 +41,10 @@ class Play:
         explain: Callable[[Pod], Explanation],
         *,
         pace: float,
+        has_devices: bool = False,
     ) -> None:
+        self.has_devices = has_devices
+        """Whether the cluster serves devices, and the story's are published."""
         self.client = client
         self.mirror = mirror
         self.witness = witness
@@ -104,6 +107,10 @@ class Play:
                 await asyncio.sleep(0.1)
         await self.mirror.until(lambda: self._pod(name) is not None, f"pod {name} to show up", PATIENCE)
         self.card(self._there(name))
+
+    async def create_claim(self, claim: Object) -> None:
+        """Create a ResourceClaim."""
+        await self.client.create(RESOURCE_CLAIMS.path(self.setting.namespace), msgspec.json.encode(claim))
 
     async def show_outcome(self, name: str, *, after: SeenDecision | None = None) -> SeenDecision:
         """Wait until a pod is bound or has found no node, and show it.
@@ -185,7 +192,7 @@ class Play:
             pod.labels.get("app", "") if mine else "others",
             requests.get("cpu", 0),
             requests.get("memory", 0),
-            requests.get(GPU, 0),
+            len(pod.shape.claims),
             mine,
         )
         self.recording.pods[name] = card
@@ -203,7 +210,7 @@ class Play:
             node.labels.get(ZONE, ""),
             allocatable.get("cpu", 0),
             allocatable.get("memory", 0),
-            allocatable.get(GPU, 0),
+            len(DEVICES.get(self.short(node.name), ())) if self.setting.own_nodes else 0,
             [f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}" for taint in node.taints],
             node.unschedulable,
             {key: value for key, value in node.labels.items() if key in self.setting.shown_labels},

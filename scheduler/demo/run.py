@@ -12,7 +12,7 @@ import msgspec
 
 from scheduler.apiserver.server import ApiServer
 from scheduler.controller.scheduler import Scheduler
-from scheduler.demo import cast
+from scheduler.demo import cast, devices
 from scheduler.demo.acts import ACTS
 from scheduler.demo.cast import Setting
 from scheduler.demo.mirror import Mirror
@@ -72,11 +72,12 @@ async def elsewhere(connection: Connection, audience: Audience, options: Options
 
 
 async def _tell(client: Client, setting: Setting, audience: Audience, options: Options, where: str) -> Recording:
-    started = time.monotonic()
+    started, has_devices = time.monotonic(), False
     if setting.own_nodes:
         for node in cast.nodes(setting):
             await _create_node(client, node)
-        for pod in cast.others(setting):
+        has_devices = await devices.publish(client, setting)
+        for pod in cast.others(setting, devices=has_devices):
             await client.create(PODS.path(setting.namespace), _json(pod))
     config = configuration(setting)
     frameworks = build(config, registry())
@@ -91,7 +92,7 @@ async def _tell(client: Client, setting: Setting, audience: Audience, options: O
             def ask(pod: Pod) -> Explanation:
                 return explain(pod, frameworks[pod.scheduler_name], scheduler.engine.cluster)
 
-            play = Play(client, mirror, witness, setting, audience, ask, pace=options.pace)
+            play = Play(client, mirror, witness, setting, audience, ask, pace=options.pace, has_devices=has_devices)
             play.recording.server = where
             await _beside(running, _acts(play, scheduler))
             play.recording.summary = summarise(play, time.monotonic() - started)

@@ -7,7 +7,7 @@ from typing import Self
 
 import msgspec
 
-from scheduler.demo import cast
+from scheduler.demo import cast, devices
 from scheduler.demo.cast import Setting
 from scheduler.demo.objects import namespace
 from scheduler.kube.client import Client
@@ -53,6 +53,7 @@ class Tidy:
         setting = self._setting
         await self._delete(PODS.path(setting.namespace), "the pods")
         if setting.own_nodes:
+            await self._clean_devices()
             for node in cast.nodes(setting):
                 await self._delete(NODES.path(name=node["metadata"]["name"]), f"node {node['metadata']['name']}")
         if not await self._delete(NAMESPACES.path(name=setting.namespace), f"namespace {setting.namespace}"):
@@ -64,6 +65,17 @@ class Tidy:
             return
         rest = "gone" if gone else "empty, and the cluster is deleting it"
         self._notice(f"Cleaned up: namespace {setting.namespace} is {rest}.")
+
+    async def _clean_devices(self) -> None:
+        try:
+            await devices.let_claims_go(self._client, self._setting)
+        except ApiError as error:
+            if error.status != 404:  # the API server does not serve devices
+                self._notice(f"Could not delete the claims: {error}")
+        except Unreachable as error:
+            self._notice(f"Could not delete the claims: {error}")
+        for path, what in devices.left(self._setting):
+            await self._delete(path, what)
 
     async def _delete(self, path: str, what: str) -> bool:
         try:

@@ -9,11 +9,13 @@ from dataclasses import replace as soften
 from msgspec import field
 from msgspec.structs import replace
 
+from scheduler.framework.device_changes import OnClaim, OnDevices
 from scheduler.framework.small_change import SmallChange
 from scheduler.framework.storage_changes import OnStorage
 from scheduler.model.affinity import Terms
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.pod_devices import fewer
 from scheduler.model.quantity import exact
 from scheduler.model.selectors import NodeSelector, NodeSelectorTerm
 from scheduler.model.shape import PodShape
@@ -43,8 +45,9 @@ class Request(SmallChange, frozen=True):
         return f"ask for {' and '.join(parts)}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Lower the requests."""
+        """Lower the requests; of resources that devices may serve, also where containers ask for them."""
         shape.requests = shape.requests | self.requests
+        shape.containers = fewer(shape.containers, self.requests)
 
 
 class Tolerate(SmallChange, frozen=True):
@@ -297,6 +300,6 @@ class AddNode(SmallChange, frozen=True):
 Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | RaiseMaxSkew | SoftenSpread | DropHostPort
 OnPod = Request | Tolerate | Relaxed | AllowPreemption | Ungate
 OnNode = Uncordon | RemoveTaint | Label
-Change = OnPod | OnNode | OnStorage | MovePod | FreeClaim | AddNode
+Change = OnPod | OnNode | OnStorage | OnClaim | OnDevices | MovePod | FreeClaim | AddNode
 Fix = tuple[Change, ...]
 """Changes that together should do."""

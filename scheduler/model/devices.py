@@ -239,6 +239,11 @@ class Request(Struct, gc=False, frozen=True, eq=False):
     exactly: DeviceRequest | None
     first_available: tuple[DeviceRequest, ...]
 
+    @property
+    def alternatives(self) -> tuple[DeviceRequest, ...]:
+        """What would serve it."""
+        return self.first_available if self.exactly is None else (self.exactly,)
+
 
 class Constraint(Struct, gc=False, frozen=True, eq=False):
     """What the devices of some requests (none: of all) have to share, or differ in."""
@@ -246,6 +251,10 @@ class Constraint(Struct, gc=False, frozen=True, eq=False):
     requests: frozenset[str]
     match: str | None
     distinct: str | None
+
+    def __str__(self) -> str:
+        what = f"distinctAttribute {self.distinct}" if self.match is None else f"matchAttribute {self.match}"
+        return f"{what} for {', '.join(sorted(self.requests))}" if self.requests else what
 
 
 class ClaimSpec(Struct, gc=False, frozen=True, eq=False):

@@ -3,13 +3,14 @@
 Upstream: component-helpers `nodedeclaredfeatures/features`, `dynamic-resource-allocation/resourceclaim`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from scheduler.model import wire
 from scheduler.model.devices import IMPLICIT_PREFIX
+from scheduler.model.quantity import NANO
 from scheduler.model.resources import PodResources, is_extended
 
 _NO_FEATURES: frozenset[str] = frozenset()
@@ -69,6 +70,20 @@ def device_containers(resources: PodResources, spec: wire.PodSpec) -> tuple[Devi
             for i, (one, container) in enumerate(zip(named, asked, strict=True))
         ]
     )
+
+
+def fewer(containers: Sequence[DeviceContainer], amounts: Mapping[str, int]) -> tuple[DeviceContainer, ...]:
+    """The containers when they ask for so much in all: the last ones ask for less. Amounts in whole units."""
+    left = {name: amount * NANO for name, amount in amounts.items()}
+    found = []
+    for one in containers:
+        asked = dict(one.requests)
+        for name in asked.keys() & left.keys():
+            asked[name] = min(asked[name], left[name])
+            if not one.short_lived:
+                left[name] -= asked[name]
+        found.append(one._replace(requests=asked))
+    return tuple(found)
 
 
 def required_features(spec: wire.PodSpec) -> frozenset[str]:

@@ -24,7 +24,9 @@ class CapacityTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         answer = self.answer
         yield Text(printable(headline(answer)), style="bold green" if answer.fits else "bold red")
-        asks = ", ".join(f"{amount} {name}" for name, amount in answer.requests.items()) or "nothing"
+        asked = [f"{amount} {name}" for name, amount in answer.requests.items()]
+        asked += [f"claim {name} ({what})" for name, what in answer.claims.items()]
+        asks = printable(", ".join(asked)) or "nothing"
         yield Text(f"  each asks for {asks} (profile {answer.profile})", style="dim")
         for note in answer.notes:
             yield Text(f"  {printable(note)}", style="yellow")

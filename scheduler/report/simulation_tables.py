@@ -35,6 +35,7 @@ class OutcomeTable:
             yield from self._moves()
         if found.workloads:
             yield from self._workloads()
+        yield from self._devices()
         if found.waiting:
             table = _table("Waiting", "Pods", "Why")
             for each in found.waiting[:_MANY]:
@@ -74,6 +75,20 @@ class OutcomeTable:
             table.add_row(printable(each.workload), *counts, printable(nodes))
         yield table
         yield from _more(len(self.outcome.workloads) - _MANY)
+
+    def _devices(self) -> Iterator[RenderableType]:
+        """Which devices the claims of placed pods get."""
+        rows = [
+            (each.pod, each.node, claim, some(devices, _FEW))
+            for each in self.outcome.placed
+            for claim, devices in each.devices.items()
+        ]
+        if rows:
+            table = _table("Pod", "On", "Claim", "Gets")
+            for cells in rows[:_MANY]:
+                table.add_row(*map(printable, cells))
+            yield table
+            yield from _more(len(rows) - _MANY)
 
     def _others(self) -> Iterator[RenderableType]:
         others = self.outcome.others

@@ -126,6 +126,9 @@ class ExplanationTable:
         possible = _POSSIBLE.get(answer.outcome, "can go")
         yield from _section(f"Where it {possible}: {count(len(answer.feasible), 'node')}", table)
         yield from _more(len(answer.feasible) - len(shown))
+        for node in shown[:_FEW]:
+            for claim, devices in node.devices.items():
+                yield _indented(self._short(f"on {node.node}, {claim} gets {some(devices, 4)}"))
         if differ:
             yield _indented("points after weighting, (raw score) where it differs", "dim")
         if same:

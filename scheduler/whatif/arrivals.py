@@ -1,20 +1,21 @@
 """Pods that come to a cluster, as many as their workloads want. They are made when their turn comes, not before.
 
-The pods of a workload are equal but for their names, and for the claims that a StatefulSet makes for each. So a
-billion of them take no more room than those that find a node.
+The pods of a workload are equal but for their names, and for the claims that are made for each: of volumes by a
+StatefulSet, of devices from templates. So a billion of them take no more room than those that find a node.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from scheduler.framework.runtime import Framework
+from scheduler.model.devices import ResourceClaim
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.model.storage import PersistentVolume, PersistentVolumeClaim
 from scheduler.model.taints import untolerated
-from scheduler.whatif import manifest
+from scheduler.whatif import claim_templates, manifest
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.manifest import Workload
 from scheduler.whatif.world import World
@@ -60,6 +61,7 @@ class Batch:
         self._whole = manifest.completed(asked, namespace, usual, world.priority_classes, self.notes)
         self._claims = {str((each.get("metadata") or {}).get("name", "")): each for each in workload.claims}
         self._ephemeral = _ephemeral(self._whole)
+        self._templated = list(claim_templates.templated(self._whole["spec"]))
         self._nodes: list[str] = []
         self._first = self._decoded(0)
         self.count = workload.wanted or 0
@@ -80,7 +82,18 @@ class Batch:
     @property
     def equal(self) -> bool:
         """Whether all pods share a shape, so that what is true of one is true of all."""
-        return self._workload.kind != "DaemonSet" and not self._claims and not self._ephemeral
+        own = self._claims or self._ephemeral or self._templated
+        return self._workload.kind != "DaemonSet" and not own
+
+    @property
+    def claims(self) -> dict[str, str]:
+        """What is claimed for each pod from templates, in words."""
+        namespace, known = self._whole["metadata"]["namespace"], self._world.claim_templates
+        return {
+            each.name: claim_templates.described(known[namespace, each.template])
+            for each in self._templated
+            if (namespace, each.template) in known
+        }
 
     @property
     def priority(self) -> int:
@@ -116,8 +129,12 @@ class Batch:
         """Whether a pod finds what its successors find: none of its claims was there before."""
         if self._workload.kind == "DaemonSet":
             return False
-        claims = self._world.cluster.storage.claims
-        return all(claims.get((namespace, name)) is None for namespace, name, _ in self._named_claims(number))
+        storage, devices = self._world.cluster.storage.claims, self._world.cluster.devices.claims
+        namespace, pod = self._whole["metadata"]["namespace"], self._named(number)
+        names = [claim_templates.claim_name(pod, each.name) for each in self._templated]
+        return all(
+            storage.get((namespace, name)) is None for namespace, name, _ in self._named_claims(number)
+        ) and not any((namespace, name) in devices for name in names)
 
     def objects(self, number: int) -> list[Modelled]:
         """The claims that are made for a pod, but for those that are there already."""
@@ -126,7 +143,24 @@ class Batch:
         for namespace, name, template in self._named_claims(number):
             if storage.claims.get((namespace, name)) is None:
                 found += self._claim(namespace, name, template, number)
-        return found
+        return [*found, *self._device_claims(number)]
+
+    def _device_claims(self, number: int) -> Iterator[ResourceClaim]:
+        """Those that are made from templates; a template that is not known leaves the pod waiting for its claim."""
+        namespace, pod = self._whole["metadata"]["namespace"], self._named(number)
+        for each in self._templated:
+            template = self._world.claim_templates.get((namespace, each.template))
+            name = claim_templates.claim_name(pod, each.name)
+            if template is None:
+                self._note(
+                    f"there is no ResourceClaimTemplate {namespace}/{each.template}: claims are not made from it"
+                )
+            elif (namespace, name) not in self._world.cluster.devices.claims:
+                made = claim_templates.claim(template, each, pod=pod, namespace=namespace, uid=f"new/{namespace}/{pod}")
+                made["metadata"] |= {"uid": f"new/{namespace}/{name}", "resourceVersion": "1"}
+                claim = self._world.decode(made)
+                assert isinstance(claim, ResourceClaim)
+                yield claim
 
     def _named(self, number: int) -> str:
         return self._workload.named(number)
@@ -194,7 +228,13 @@ class Batch:
         if self._workload.kind == "DaemonSet":
             spec = _on_one_node(spec, self._nodes[number]) if self._nodes else spec
             spec = {**spec, "tolerations": [*(spec.get("tolerations") or []), *_daemon_tolerations(spec)]}
-        done = self._world.decode({**self._whole, "metadata": metadata, "spec": spec})
+        whole = {**self._whole, "metadata": metadata, "spec": spec}
+        if self._templated:
+            known = self._world.claim_templates
+            made = claim_templates.status(name, spec)
+            there = {each.name for each in self._templated if (metadata["namespace"], each.template) in known}
+            whole["status"] = {"resourceClaimStatuses": [each for each in made if each["name"] in there]}
+        done = self._world.decode(whole)
         assert isinstance(done, Pod)
         if done.shape.problem:
             raise ObjectError(f"Pod {done.key}: {done.shape.problem}")

@@ -67,7 +67,10 @@ class OneMore(Struct, rename="camel", frozen=True):
 
 
 class Capacity(Struct, rename="camel", kw_only=True, frozen=True):
-    """The answer. `exhausted`: false when the search ended at a bound, so that more may fit."""
+    """The answer. `exhausted`: false when the search ended at a bound, so that more may fit.
+
+    `claims`: what each pod claims from ResourceClaimTemplates, in words.
+    """
 
     api_version: str = field(default=API_VERSION)
     kind: str = field(default=KIND)
@@ -82,6 +85,7 @@ class Capacity(Struct, rename="camel", kw_only=True, frozen=True):
     stranded: list[Stranded]
     one_more: list[OneMore]
     notes: list[str]
+    claims: dict[str, str] = {}
 
 
 def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int = MOST) -> Capacity:
@@ -100,7 +104,7 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
     else:
         placing = _Placing(cluster, framework, batch, most)
         counts, exhausted = placing.counts(), placing.exhausted
-        decision = framework.find(pod, cluster)
+        decision = framework.find(placing.next(), cluster)
         message = fit_error(decision) if exhausted else None
         against = _against(decision)
         one_more = list(placing.one_more()) if exhausted else []
@@ -112,6 +116,7 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
         profile=framework.profile.name,
         pod=batch.owner.partition(" ")[2],
         requests={name: show(name, amount) for name, amount in pod.shape.requests.items() if amount},
+        claims=batch.claims,
         fits=int(counts.sum()),
         exhausted=exhausted,
         nodes=nodes,
@@ -156,13 +161,17 @@ class _Placing:
                     self._cluster.drop_pod(pod.uid)
                 yield OneMore(node.name, number, adds)
 
+    def next(self) -> Pod:
+        """The first pod that was not created yet. Its claims are."""
+        for thing in self._batch.objects(self._batch.made):
+            self._simulation.put(thing)
+        return replace(self._batch.pod(self._batch.made), preempts=False)
+
     def _place(self, most: int) -> list[int]:
         rows: list[int] = []
         simulation, batch = self._simulation, self._batch
         while len(rows) < most:
-            for thing in batch.objects(batch.made):
-                simulation.put(thing)
-            pod = replace(batch.pod(batch.made), preempts=False)
+            pod = self.next()
             batch.made += 1
             simulation.put(pod)
             simulation.work()

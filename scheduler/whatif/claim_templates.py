@@ -61,3 +61,21 @@ def claim(template: Object, asked: Templated, *, pod: str, namespace: str, uid: 
 def status(pod: str, spec: Object) -> list[dict[str, str]]:
     """`status.resourceClaimStatuses` of the pod once all its claims are made."""
     return [{"name": each.name, "resourceClaimName": claim_name(pod, each.name)} for each in templated(spec)]
+
+
+def described(template: Object) -> str:
+    """What a template claims, in a few words: `2 of class gpu`."""
+    spec = (template.get("spec") or {}).get("spec") or {}
+    requests = (spec.get("devices") or {}).get("requests") or ()
+    return " and ".join(_described(each) for each in requests) or "nothing"
+
+
+def _described(request: Object) -> str:
+    if request.get("firstAvailable"):
+        return " or ".join(_devices(each) for each in request["firstAvailable"])
+    return _devices(request.get("exactly") or {})
+
+
+def _devices(asked: Object) -> str:
+    number = "all" if asked.get("allocationMode") == "All" else asked.get("count") or 1
+    return f"{number} of class {asked.get('deviceClassName', '?')}"

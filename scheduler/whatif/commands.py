@@ -5,16 +5,19 @@ where its owner has its template; the owner then makes new pods. A pod without a
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, NamedTuple
 
-from scheduler.framework import changes, storage_changes
+from scheduler.framework import changes, device_changes, storage_changes
 from scheduler.framework.changes import CONDITION, Change, OnPod
+from scheduler.framework.device_changes import OnClaim
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.whatif.patches import NoPatchError, Operation, operations
 
+_NUMBER = re.compile(r"\d+")
 _HASH = "pod-template-hash"
 _TEMPLATED = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationController")
 _OF_PODS = changes.Tolerate | changes.Ungate
@@ -45,7 +48,8 @@ class Commands(NamedTuple):
 
 def commands(made: Sequence[Change], pod: Pod, written: Written | None) -> Commands:
     """One for each change of the cluster, and one for all of the pod; none at all where one of them has no command."""
-    lines = [_command(change) for change in made if not isinstance(change, OnPod)]
+    lines = [_command(change) for change in made if not isinstance(change, OnPod | OnClaim)]
+    lines += _of_claims([change for change in made if isinstance(change, OnClaim)], pod, written)
     edits = [change for change in made if isinstance(change, OnPod)]
     if "" in lines:
         return Commands([])
@@ -109,6 +113,15 @@ def _command(change: Change) -> str:
         case changes.FreeClaim(key) | changes.MovePod(key):
             namespace, _, name = key.partition("/")
             return f"kubectl delete pod {quote(name)} -n {quote(namespace)}"
+        case device_changes.RemoveTaintRule(rule):
+            return f"kubectl delete devicetaintrule {quote(rule)}"
+        case device_changes.FreeDevices(claim, []):
+            namespace, _, name = claim.partition("/")
+            return f"kubectl delete resourceclaim {quote(name)} -n {quote(namespace)}"
+        case device_changes.FreeDevices(claim, pods):
+            namespace = claim.partition("/")[0]
+            names = [quote(each.partition("/")[2]) for each in pods]
+            return f"kubectl delete pod {' '.join(names)} -n {quote(namespace)}"
         case storage_changes.CreateClass(name, provisioner):
             made = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
             return _created("storage.k8s.io/v1", "StorageClass", {"name": name}, made)
@@ -123,6 +136,33 @@ def _command(change: Change) -> str:
         case storage_changes.ForgetNode(namespace, name):
             return f"kubectl annotate pvc {quote(name)} -n {quote(namespace)} volume.kubernetes.io/selected-node-"
     return ""
+
+
+def _of_claims(made: Sequence[OnClaim], pod: Pod, written: Written | None) -> Iterator[str]:
+    """Claims, or the templates that they are made from, are created again; a pod whose claims are made, too."""
+    called = {one.name: one.template for one in pod.shape.claims if one.template}
+    templates = {claim: called[name] for name, claim in pod.made_claims if claim and name in called}
+    where, by_what = f"-n {quote(pod.namespace)}", dict[str, list[OnClaim]]()
+    for change in made:
+        name = change.claim.partition("/")[2]
+        template = templates.get(name)
+        key = f"resourceclaimtemplate {quote(template)}" if template else f"resourceclaim {quote(name)}"
+        by_what.setdefault(key, []).append(change)
+    for what, those in by_what.items():
+        spec = "/spec/spec" if what.startswith("resourceclaimtemplate") else "/spec"
+        patch = _in_order([each for change in those for each in change.patch])
+        yield _again(f"{what} {where}", _json(_below(spec, patch))) if patch else ""
+    if any(what.startswith("resourceclaimtemplate") for what in by_what) and not (written and written.file):
+        which = f"pod {quote(pod.name)} {where}"
+        yield f"kubectl delete {which}" if pod.owner else f"kubectl get {which} -o json | kubectl replace --force -f -"
+
+
+def _in_order(patch: Sequence[Operation]) -> list[Operation]:
+    """What is removed first, from the last place of a list on, so that the places before it stay what they are."""
+    removed = [each for each in patch if each["op"] == "remove"]
+    others = [each for each in patch if each["op"] != "remove"]
+    removed.sort(key=lambda each: _NUMBER.sub(lambda found: found[0].zfill(6), each["path"]), reverse=True)
+    return removed + sorted(others, key=lambda each: str(each["path"]))
 
 
 def _owner(pod: Pod) -> str:

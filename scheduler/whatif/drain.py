@@ -66,7 +66,7 @@ class Drain:
             self.overdrawn.setdefault(f"{budget.namespace}/{budget.name}", []).append(pod.key)
         for budget in budgets:
             self._allowed[_key(budget)] = self._left(budget) - 1
-        self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
+        self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid, comes_again=pod.owner is not None)
         if pod.owner is None:
             self.lost.append(pod.key)
             return True

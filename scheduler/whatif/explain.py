@@ -11,11 +11,13 @@ from msgspec import structs
 
 from scheduler.framework.changes import AllowPreemption, MovePod, OnPod
 from scheduler.framework.decision import Decision, fit_error, narrowed_text
+from scheduler.framework.device_changes import OnClaim
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import UNRESOLVABLE, UNSCHEDULABLE, PluginError, Reason
 from scheduler.model.pod import Pod
 from scheduler.model.quantity import show
+from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.state.cluster import Cluster
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
@@ -30,6 +32,7 @@ from scheduler.whatif.remedies import remedies
 from scheduler.whatif.stuck import Stuck, stuck_at
 
 _SHOWN_BEST = 4
+_WITH_DEVICES = 10
 
 
 def explain(
@@ -114,8 +117,14 @@ def _preempting(
 
 
 def _unchangeable(pod: Pod, offered: Sequence[shown.Remedy]) -> Iterator[str]:
-    """Owners whose template nobody may change."""
+    """Owners whose template nobody may change, and claims for which there is no command."""
     of_pod = any(isinstance(change, OnPod) for each in offered if not each.commands for change in each.changes)
+    of_claim = any(isinstance(change, OnClaim) for each in offered if not each.commands for change in each.changes)
+    if of_claim:
+        yield (
+            "what a claim asks for can't be changed while it is there: delete the pod and the claim, or the "
+            "ResourceClaimTemplate, and create them with the change"
+        )
     if of_pod and pod.owner is not None and pod.owner[0] == "Job":
         yield f"the pods of a Job can't be changed: delete the Job {pod.owner[1]} and create it again with the change"
 
@@ -174,7 +183,7 @@ class _Answer:
             cause=cause,
             choice=_choice(feasible),
             scorers=[shown.Scorer(plugin=s.plugin, weight=s.weight) for s in decision.scores],
-            feasible=feasible,
+            feasible=list(_with_devices(feasible, self._framework, decision, cluster)),
             rejected=list(rejected),
             summary=_summary(decision),
             preemption=preemption,
@@ -235,6 +244,21 @@ def _feasible(decision: Decision, cluster: Cluster) -> list[shown.FeasibleNode]:
         rank = ranks.setdefault(totals[i], place)
         found.append(shown.FeasibleNode(node=names[i], rank=rank, total=totals[i], scores=scores[i]))
     return found
+
+
+def _with_devices(
+    feasible: Sequence[shown.FeasibleNode], framework: Framework, decision: Decision, cluster: Cluster
+) -> Iterator[shown.FeasibleNode]:
+    """The nodes; the first of them with what the pod's claims would get there."""
+    plugin = framework.plugin("DynamicResources")
+    for i, each in enumerate(feasible):
+        row = cluster.nodes.row_of(each.node)
+        if i < _WITH_DEVICES and row is not None and isinstance(plugin, DynamicResources):
+            given = plugin.given(decision.pod, cluster, row) or {}
+            told = {claim: [str(device.id) for device in devices] for claim, devices in given.items()}
+            yield structs.replace(each, devices=told) if told else each
+        else:
+            yield each
 
 
 def _choice(feasible: list[shown.FeasibleNode]) -> shown.Choice | None:

@@ -58,12 +58,16 @@ class Score(Shown, frozen=True):
 
 
 class FeasibleNode(Shown, frozen=True):
-    """A node that can take the pod; nodes of equal total share a rank. `scores` is empty when nothing was scored."""
+    """A node that can take the pod; nodes of equal total share a rank. `scores` is empty when nothing was scored.
+
+    `devices`: ResourceClaim → the devices that it would get there, of the first nodes.
+    """
 
     node: str
     rank: int
     total: int
     scores: dict[str, Score]
+    devices: dict[str, list[str]] = {}
 
 
 class Scorer(Shown, frozen=True):

@@ -1,4 +1,4 @@
-"""Labels that a pod asks for and no node has, where one that nodes do have is spelt nearly so."""
+"""Labels and device classes that a pod asks for and that are not there, where one that is is spelt nearly so."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -10,10 +10,12 @@ from scheduler.state.cluster import Cluster
 _VALUES = 2000
 """Values of one label that are compared."""
 _REQUIREMENTS = 32
+_CLASSES = 8
 
 
 def misspelt(pod: Pod, cluster: Cluster) -> Iterator[str]:
     """A note for each requirement on labels that no node meets by its key or by its values."""
+    yield from _classes(pod, cluster)
     asked = list(_asked(pod))[:_REQUIREMENTS]
     if not asked:
         return
@@ -34,6 +36,20 @@ def misspelt(pod: Pod, cluster: Cluster) -> Iterator[str]:
                 near = get_close_matches(value, values[key], n=1)
                 if near:
                     yield f"no node has {key}={value}; did you mean {near[0]}?"
+
+
+def _classes(pod: Pod, cluster: Cluster) -> Iterator[str]:
+    """Of the claims of a pod."""
+    devices, made = cluster.devices, dict(pod.made_claims)
+    names = [one.claim if one.template is None else made.get(one.name) for one in pod.shape.claims]
+    claims = [claim for name in names if name and (claim := devices.claim((pod.namespace, name))) is not None]
+    requests = [request for claim in claims for request in claim.spec.requests]
+    asked = [one.device_class for request in requests for one in request.alternatives]
+    for name in dict.fromkeys(name for name in asked if name not in devices.classes):
+        known = sorted(devices.classes)
+        near = get_close_matches(name, known, n=1)
+        there = f"there are {', '.join(known[:_CLASSES])}" if known else "there is none"
+        yield f"there is no DeviceClass {name}; " + (f"did you mean {near[0]}?" if near else there)
 
 
 def _asked(pod: Pod) -> Iterator[Requirement]:

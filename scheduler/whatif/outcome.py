@@ -11,12 +11,16 @@ LISTED = 10_000
 
 
 class Placed(msgspec.Struct, rename="camel", frozen=True):
-    """A pod that got a node; `was`: the one that it was drained from."""
+    """A pod that got a node; `was`: the one that it was drained from.
+
+    `devices`: ResourceClaim → the devices that it would get, as driver/pool/device.
+    """
 
     pod: str
     node: str
     was: str | None = None
     waits_for_volumes: bool = False
+    devices: dict[str, list[str]] = {}
 
 
 class Waiting(msgspec.Struct, rename="camel", frozen=True):

@@ -15,6 +15,7 @@ from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.claims import given
 from scheduler.whatif.drain import Drain
 from scheduler.whatif.outcome import LISTED, Others, Outcome, Placed, Preempted, Waiting, WorkloadOutcome
 from scheduler.whatif.quality import Mix, quality
@@ -154,11 +155,12 @@ def _placed(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | N
 
 
 def _place(simulation: Simulation, pod: Pod, was: dict[str, str]) -> Placed | None:
-    if pod.uid in simulation.bound:
-        return Placed(pod.key, simulation.bound[pod.uid][1], was.get(pod.uid))
-    if pod.uid in simulation.preparing:
-        return Placed(pod.key, simulation.preparing[pod.uid][1], was.get(pod.uid), True)
-    return None
+    known = simulation.bound.get(pod.uid) or simulation.preparing.get(pod.uid)
+    if known is None:
+        return None
+    devices = given(pod, simulation.cluster.devices) if pod.shape.claims or pod.shape.containers else {}
+    told = {claim: [str(device.id) for device in those] for claim, those in devices.items()}
+    return Placed(pod.key, known[1], was.get(pod.uid), pod.uid not in simulation.bound, told)
 
 
 def _waiting(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | None = None) -> Iterator[Waiting]:
@@ -168,8 +170,15 @@ def _waiting(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | 
         if pod.uid in simulation.failed:
             yield Waiting(pod.key, simulation.failed[pod.uid][1], was=was.get(pod.uid))
         elif (queued := simulation.engine.queue.get(pod.uid)) is not None:
-            why = _GATED if queued.place is Place.GATED else _NOT_TRIED
+            why = _gate(simulation, queued.pod) if queued.place is Place.GATED else _NOT_TRIED
             yield Waiting(pod.key, why, was=was.get(pod.uid))
+
+
+def _gate(simulation: Simulation, pod: Pod) -> str:
+    """What keeps a pod out of the queue."""
+    framework = simulation.framework(pod)
+    found = None if pod.gates else framework.pre_enqueue(pod, simulation.cluster)
+    return _GATED if found is None else found[1].text
 
 
 def _listed(simulation: Simulation, batches: Iterable[Batch], most: int) -> Iterator[Placed]:

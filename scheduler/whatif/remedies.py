@@ -9,6 +9,7 @@ from itertools import islice, product
 from typing import Any
 
 from scheduler.framework.changes import HOSTNAME, AddNode, Change, Fix, MovePod, OnPod, RaiseMaxSkew, Request, Ungate
+from scheduler.framework.device_changes import FewerDevices, FreeDevices, OnClaim
 from scheduler.framework.explaining import Inquiry
 from scheduler.framework.status import PluginError, Reason
 from scheduler.framework.storage_changes import OnStorage
@@ -29,6 +30,8 @@ _TEMPLATES = 40
 
 
 Plan = tuple[Change, ...]
+_OWN = OnPod | OnClaim
+"""What the pod itself, or its claim, gives up."""
 
 
 def remedies(asking: Asking, stuck: Sequence[Stuck], verdict: tuple[str, Reason] | None = None) -> list[shown.Remedy]:
@@ -57,7 +60,7 @@ def remedies(asking: Asking, stuck: Sequence[Stuck], verdict: tuple[str, Reason]
             continue
         kind = _kind(plan)
         at = kept.get(kind)
-        if at is not None and (all(isinstance(change, OnPod) for change in plan) or _full(found[at])):
+        if at is not None and (all(isinstance(change, _OWN) for change in plan) or _full(found[at])):
             continue
         nodes = trial.nodes(plan)
         if not nodes:
@@ -144,6 +147,10 @@ def _cost(inquiry: Inquiry, change: Change) -> float:
     cost = change.cost
     if isinstance(change, Request):
         cost += max(1 - amount / change.instead_of[name] for name, amount in change.requests.items())
+    if isinstance(change, FewerDevices):
+        cost += 1 - change.count / change.instead_of
+    if isinstance(change, FreeDevices):
+        cost += max(len(change.pods) - 1, 0)
     if isinstance(change, MovePod):
         row = inquiry.cluster.nodes.row_of(change.node)
         pods = () if row is None else inquiry.cluster.pods_on(row)
@@ -162,6 +169,8 @@ def _as_much(mine: Change, other: Change) -> bool:
         return mine.requests.keys() >= other.requests.keys() and all(
             mine.requests[name] <= amount for name, amount in other.requests.items()
         )
+    if isinstance(mine, FewerDevices) and isinstance(other, FewerDevices):
+        return (mine.claim, mine.request) == (other.claim, other.request) and mine.count <= other.count
     if isinstance(mine, RaiseMaxSkew) and isinstance(other, RaiseMaxSkew):
         return mine.topology_key == other.topology_key and mine.max_skew >= other.max_skew
     return mine == other
@@ -171,15 +180,17 @@ def _kind(plan: Plan) -> tuple[str, ...]:
     """The kind of a plan. Only one plan of a kind is shown: others change another amount, node or pod."""
     return tuple(
         str(change)
-        if isinstance(change, OnPod | OnStorage) and not isinstance(change, Request | RaiseMaxSkew)
-        else f"{type(change).__name__} {','.join(getattr(change, 'requests', ()))}"
+        if isinstance(change, _OWN | OnStorage) and not isinstance(change, Request | RaiseMaxSkew | FewerDevices)
+        else f"{type(change).__name__} {','.join(getattr(change, 'requests', ()))}{getattr(change, 'request', '')}"
         for change in plan
     )
 
 
 def _subject(plan: Plan) -> str:
     """The object that a plan changes."""
-    change = next(change for change in plan if not isinstance(change, OnPod))
+    change = next(change for change in plan if not isinstance(change, _OWN))
+    if isinstance(change, FreeDevices):
+        return f"{', '.join(change.pods)} with claim {change.claim}" if change.pods else f"claim {change.claim}"
     return f"{change.pod} off {change.node}" if isinstance(change, MovePod) else str(getattr(change, "node", ""))
 
 

@@ -9,14 +9,23 @@ from itertools import chain
 from msgspec.structs import replace
 
 from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind, Failed, Instruction, Nominate, PreBindWrite, Preempt
+from scheduler.engine.instructions import (
+    Bind,
+    Failed,
+    Instruction,
+    Nominate,
+    PostFilterWrite,
+    PreBindWrite,
+    Preempt,
+)
 from scheduler.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
 from scheduler.framework.ahead import Ahead
-from scheduler.framework.binding import next_version
+from scheduler.framework.binding import Delete, Write, next_version
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
+from scheduler.whatif.claims import KIND, ClaimWrites, left_by
 from scheduler.whatif.ranking import Ranking
 
 _PATIENCE = 60.0
@@ -33,6 +42,7 @@ class Simulation:
         *,
         seed: int = 0,
     ) -> None:
+        self._frameworks = frameworks
         self.engine = Engine(frameworks, seed=seed, cluster=cluster)
         self.now = 0.0
         self.bound: dict[str, tuple[Pod, str]] = {}
@@ -44,21 +54,43 @@ class Simulation:
         self.preparing: dict[str, tuple[Pod, str]] = {}
         """Pods that hold a node until their volumes are made, which nobody does here."""
         self._newly: list[str] = []
+        self._claim_writes = ClaimWrites()
 
     @property
     def cluster(self) -> Cluster:
         """The columns."""
         return self.engine.cluster
 
+    def framework(self, pod: Pod) -> Framework:
+        """What schedules a pod."""
+        return self._frameworks[pod.scheduler_name]
+
     def put(self, thing: Modelled) -> None:
         """An object came or changed."""
         self._tell(Put(thing))
 
-    def gone(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """An object was deleted."""
+    def gone(self, kind: str, namespace: str, name: str, uid: str, *, comes_again: bool = False) -> None:
+        """An object was deleted. `comes_again`: it is a pod; the next one has its name, and claims without devices."""
         for known in (self.bound, self.failed, self.preparing):
             known.pop(uid, None)
+        pod = self._pod(uid) if kind == "Pod" else None
         self._tell(Gone(kind, namespace, name, uid))
+        if pod is not None:
+            for stimulus in self._without(pod, comes_again=comes_again):
+                self._tell(stimulus)
+
+    def _pod(self, uid: str) -> Pod | None:
+        """One that is placed, or waits."""
+        placement = self.cluster.placement(uid)
+        if placement is not None:
+            return placement.pod
+        queued = self.engine.queue.get(uid)
+        return None if queued is None else queued.pod
+
+    def _without(self, pod: Pod, *, comes_again: bool = False) -> list[Stimulus]:
+        """What becomes of a pod's claims once it is gone."""
+        found = left_by(pod, self.cluster.devices, comes_again=comes_again)
+        return [Put(claim) if there else Gone(KIND, *claim.key, claim.uid) for claim, there in found]
 
     def newly_bound(self) -> list[str]:
         """The uids bound since this was asked last."""
@@ -162,8 +194,11 @@ class Simulation:
                 self._newly.append(pod.uid)
                 return [Bound(pod.uid), Put(placed)]
             case PreBindWrite(pod=pod, writes=writes):
-                # What was written never shows on a watch, so the pod keeps its node and its assumed volumes.
-                return [PreBindWritten(pod.uid, {write.key: next_version(write) for write in writes})]
+                # What was written of volumes never shows on a watch, so the pod keeps its node and its assumed volumes.
+                answer = PreBindWritten(pod.uid, {write.key: next_version(write) for write in writes})
+                return [*self._seen(writes), answer]
+            case PostFilterWrite(writes=writes):
+                return self._seen(writes)
             case Nominate(pod=pod, node=node):
                 self.preparing[pod.uid] = (pod, node)
             case Failed(pod=pod, message=message):
@@ -172,5 +207,19 @@ class Simulation:
                 for victim in victims:
                     self.preempted[victim.uid] = (victim, pod, node)
                     self.bound.pop(victim.uid, None)
-                return [Gone("Pod", victim.namespace, victim.name, victim.uid) for victim in victims]
+                gone: list[Stimulus] = [Gone("Pod", victim.namespace, victim.name, victim.uid) for victim in victims]
+                return gone + [stimulus for victim in victims for stimulus in self._without(victim)]
         return []
+
+    def _seen(self, writes: Iterable[Write]) -> list[Stimulus]:
+        """What watches show of claims that were written."""
+        found: list[Stimulus] = []
+        devices = self.cluster.devices
+        for write in writes:
+            claim = self._claim_writes.after(write, devices)
+            if claim is not None:
+                found.append(Put(claim))
+            elif isinstance(write, Delete):
+                known = devices.claims.get(write.key[1:])
+                found += [Gone(*write.key, write.uid)] if known is not None else []
+        return found

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.model.kinds import KINDS
+from scheduler.whatif import claim_templates
 
 Object = dict[str, Any]
-KEPT = frozenset((*KINDS, "PriorityClass"))
+KEPT = frozenset((*KINDS, "PriorityClass", claim_templates.KIND))
 """Kinds of which anything is kept."""
 _METADATA = (
     "name",

@@ -1,5 +1,6 @@
 """Carries changes out to try them: those of the pod on a copy, those of the cluster for as long as the trial lasts."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
@@ -8,14 +9,17 @@ from functools import partial
 from msgspec.structs import replace
 
 from scheduler.framework.changes import AddNode, Change, MovePod, OnNode, OnPod
+from scheduler.framework.device_changes import FreeDevices, OnClaim, RemoveTaintRule
 from scheduler.framework.explaining import Inquiry
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.framework.storage_changes import OnStorage
+from scheduler.model.devices import ClaimKey, Place, PoolID, ResourceSlice
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.storage import StorageKind
 from scheduler.state.cluster import Cluster
+from scheduler.whatif.claims import freed
 
 
 class Trial:
@@ -84,6 +88,19 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
         clone = None if like is None else change.clone(like)
         if clone is not None and cluster.nodes.row_of(clone.name) is None:
             return _add(cluster, change.like, clone)
+    elif isinstance(change, OnClaim | FreeDevices):
+        claim = cluster.devices.claims.get(_key(change.claim))
+        if claim is not None:
+            if isinstance(change, FreeDevices):
+                cluster.put_device(freed(claim, again=True))
+            else:
+                cluster.put_device(replace(claim, spec=change.changed(claim.spec)))
+            return partial(cluster.put_device, claim)
+    elif isinstance(change, RemoveTaintRule):
+        rule = cluster.devices.rules.get(change.rule)
+        if rule is not None:
+            cluster.drop_device("DeviceTaintRule", "", rule.name)
+            return partial(cluster.put_device, rule)
     elif isinstance(change, OnStorage):
         made = change.made(cluster.storage)
         if made is not None:
@@ -92,18 +109,50 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
 
 
 def _add(cluster: Cluster, like: str, clone: Node) -> Callable[[], object]:
-    """Add a node, with the CSI drivers of the one that it is like."""
+    """Add a node, with the CSI drivers and the devices of the one that it is like."""
     drivers = cluster.storage.csi_nodes.get(like)
     cluster.put_node(clone)
-    if drivers is None:
-        return partial(cluster.drop_node, clone.name)
-    leave = _put(cluster, replace(drivers, name=clone.name, uid=""))
+    leave = None if drivers is None else _put(cluster, replace(drivers, name=clone.name, uid=""))
+    published = _published_for(clone, like, cluster)
+    for one in published:
+        cluster.put_device(one)
 
     def undo() -> None:
-        leave()
+        for one in published:
+            cluster.drop_device("ResourceSlice", "", one.name)
+        if leave is not None:
+            leave()
         cluster.drop_node(clone.name)
 
     return undo
+
+
+def _published_for(clone: Node, like: str, cluster: Cluster) -> list[ResourceSlice]:
+    """The slices that a driver would publish for a node like one that is there: its devices, in a pool of its own."""
+    slices = list(cluster.devices.slices_on(like))
+    generations = {pool: max(one.generation for one in slices if one.pool_id == pool) for pool in map(_pool, slices)}
+    newest = [one for one in slices if one.generation == generations[one.pool_id]]
+    counts = Counter(map(_pool, newest))
+    return [
+        replace(
+            one,
+            name=f"{one.name}-more",
+            uid="",
+            pool=f"{one.pool}-more",
+            count=counts[one.pool_id],
+            place=Place(clone.name, False, None, None),
+        )
+        for one in newest
+    ]
+
+
+def _key(claim: str) -> ClaimKey:
+    namespace, _, name = claim.partition("/")
+    return namespace, name
+
+
+def _pool(one: ResourceSlice) -> PoolID:
+    return one.pool_id
 
 
 def _put(cluster: Cluster, thing: StorageKind) -> Callable[[], object]:

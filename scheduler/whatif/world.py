@@ -13,7 +13,8 @@ from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
-from scheduler.whatif.documents import Document, ObjectError
+from scheduler.whatif import claim_templates
+from scheduler.whatif.documents import Document, ObjectError, plain
 from scheduler.whatif.places import complaint
 
 __all__ = ["ObjectError", "PriorityClass", "World"]
@@ -44,6 +45,8 @@ class World:
         self.placed: dict[str, Pod] = {}
         self.finished: dict[str, Pod] = {}
         self.priority_classes: dict[str, PriorityClass] = {}
+        self.claim_templates: dict[tuple[str, str], dict[str, Any]] = {}
+        """(namespace, name) → ResourceClaimTemplate."""
         self.default_class = ""
         """The StorageClass of claims that name none."""
         self.events: list[bytes | msgspec.Raw] = []
@@ -62,6 +65,8 @@ class World:
             kind = document.get("kind")
             if kind in KINDS:
                 self.add(self.decode(document))
+            elif kind == claim_templates.KIND:
+                self._add_claim_template(Document(kind, wire.encode(document), ""))
 
     def add_documents(self, documents: Iterable[Document], source: str = "") -> None:
         """Add what a dump holds, refusing an object that is there twice as two different ones.
@@ -87,7 +92,7 @@ class World:
                     self.problems += [f"Node {thing.name}: {problem}" for problem in thing.problems]
                 self._refuse_twin(kind, thing, place)
                 found.append(thing)
-            elif kind == "PriorityClass":
+            elif kind in ("PriorityClass", claim_templates.KIND):
                 self.add_document(document)
         return found
 
@@ -102,6 +107,8 @@ class World:
         elif kind == "PriorityClass":
             found = self._decoded(kind, raw, _priority_class.decode, place)
             self.priority_classes[found.metadata.name] = found
+        elif kind == claim_templates.KIND:
+            self._add_claim_template(document)
         elif kind in KINDS:
             thing = self.decode_raw(kind, raw, place)
             if kind == "StorageClass" and _is_default(raw):
@@ -116,8 +123,7 @@ class World:
     def written(self, pod: Pod) -> Mapping[str, Any] | None:
         """A pod that waits as it was read, None for one that did not come in a document."""
         raw = self._raw.get(pod.key)
-        found: Mapping[str, Any] | None = None if raw is None else msgspec.json.decode(raw)
-        return found
+        return None if raw is None else {**msgspec.json.decode(raw), "kind": "Pod"}  # lists leave the kind out
 
     def decode(self, document: Mapping[str, Any]) -> Modelled:
         """Decode one API dict.
@@ -156,6 +162,14 @@ class World:
                 self.cluster.put_device(thing)
             case _:
                 self.cluster.storage.put(thing)
+
+    def _add_claim_template(self, document: Document) -> None:
+        found = plain(document)
+        metadata = found.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
+            raise ObjectError(f"{_named(document.kind, '', '?', document.place)}: metadata.name: Required value")
+        self.claim_templates[str(metadata.get("namespace") or "default"), name] = found
 
     def take(self, pod: Pod) -> None:
         """Take a placed pod off its node, as if it were still to be scheduled."""

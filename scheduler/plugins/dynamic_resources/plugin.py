@@ -1,11 +1,12 @@
 """Upstream: plugins/dynamicresources (dynamicresources.go, extendeddynamicresources.go)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from scheduler.framework.binding import AssumedPod, Wait
+from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
@@ -27,6 +28,7 @@ from scheduler.plugins.dynamic_resources.claims import (
     readiness,
 )
 from scheduler.plugins.dynamic_resources.explained import unallocatable
+from scheduler.plugins.dynamic_resources.fixes import Fixes, free, named_devices
 from scheduler.plugins.dynamic_resources.requested import AllocationError
 from scheduler.plugins.dynamic_resources.requests import AllocationRequests, PodDevices, named
 from scheduler.plugins.dynamic_resources.reservation import (
@@ -227,6 +229,23 @@ class DynamicResources(Plugin):
             wanted = wants.request.of(node) or ()
             return unallocatable(inquiry, node, wants, pools, wanted, self._programs.selects)
         return reason.text, {}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
+        """Claim less or otherwise, tolerate a taint, or have those leave who have the devices."""
+        pod, cluster, node = inquiry.pod, inquiry.cluster, inquiry.node(row)
+        wants = inquiry.once((self.name, "wants"), lambda: self.wants(pod, cluster))
+        if wants is None:
+            return ()
+        found: list[Fix] = []
+        for reason in reasons:
+            if reason == self.unavailable:
+                elsewhere = [c for c in wants.claims if (bad := self._unusable(c, cluster)) is not None and bad[row]]
+                found.append(tuple(free(claim, named_devices(claim)) for claim in elsewhere))
+            elif reason == self.unallocatable and wants.request is not None:
+                pools = self._requests.pools(row, node, cluster.devices)
+                wanted = wants.request.of(node) or ()
+                found += Fixes(inquiry, node, wants, pools, self._programs.selects).found(wanted)
+        return found
 
     def wants(self, pod: Pod, cluster: Cluster) -> PodDevices | None:
         """What the pod wants, with answers for all nodes; None: nothing. Raises SliceOver."""

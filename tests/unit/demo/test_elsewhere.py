@@ -19,7 +19,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.credentials import Credential, Credentials
 from scheduler.kube.errors import ApiError
-from scheduler.kube.resources import NAMESPACES, NODES, PODS
+from scheduler.kube.resources import DEVICE_CLASSES, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def names(server: ApiServer) -> list[str]:
     """Everything the story could have left, by name."""
     async with Client(connection(server)) as client:
         found: list[str] = []
-        for resource in (NAMESPACES, NODES, PODS):
+        for resource in (NAMESPACES, NODES, PODS, RESOURCE_SLICES, DEVICE_CLASSES, RESOURCE_CLAIMS):
             listed = msgspec.json.decode(await client.get(resource.path()))
             found += [f"{resource.kind} {item['metadata']['name']}" for item in listed["items"]]
         return found
@@ -89,7 +89,7 @@ async def test_real_nodes_are_used_as_they_are(server: ApiServer) -> None:
     recording = await elsewhere(connection(server), audience, Options(), audience.notices.append)
     left_out = [act.title for act in recording.acts if act.text.startswith("Left out on this cluster")]
     assert left_out == [
-        "A GPU job that may pass the taint",
+        "A GPU job that claims its device",
         "Policies decide which objects may be created, and which scheduler gets a pod",
     ]
     assert sum(card.cpu for card in recording.pods.values() if card.mine) < 1000

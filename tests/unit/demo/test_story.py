@@ -49,11 +49,14 @@ def test_batch_pods_share_nodes(told: Told) -> None:
 
 
 def test_the_training_job_goes_where_its_image_is(told: Told) -> None:
-    """Of two GPU nodes it takes the one with the image, and the points say why."""
+    """Of two nodes with a device for it it takes the one with the image, and the points say why."""
     step = told.step("train-0", "bound")
     assert step.node == "gpu-b"
     assert step.verdict is not None
     assert step.verdict.winner.scores["ImageLocality"][1] > 0
+    assert {each.node for each in step.verdict.candidates} == {"gpu-a", "gpu-b"}
+    titles = [step.title for step in told.recording.steps]
+    assert "train-0-gpu has gpu-b/gpu-1, an A100 with 40Gi" in titles
 
 
 def test_the_gated_pod_is_not_tried_before_its_gate_is_lifted(told: Told) -> None:
@@ -79,7 +82,7 @@ def test_policies_refuse_and_route(told: Told) -> None:
 def test_pods_of_others_stay_where_they_were(told: Told) -> None:
     """Their node at the end is the one they came with."""
     where = final(told)
-    for pod in others(Setting("demo", "berth")):
+    for pod in others(Setting("demo", "berth"), devices=True):
         assert where[pod["metadata"]["name"]] == pod["spec"]["nodeName"]
         assert not told.recording.pods[pod["metadata"]["name"]].mine
 

@@ -24,16 +24,16 @@ SETS = [{"name": "s", "counters": {"slots": {"value": "1"}}}]
 USES = [{"counterSet": "s", "counters": {"slots": {"value": "2"}}}]
 NEEDS = "claim default/c, request r needs 1 of class gpu"
 CASES: list[tuple[str, list[Object], str]] = [
-    ("nothing there", [claim()], f"{NEEDS}, and the node reaches none that are selected"),
+    ("nothing there", [claim()], f"{NEEDS}, of which the node reaches none"),
     (
         "taken",
         [SLICE, claim(), claim("x", status=allocated(result("a", "n"), reserved=["u"]))],
-        f"{NEEDS}, none free (gpu.test/n/a: allocated to claim default/x, reserved for 1 pods)",
+        f"{NEEDS}, none free (gpu.test/n/a: allocated to claim default/x of pod default/u)",
     ),
     (
         "not selected",
         [SLICE, claim("c", request("r", "gpu", "device.driver == 'x'"))],
-        f"{NEEDS}, none free (gpu.test/n/a: not selected by device.driver == 'x')",
+        f"{NEEDS}, none free (gpu.test/n/a: not selected by device.driver == 'x', as driver is \"gpu.test\")",
     ),
     (
         "tainted",
@@ -61,13 +61,13 @@ CASES: list[tuple[str, list[Object], str]] = [
     (
         "a pool that is not complete",
         [resource_slice("n", device("a"), node="n", count=2), claim()],
-        f"{NEEDS}, and the node reaches none that are selected; pool gpu.test/n: its driver is still publishing it",
+        f"{NEEDS}, of which the node reaches none; pool gpu.test/n: its driver is still publishing it",
     ),
     (
         "requests that can't be served together",
         [SLICE, claim("c", request("r"), request("s"))],
-        "each request alone could be served, and all of them together can't: "
-        "constraints, counters, or several requests for one device",
+        "each request alone could be served, but not all of them together: "
+        "requests want the same devices, or their counters",
     ),
     (
         "what it has is elsewhere",

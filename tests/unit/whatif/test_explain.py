@@ -285,7 +285,7 @@ def test_the_json_keeps_its_shape() -> None:
     assert shape(fits["scorers"]) == [{"plugin": "str", "weight": "int"}]
     plugins = [scorer["plugin"] for scorer in fits["scorers"]]
     assert shape(fits["feasible"]) == [
-        {"node": "str", "rank": "int", "total": "int", "scores": dict.fromkeys(plugins, score)}
+        {"node": "str", "rank": "int", "total": "int", "scores": dict.fromkeys(plugins, score), "devices": {}}
     ]
 
 

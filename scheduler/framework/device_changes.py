@@ -1,0 +1,181 @@
+"""Small changes of what a pod claims, and of who holds devices, after which the pod may fit.
+
+`claim` is namespace/name, `request` as results call it: `gpu`, or `gpu/small` for an alternative of `firstAvailable`.
+`patch` makes the change in the spec of the claim, or of its template: a JSON patch with paths from there on.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import field
+from msgspec.structs import replace
+
+from scheduler.framework.small_change import SmallChange
+from scheduler.model.devices import Amounts, ClaimSpec, DeviceRequest, DeviceToleration
+
+
+class FewerDevices(SmallChange, frozen=True):
+    """Ask for fewer devices."""
+
+    cost = 1.0
+    claim: str
+    request: str
+    count: int
+    instead_of: int
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        what = "device" if self.count == 1 else "devices"
+        return f"ask for {self.count} {what} instead of {self.instead_of} in {_where(self.claim, self.request)}"
+
+    def changed(self, spec: ClaimSpec) -> ClaimSpec:
+        """What the claim asks for then."""
+        return _edited(spec, self.request, lambda asked: replace(asked, count=self.count))
+
+
+class TolerateDeviceTaint(SmallChange, frozen=True):
+    """Tolerate a taint of devices."""
+
+    cost = 1.0
+    claim: str
+    request: str
+    key: str
+    value: str
+    effect: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        taint = f"{self.key}{'=' + self.value if self.value else ''}:{self.effect}"
+        return f"tolerate the device taint {taint} in {_where(self.claim, self.request)}"
+
+    def changed(self, spec: ClaimSpec) -> ClaimSpec:
+        """What the claim asks for then."""
+        added = DeviceToleration(self.key, "Equal", self.value, self.effect)
+        return _edited(spec, self.request, lambda asked: replace(asked, tolerations=(*asked.tolerations, added)))
+
+
+class DropDeviceSelector(SmallChange, frozen=True):
+    """Do without a selector."""
+
+    cost = 1.5
+    claim: str
+    request: str
+    selector: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"drop the selector {self.selector} of {_where(self.claim, self.request)}"
+
+    def changed(self, spec: ClaimSpec) -> ClaimSpec:
+        """What the claim asks for then."""
+        return _edited(
+            spec,
+            self.request,
+            lambda asked: replace(asked, selectors=tuple(one for one in asked.selectors if one != self.selector)),
+        )
+
+
+class UseDeviceClass(SmallChange, frozen=True):
+    """Ask for devices of another class."""
+
+    cost = 1.5
+    claim: str
+    request: str
+    device_class: str
+    instead_of: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"ask for class {self.device_class} instead of {self.instead_of} in {_where(self.claim, self.request)}"
+
+    def changed(self, spec: ClaimSpec) -> ClaimSpec:
+        """What the claim asks for then."""
+        return _edited(spec, self.request, lambda asked: replace(asked, device_class=self.device_class))
+
+
+class LessCapacity(SmallChange, frozen=True):
+    """Do without the capacity that is asked for beyond what a device gives by default."""
+
+    cost = 1.0
+    claim: str
+    request: str
+    capacity: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"ask for no certain {self.capacity} in {_where(self.claim, self.request)}"
+
+    def changed(self, spec: ClaimSpec) -> ClaimSpec:
+        """What the claim asks for then."""
+
+        def without(asked: Amounts | None) -> Amounts | None:
+            rest = {name: amount for name, amount in (asked or {}).items() if name != self.capacity}
+            return rest or None
+
+        return _edited(spec, self.request, lambda asked: replace(asked, capacity=without(asked.capacity)))
+
+
+class DropConstraint(SmallChange, frozen=True):
+    """Do without a constraint on what devices share, or differ in."""
+
+    cost = 1.5
+    claim: str
+    constraint: str
+    patch: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"drop the constraint {self.constraint} of claim {self.claim}"
+
+    def changed(self, spec: ClaimSpec) -> ClaimSpec:
+        """What the claim asks for then."""
+        left = tuple(one for one in spec.constraints if str(one) != self.constraint)
+        return replace(spec, constraints=left)
+
+
+class FreeDevices(SmallChange, frozen=True):
+    """Have the pods leave that use a claim, so that its devices are free. `pods`: namespace/name of each."""
+
+    cost = 2.0
+    claim: str
+    pods: list[str]
+    devices: list[str]
+
+    def __str__(self) -> str:
+        devices = ", ".join(self.devices)
+        if not self.pods:
+            return f"delete claim {self.claim}, which has {devices} and which no pod uses"
+        return f"move {', '.join(self.pods)} away, with claim {self.claim}, which has {devices}"
+
+
+class RemoveTaintRule(SmallChange, frozen=True):
+    """Take an administrator's taint off devices."""
+
+    cost = 2.0
+    rule: str
+    taint: str
+
+    def __str__(self) -> str:
+        return f"delete the DeviceTaintRule {self.rule}, which taints devices {self.taint}"
+
+
+OnClaim = FewerDevices | TolerateDeviceTaint | DropDeviceSelector | UseDeviceClass | LessCapacity | DropConstraint
+"""Changes of a claim of the pod. Its spec can't be changed while it is there: they are made where it comes from."""
+OnDevices = FreeDevices | RemoveTaintRule
+
+
+def _where(claim: str, request: str) -> str:
+    return f"request {request} of claim {claim}"
+
+
+def _edited(spec: ClaimSpec, request: str, edit: Callable[[DeviceRequest], DeviceRequest]) -> ClaimSpec:
+    """The spec with one request, or one alternative of it, changed."""
+    base, _, sub = request.partition("/")
+    requests = []
+    for one in spec.requests:
+        if one.name == base and one.exactly is not None:
+            one = replace(one, exactly=edit(one.exactly))
+        elif one.name == base:
+            alternatives = [edit(each) if each.name == sub else each for each in one.first_available]
+            one = replace(one, first_available=tuple(alternatives))
+        requests.append(one)
+    return replace(spec, requests=tuple(requests))
