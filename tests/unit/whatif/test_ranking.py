@@ -60,10 +60,7 @@ def where(
     first = there.decode(made)
     assert isinstance(first, Pod)
     pods = (replace(first, name=f"web-{i}", uid=f"new/default/web-{i}") for i in range(count))
-    place = (
-        (lambda p: simulation.one_by_one(p, framework)) if one_by_one else (lambda p: simulation.repeat(p, framework))
-    )
-    place(pods)
+    (simulation.one_by_one if one_by_one else simulation.repeat)(pods, framework)
     return [name for _, name in simulation.bound.values()], validate(there.cluster)
 
 
@@ -118,7 +115,12 @@ def test_a_crowd_is_not_decided_pod_by_pod(monkeypatch: pytest.MonkeyPatch) -> N
     assert isinstance(first, Pod)
     asked: list[Pod] = []
     decide = framework.decide_quickly
-    monkeypatch.setattr(framework, "decide_quickly", lambda p, *more: asked.append(p) or decide(p, *more))
+
+    def count(asking: Pod, *more: Any) -> Any:
+        asked.append(asking)
+        return decide(asking, *more)
+
+    monkeypatch.setattr(framework, "decide_quickly", count)
     simulation = Simulation({"berth": framework}, there.cluster)
     pods = (replace(first, name=f"web-{i}", uid=f"new/default/web-{i}") for i in range(20_000))
     assert simulation.repeat(pods, framework) == 10_000
