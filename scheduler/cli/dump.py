@@ -12,6 +12,7 @@ import typer
 from scheduler.cli.errors import InputError, complain
 from scheduler.cli.inputs import documents, named
 from scheduler.cli.options import Context, Kubeconfig, RequestTimeout
+from scheduler.whatif.mask import Masks
 from scheduler.whatif.smallest import smallest
 
 app = typer.Typer(add_completion=False)
@@ -27,15 +28,23 @@ def dump(
         list[str] | None,
         typer.Option(help="Read a dump instead of a live cluster, to make it smaller. May be repeated."),
     ] = None,
+    mask: Annotated[
+        bool,
+        typer.Option("--mask", help="Replace names, values of labels and images; the same ones by the same masks."),
+    ] = False,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     timeout: RequestTimeout = "30s",
 ) -> None:
     """Write the smallest file that explain, simulate and capacity need: no Secrets, environments or commands.
 
-    Names, labels and images stay in it.
+    Names, labels and images stay in it, unless they are masked: what explain, simulate and capacity say of a masked
+    dump is what they say of the dump itself, with other names.
     """
     items = [made for found in _objects(cluster, kubeconfig, context, timeout) if (made := smallest(found))]
+    if mask:
+        masks = Masks(items)
+        items = [masks.masked(each) for each in items]
     raw = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
     if file == "-":
         sys.stdout.write(raw.decode() + "\n")

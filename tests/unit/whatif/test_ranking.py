@@ -60,8 +60,7 @@ def where(
     first = there.decode(made)
     assert isinstance(first, Pod)
     pods = (replace(first, name=f"web-{i}", uid=f"new/default/web-{i}") for i in range(count))
-    place = simulation.one_by_one if one_by_one else simulation.repeat
-    place(pods, framework)
+    (simulation.one_by_one if one_by_one else simulation.repeat)(pods, framework)
     return [name for _, name in simulation.bound.values()], validate(there.cluster)
 
 
@@ -117,11 +116,11 @@ def test_a_crowd_is_not_decided_pod_by_pod(monkeypatch: pytest.MonkeyPatch) -> N
     asked: list[Pod] = []
     decide = framework.decide_quickly
 
-    def counted(p: Pod, *more: Any) -> Any:
-        asked.append(p)
-        return decide(p, *more)
+    def count(asking: Pod, *more: Any) -> Any:
+        asked.append(asking)
+        return decide(asking, *more)
 
-    monkeypatch.setattr(framework, "decide_quickly", counted)
+    monkeypatch.setattr(framework, "decide_quickly", count)
     simulation = Simulation({"berth": framework}, there.cluster)
     pods = (replace(first, name=f"web-{i}", uid=f"new/default/web-{i}") for i in range(20_000))
     assert simulation.repeat(pods, framework) == 10_000
