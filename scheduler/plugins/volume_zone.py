@@ -5,9 +5,8 @@ from collections.abc import Collection
 import numpy as np
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, Plugin
+from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from scheduler.framework.status import Reject, Rejections, Unresolvable
-from scheduler.model.devices import DeviceKind
 from scheduler.model.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -16,7 +15,6 @@ from scheduler.model.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
-    StorageKind,
 )
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
 from scheduler.state.cluster import Cluster
@@ -69,13 +67,7 @@ class VolumeZone(Plugin):
             fits &= _within(topology, nodes)
         return ((self.elsewhere, constrained & ~fits),)
 
-    def object_hint(
-        self,
-        pod: Pod,
-        event: ClusterEvent,
-        old: StorageKind | DeviceKind | None,
-        new: StorageKind | DeviceKind | None,
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """A class that waits for consumers, a claim of the pod, or a volume in other zones than before."""
         match new:
             case StorageClass():

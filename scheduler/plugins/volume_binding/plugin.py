@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from scheduler.framework.binding import AssumedPod, Wait
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import MAX_SCORE, NO_POINTS, NODE, SKIPPABLE, VOLUMES, Plugin
+from scheduler.framework.plugin import MAX_SCORE, NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from scheduler.framework.status import PluginError, Reject, Rejections, Unresolvable
-from scheduler.model.devices import DeviceKind
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.model.storage import (
@@ -20,7 +19,6 @@ from scheduler.model.storage import (
     CSIStorageCapacity,
     PersistentVolumeClaim,
     StorageClass,
-    StorageKind,
 )
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
 from scheduler.plugins.node_resources.arguments import ShapePoint, check_shape
@@ -139,13 +137,7 @@ class VolumeBinding(Plugin):
             usage.make(provision.claim.spec_class, rows, provision.claim.size, room)
         return usage.score(self._shape)
 
-    def object_hint(
-        self,
-        pod: Pod,
-        event: ClusterEvent,
-        old: StorageKind | DeviceKind | None,
-        new: StorageKind | DeviceKind | None,
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """Any volume, a claim of the pod, and what of classes, drivers and nodes lets volumes be made elsewhere."""
         match new:
             case PersistentVolumeClaim():
