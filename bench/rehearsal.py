@@ -167,6 +167,8 @@ class Rehearsal:
                     self._churns.append(churn)
         for raw in crowd(max(0, placed - bound), self._workload.nodes, NAME, _CROWD):
             self._handle(Put(self._decoder.pod(raw)))
+        while self.engine.queue.has_pending_work:  # as `berth run` does before it is synced
+            self._handle(Tick())
 
     def _objects(self, made: CreateObjects) -> None:
         if made.object["kind"] == "PriorityClass":

@@ -9,10 +9,8 @@ from scheduler.cel.errors import AbortError
 from scheduler.cel.formats import regex_size
 from scheduler.cel.values import FAILED, LISTS, MAPS, NONE, OWN, Format, Optional, Value, size_of
 
-SELECT: Final = 1
 LIST: Final = 10
 MAP: Final = 30
-MESSAGE: Final = 40
 
 _TRAVERSAL: Final = 0.1
 _REGEX: Final = 0.25

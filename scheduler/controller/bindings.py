@@ -22,6 +22,7 @@ import structlog
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import Bind, Withdraw
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus
+from scheduler.kube import live_pod
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import CONFIRM
@@ -44,23 +45,6 @@ SETTLED = 75.0
 TAKEN, GONE, REFUSED, WITHDRAWN, NOT_SENT, LOST = "taken", "gone", "refused", "withdrawn", "not_sent", "lost"
 FAILURES = (TAKEN, GONE, REFUSED, WITHDRAWN, NOT_SENT, LOST)
 """Why Bindings fail, in the words of the metric."""
-
-
-class _LiveMeta(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    deletion_timestamp: str | None = None
-
-
-class _LiveSpec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _LivePod(msgspec.Struct):
-    metadata: _LiveMeta
-    spec: _LiveSpec
-
-
-_live_pod = msgspec.json.Decoder(_LivePod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +235,7 @@ class Bindings:
         pod = bind.pod
         try:
             body = await self._client.get(pod_path(_ref(bind)), lane=CONFIRM, tries=2, timeout=ASK_SECONDS)
-            live = _live_pod.decode(body)
+            live = live_pod.decode(body)
         except ApiError as error:
             if error.status == 404:
                 return _Failure(GONE, 404, error.message, quietly=True)

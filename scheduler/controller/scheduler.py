@@ -323,8 +323,10 @@ class Scheduler:
         self._synced.set()
 
     async def _apply_inbox(self) -> None:
-        while self._inbox:
-            self.work(cycles=False)
+        """Apply what has arrived, and what follows from it before the first decision."""
+        more = True
+        while more:
+            more = self.work(cycles=False)
             await asyncio.sleep(0)
 
     async def work_forever(self) -> None:

@@ -17,6 +17,7 @@ import structlog
 
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.stimuli import Stimulus, Unwritten
+from scheduler.kube import live_pod
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import STATUS
@@ -34,24 +35,6 @@ TRIES = 3
 """How often a write is tried that meets a newer version of its pod."""
 _CHANGED = frozenset((409, 422))
 """Answers that say that the pod has changed, or another of its name has come (422: its UID differs)."""
-
-
-class _LiveMeta(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-    deletion_timestamp: str | None = None
-
-
-class _LiveSpec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _LivePod(msgspec.Struct):
-    metadata: _LiveMeta
-    spec: _LiveSpec
-
-
-_live_pod = msgspec.json.Decoder(_LivePod)
 
 
 @dataclass(slots=True)
@@ -211,7 +194,7 @@ class Statuses:
     async def _version_now(self, pod: Pod) -> str | None:
         """The version of the pod as it is now; None: it does not wait any more. Empty: nobody can tell."""
         try:
-            live = _live_pod.decode(await self._client.get(pod_path(_ref(pod)), lane=STATUS, tries=2))
+            live = live_pod.decode(await self._client.get(pod_path(_ref(pod)), lane=STATUS, tries=2))
         except ApiError as error:
             return None if error.status == 404 else ""
         except (Unreachable, msgspec.MsgspecError):

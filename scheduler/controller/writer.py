@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import msgspec
 import structlog
 
 from scheduler.controller.bindings import Bindings
@@ -27,6 +26,7 @@ from scheduler.engine.instructions import (
 )
 from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten, Stimulus, VictimStays
 from scheduler.framework.binding import ObjectKey
+from scheduler.kube import live_pod
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import CONFIRM, EVICT
@@ -50,18 +50,6 @@ _WAITING_EVENTS = 20_000
 _CHANGED = frozenset((409, 422))
 """Answers to a status patch of a victim that say nothing about whether it is there: it has changed, or another of its
 name has come, or somebody has written what the API server finds invalid now."""
-
-
-class _LiveMeta(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    deletion_timestamp: str | None = None
-
-
-class _LivePod(msgspec.Struct):
-    metadata: _LiveMeta
-
-
-_live_pod = msgspec.json.Decoder(_LivePod)
 
 
 @dataclass(slots=True)
@@ -230,7 +218,7 @@ class Writer:
     async def _is_leaving(self, pod: Pod) -> bool:
         """Whether this very pod is gone, or being deleted. Raises ApiError, Unreachable."""
         try:
-            live = _live_pod.decode(await self._client.get(pod_path(_ref(pod)), lane=CONFIRM, tries=2)).metadata
+            live = live_pod.decode(await self._client.get(pod_path(_ref(pod)), lane=CONFIRM, tries=2)).metadata
         except ApiError as error:
             if error.status == 404:
                 return True

@@ -41,9 +41,12 @@ class TermIndexing:
 
     @property
     def late(self) -> bool:
-        """Whether more terms wait than are indexed before the next attempt anyway."""
+        """Whether more terms wait than are indexed before the next attempt anyway.
+
+        Until the first attempt any do: while the caches fill there is time, and the first pod should not wait for it.
+        """
         size = self.cluster.incidence.terms.sets.backlog.size
-        return size > 0 and (self._put_off or size * _A_TERM > AT_ONCE)
+        return size > 0 and (self._put_off or not self._begun or size * _A_TERM > AT_ONCE)
 
     def begin(self, steps: int, now: float) -> bool:
         """Before the first attempt: index what was there at the start. Returns whether nothing is left."""

@@ -7,12 +7,10 @@ from scheduler.engine.changes import EventObject
 from scheduler.engine.queue import Queue
 from scheduler.engine.room import Room, room_on
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import Plugin
+from scheduler.framework.plugin import OtherObject, Plugin
 from scheduler.framework.runtime import Framework
-from scheduler.model.devices import DeviceKind
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.storage import StorageKind
 from scheduler.state.cluster import Cluster
 
 
@@ -58,8 +56,8 @@ def for_any_room(queue: Queue, cluster: Cluster, row: int, now: float) -> None:
 def for_storage(
     queue: Queue,
     event: ClusterEvent,
-    old: StorageKind | DeviceKind | None,
-    new: StorageKind | DeviceKind | None,
+    old: OtherObject,
+    new: OtherObject,
     now: float,
     *,
     real: bool = True,

@@ -48,6 +48,8 @@ POINTS = (
 SKIPPABLE = frozenset(("pre_filter", "filter", "score", "reserve", "pre_bind"))
 """Every point that a plugin may skip for pods of some shape."""
 NO_POINTS: frozenset[str] = frozenset()
+OtherObject = StorageKind | DeviceKind | None
+"""What `object_hint` is asked about: an object that is neither a node nor a pod."""
 
 
 class DependsOn(Flag):
@@ -266,13 +268,7 @@ class Plugin:
         """Whether what happened to a placed pod may help `pod`."""
         raise NotImplementedError
 
-    def object_hint(
-        self,
-        pod: Pod,
-        event: ClusterEvent,
-        old: StorageKind | DeviceKind | None,
-        new: StorageKind | DeviceKind | None,
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """Whether another object's change from `old` (None: it is new) to `new` (None: deleted) may help `pod`."""
         raise NotImplementedError
 
@@ -321,6 +317,7 @@ __all__ = [
     "Filters",
     "NoArgs",
     "Normalizer",
+    "OtherObject",
     "Plugin",
     "PostFilterResult",
     "Registry",

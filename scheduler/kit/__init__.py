@@ -23,6 +23,7 @@ from scheduler.framework.plugin import (
     DependsOn,
     Filters,
     NoArgs,
+    OtherObject,
     Plugin,
     PostFilterResult,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "NoArgs",
     "Node",
     "Nodes",
+    "OtherObject",
     "Patch",
     "Plugin",
     "Pod",

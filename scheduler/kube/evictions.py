@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from scheduler.kube import live_pod
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import EVENT, EVICT
@@ -110,17 +111,7 @@ class _Event(msgspec.Struct, rename="camel"):
         return self.metadata.annotations or {}
 
 
-class _LiveMeta(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    deletion_timestamp: str | None = None
-
-
-class _Live(msgspec.Struct):
-    metadata: _LiveMeta
-
-
 _event = msgspec.json.Decoder(_Event)
-_live = msgspec.json.Decoder(_Live)
 
 
 def regarding(pod: PodRef) -> Regarding:
@@ -282,7 +273,7 @@ async def evict(client: Client, pod: PodRef, *, dry_run: bool) -> None:
 async def is_leaving(client: Client, pod: PodRef) -> bool:
     """Whether this very pod is gone or on its way, for when the answer to its eviction was lost."""
     try:
-        live = _live.decode(await client.get(pod_path(pod), tries=2)).metadata
+        live = live_pod.decode(await client.get(pod_path(pod), tries=2)).metadata
     except ApiError as error:
         if error.status == 404:
             return True

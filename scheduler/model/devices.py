@@ -4,7 +4,7 @@ They are made from bytes in `scheduler.model.devices_parse`. Upstream: `k8s.io/a
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Struct
 
@@ -171,10 +171,8 @@ class ResourceSlice(Struct, gc=False, frozen=True, eq=False):
     uses_groups: bool
     """It uses compatibility groups, an alpha feature that kube-scheduler refuses by default."""
 
-    @property
-    def namespace(self) -> str:
-        """Empty: slices are cluster-scoped."""
-        return ""
+    namespace: ClassVar[str] = ""
+    """Empty: slices are cluster-scoped."""
 
     @property
     def pool_id(self) -> PoolID:
@@ -194,10 +192,8 @@ class DeviceClass(Struct, gc=False, frozen=True, eq=False):
     config: tuple[bytes, ...]
     extended_resource: str | None
 
-    @property
-    def namespace(self) -> str:
-        """Empty: classes are cluster-scoped."""
-        return ""
+    namespace: ClassVar[str] = ""
+    """Empty: classes are cluster-scoped."""
 
 
 class DeviceTaintRule(Struct, gc=False, frozen=True, eq=False):
@@ -211,10 +207,8 @@ class DeviceTaintRule(Struct, gc=False, frozen=True, eq=False):
     device: str | None
     taint: DeviceTaint
 
-    @property
-    def namespace(self) -> str:
-        """Empty: rules are cluster-scoped."""
-        return ""
+    namespace: ClassVar[str] = ""
+    """Empty: rules are cluster-scoped."""
 
 
 class DeviceRequest(Struct, gc=False, frozen=True, eq=False):

@@ -1,6 +1,7 @@
 """Namespaces, and the kinds that select pods: Service, ReplicaSet, StatefulSet, PodDisruptionBudget and the like."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -25,10 +26,8 @@ class Namespace(Struct, gc=False):
     resource_version: str
     labels: Mapping[str, str]
 
-    @property
-    def namespace(self) -> str:
-        """Empty: namespaces are cluster-scoped."""
-        return ""
+    namespace: ClassVar[str] = ""
+    """Empty: namespaces are cluster-scoped."""
 
 
 class Selecting(Struct, gc=False):

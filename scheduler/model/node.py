@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -32,10 +33,8 @@ class Node(Struct, gc=False):
     problems: tuple[str, ...]
     """What of the object could not be read; the node takes part with the rest."""
 
-    @property
-    def namespace(self) -> str:
-        """Empty: nodes are cluster-scoped."""
-        return ""
+    namespace: ClassVar[str] = ""
+    """Empty: nodes are cluster-scoped."""
 
     @property
     def key(self) -> str:

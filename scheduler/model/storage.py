@@ -5,6 +5,7 @@ They are made from bytes in `scheduler.model.storage_parse`.
 """
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -57,10 +58,8 @@ class PersistentVolume(Struct, gc=False):
     """What an in-tree volume is to its CSI driver."""
     translated_affinity: NodeSelector | None
 
-    @property
-    def namespace(self) -> str:
-        """Empty: volumes are cluster-scoped."""
-        return ""
+    namespace: ClassVar[str] = ""
+    """Empty: volumes are cluster-scoped."""
 
     @property
     def key(self) -> str:
@@ -141,10 +140,8 @@ class StorageClass(Struct, gc=False):
     default: bool = False
     """For claims that name no class."""
 
-    @property
-    def namespace(self) -> str:
-        """Empty: classes are cluster-scoped."""
-        return ""
+    namespace: ClassVar[str] = ""
+    """Empty: classes are cluster-scoped."""
 
     @property
     def provisions(self) -> bool:
@@ -162,10 +159,8 @@ class CSINode(Struct, gc=False):
     migrated: frozenset[str]
     """In-tree plugins that CSI drivers have taken over on this node."""
 
-    @property
-    def namespace(self) -> str:
-        """Empty: CSINodes are cluster-scoped."""
-        return ""
+    namespace: ClassVar[str] = ""
+    """Empty: CSINodes are cluster-scoped."""
 
 
 class CSIDriver(Struct, gc=False):
@@ -179,10 +174,8 @@ class CSIDriver(Struct, gc=False):
     must_be_installed: bool
     """Keep pods off nodes that don't have the driver."""
 
-    @property
-    def namespace(self) -> str:
-        """Empty: CSIDrivers are cluster-scoped."""
-        return ""
+    namespace: ClassVar[str] = ""
+    """Empty: CSIDrivers are cluster-scoped."""
 
 
 class CSIStorageCapacity(Struct, gc=False):
@@ -211,10 +204,8 @@ class VolumeAttachment(Struct, gc=False):
     volume: str
     """Empty for an inline volume."""
 
-    @property
-    def namespace(self) -> str:
-        """Empty: attachments are cluster-scoped."""
-        return ""
+    namespace: ClassVar[str] = ""
+    """Empty: attachments are cluster-scoped."""
 
 
 StorageKind = (

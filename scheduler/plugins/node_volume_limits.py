@@ -8,12 +8,11 @@ import numpy as np
 from scheduler.framework.changes import Fix, MovePod
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
-from scheduler.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, VOLUMES, Plugin
+from scheduler.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
-from scheduler.model.devices import DeviceKind
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
-from scheduler.model.storage import CSINode, PersistentVolumeClaim, StorageKind, VolumeAttachment
+from scheduler.model.storage import CSINode, PersistentVolumeClaim, VolumeAttachment
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
 from scheduler.state.attachments import NOT_INSTALLED, of_translated
 from scheduler.state.cluster import Cluster
@@ -75,13 +74,7 @@ class NodeVolumeLimits(Plugin):
         """A pod that went and had volumes attached."""
         return other.shape.volumes.attachable
 
-    def object_hint(
-        self,
-        pod: Pod,
-        event: ClusterEvent,
-        old: StorageKind | DeviceKind | None,
-        new: StorageKind | DeviceKind | None,
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """A CSINode with a new driver or a higher limit, a claim of the pod, or an attachment that went."""
         volumes = pod.shape.volumes
         match new if new is not None else old:

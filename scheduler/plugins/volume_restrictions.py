@@ -7,12 +7,11 @@ import numpy as np
 from scheduler.framework.changes import Fix, FreeClaim, MovePod
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
-from scheduler.framework.plugin import NO_POINTS, PODS_ELSEWHERE, PODS_HERE, SKIPPABLE, VOLUMES, Plugin
+from scheduler.framework.plugin import NO_POINTS, PODS_ELSEWHERE, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
-from scheduler.model.devices import DeviceKind
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
-from scheduler.model.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim, StorageKind
+from scheduler.model.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
 from scheduler.plugins import claims_explained
 from scheduler.state.cluster import Cluster
@@ -80,13 +79,7 @@ class VolumeRestrictions(Plugin):
         used = {disk.key: disk for disk in theirs.disks}
         return any(disk.key in used and (disk.exclusive or used[disk.key].exclusive) for disk in mine.disks)
 
-    def object_hint(
-        self,
-        pod: Pod,
-        event: ClusterEvent,
-        old: StorageKind | DeviceKind | None,
-        new: StorageKind | DeviceKind | None,
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """A claim that the pod names was created."""
         return isinstance(new, PersistentVolumeClaim) and new.namespace == pod.namespace and new.name in _claims(pod)
 

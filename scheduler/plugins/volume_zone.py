@@ -8,10 +8,9 @@ import numpy as np
 from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry, domain
-from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, Plugin
+from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable
 from scheduler.framework.storage_changes import ReplaceVolume
-from scheduler.model.devices import DeviceKind
 from scheduler.model.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -20,7 +19,6 @@ from scheduler.model.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
-    StorageKind,
 )
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
 from scheduler.plugins import claims_explained
@@ -74,13 +72,7 @@ class VolumeZone(Plugin):
             fits &= _within(topology, nodes)
         return ((self.elsewhere, constrained & ~fits),)
 
-    def object_hint(
-        self,
-        pod: Pod,
-        event: ClusterEvent,
-        old: StorageKind | DeviceKind | None,
-        new: StorageKind | DeviceKind | None,
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """A class that waits for consumers, a claim of the pod, or a volume in other zones than before."""
         match new:
             case StorageClass():

@@ -3,7 +3,7 @@
 A row without a node object (`alive` is false) holds pods bound to a name that is not there yet, or no more.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from scheduler.model.taints import Taints
 from scheduler.state.column import Bools, Column, Ints, Numbers
 from scheduler.state.effort import Effort
 from scheduler.state.images import Images
-from scheduler.state.per_node import Bounded, Derived
+from scheduler.state.per_node import Bounded, Derived, OfAll, OfRow
 from scheduler.state.ports import HostPorts
 from scheduler.state.rowlog import RowLog
 from scheduler.state.unoffered import MANY, Unoffered
@@ -203,12 +203,7 @@ class Nodes:
         """Requests of placed pods for resources that no node offers: resource → row → amount."""
         return self._unoffered.by_name(self.resources)
 
-    def derived(
-        self,
-        question: Hashable,
-        of_all: Callable[["Nodes"], Numbers],
-        of_row: Callable[["Nodes", int], float | Sequence[float]],
-    ) -> Numbers:
+    def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
         """Numbers that follow from each row alone (the last axis), kept between calls; do not change them.
 
         A dry run (`suppose`) does not show in them.

@@ -7,7 +7,7 @@ all rows at once costs little more.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from scheduler.state.rowlog import RowLog
 if TYPE_CHECKING:
     from scheduler.state.nodes import Nodes
 
+OfAll: TypeAlias = "Callable[[Nodes], Numbers]"
+"""Numbers of all rows at once; the last axis is the rows."""
+OfRow: TypeAlias = "Callable[[Nodes, int], float | Sequence[float]]"
+"""The same numbers of one row."""
 Key = TypeVar("Key", bound=Hashable)
 Thing = TypeVar("Thing")
 
@@ -74,9 +78,7 @@ class Derived(PerNode):
 
     repair_at_most = 32  # one row after the other
 
-    def __init__(
-        self, of_all: "Callable[[Nodes], Numbers]", of_row: "Callable[[Nodes, int], float | Sequence[float]]"
-    ) -> None:
+    def __init__(self, of_all: "OfAll", of_row: "OfRow") -> None:
         """`of_all` gives an array whose last axis is the rows, `of_row` the numbers of one of them."""
         super().__init__()
         self._of_all = of_all

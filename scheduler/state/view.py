@@ -1,7 +1,7 @@
 """A view of a few rows of a cluster as if they were all rows: a plugin that reads it computes only these rows."""
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NoReturn
 
@@ -14,6 +14,7 @@ from scheduler.model.shape import HostPort
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Column, Ints, Numbers, Value
 from scheduler.state.nodes import Nodes
+from scheduler.state.per_node import OfAll, OfRow
 from scheduler.state.ports import conflicts
 from scheduler.state.weighing import Terms
 
@@ -135,12 +136,7 @@ class SomeNodes(Nodes):
         row = self._nodes.live_row(name)
         return None if row is None else self._positions.get(row)
 
-    def derived(
-        self,
-        question: Hashable,
-        of_all: Callable[[Nodes], Numbers],
-        of_row: Callable[[Nodes, int], float | Sequence[float]],
-    ) -> Numbers:
+    def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
         """Numbers that follow from each row alone, of these rows."""
         return self._nodes.derived(question, of_all, of_row)[..., self._of]
 
@@ -173,12 +169,7 @@ class _OtherPods(SomeNodes):
                 self.pods[0] += sign
         self._there = pods
 
-    def derived(
-        self,
-        question: Hashable,
-        of_all: Callable[[Nodes], Numbers],
-        of_row: Callable[[Nodes, int], float | Sequence[float]],
-    ) -> Numbers:
+    def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
         """Numbers that follow from the row as it is here."""
         return np.array(of_row(self, 0))[..., np.newaxis]
 

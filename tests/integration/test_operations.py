@@ -72,17 +72,23 @@ def test_cache_is_compared(
     berth.end()
 
 
+def talkative(cluster: Cluster, name: str, home: Path) -> list[str | Path]:
+    """The command of a scheduler that logs all that it can."""
+    config = home / "config.yaml"
+    config.write_text(yaml.safe_dump(configuration(name)))
+    kubeconfig = cluster.kubeconfig(home / "kubeconfig")
+    return [BERTH, "run", f"--config={config}", f"--kubeconfig={kubeconfig}", "--secure-port=0", "--log-level=debug"]
+
+
 def test_log_that_nobody_reads(
     control_plane: Cluster, real_namespace: str, add_nodes: Callable[..., None], tmp_path: Path
 ) -> None:
     """With a full pipe as standard error it schedules on, and ends in order when told to."""
     api, path = control_plane.api, pods_path(real_namespace)
     add_nodes(control_plane, nodes(20, "unread"))
-    config, name = tmp_path / "config.yaml", f"berth-{real_namespace}"
-    config.write_text(yaml.safe_dump(configuration(name)))
-    kubeconfig = control_plane.kubeconfig(tmp_path / "kubeconfig")
+    name = f"berth-{real_namespace}"
+    argv = talkative(control_plane, name, tmp_path)
     reading, writing = os.pipe()
-    argv = [BERTH, "run", f"--config={config}", f"--kubeconfig={kubeconfig}", "--secure-port=0", "--log-level=debug"]
     process = subprocess.Popen(argv, stderr=writing, stdout=subprocess.DEVNULL, env=environment())
     try:
         os.close(writing)
@@ -104,10 +110,8 @@ def test_log_on_a_full_disk(
     """Where no line of the log can be written (ENOSPC), it schedules, and ends in order when told to."""
     api, path = control_plane.api, pods_path(real_namespace)
     add_nodes(control_plane, nodes(3, "full-disk"))
-    config, name = tmp_path / "config.yaml", f"berth-{real_namespace}"
-    config.write_text(yaml.safe_dump(configuration(name)))
-    kubeconfig = control_plane.kubeconfig(tmp_path / "kubeconfig")
-    argv = [BERTH, "run", f"--config={config}", f"--kubeconfig={kubeconfig}", "--secure-port=0", "--log-level=debug"]
+    name = f"berth-{real_namespace}"
+    argv = talkative(control_plane, name, tmp_path)
     with Path("/dev/full").open("wb") as full:
         process = subprocess.Popen(argv, stderr=full, stdout=full, env=environment())
     try:

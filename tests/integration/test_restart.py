@@ -17,8 +17,8 @@ from tests.integration.objects import NODES, nodes, plain, pods_path
 PODS = 300
 SLOW: Object = {"clientConnection": {"qps": 40, "burst": 10}}
 """Seven seconds for the backlog, so that its middle can be met."""
-MANY = 1500
-"""More than half a minute for them: they can't all be bound before a signal comes, however busy the machine is."""
+MANY = 600
+"""A quarter of a minute for them, which are there first: they can't all be bound before a signal comes."""
 KILLS = 2
 """How often test_api_server_restarts kills the API server."""
 
@@ -35,8 +35,8 @@ def test_killed(
     """After SIGKILL in the middle of a backlog, the next Berth binds the rest, and nothing twice."""
     api = audited.api
     add_nodes(audited, nodes(60, "killed"))
-    berth = harbour.berth(audited, **SLOW)
-    api.create_many(pods_path(audited_namespace), plain(MANY, berth.scheduler_name))
+    api.create_many(pods_path(audited_namespace), plain(MANY, "berth-killed"))
+    berth = harbour.berth(audited, "berth-killed", **SLOW)
     middle(audited, audited_namespace, berth)
     berth.kill()
     left = [pod for pod in api.list(pods_path(audited_namespace)) if not checks.node_of(pod)]
@@ -54,8 +54,8 @@ def test_sigterm_drains(
     """SIGTERM in the middle: exit code 0, each Binding sent is answered, each pod bound has its event."""
     api = audited.api
     add_nodes(audited, nodes(60, "drained"))
-    berth = harbour.berth(audited, **SLOW)
-    api.create_many(pods_path(audited_namespace), plain(MANY, berth.scheduler_name))
+    api.create_many(pods_path(audited_namespace), plain(MANY, "berth-drained"))
+    berth = harbour.berth(audited, "berth-drained", **SLOW)
     middle(audited, audited_namespace, berth)
     said = berth.end()
     pods = api.list(pods_path(audited_namespace))

@@ -49,7 +49,7 @@ def main() -> int:
     real = Part("tests on real processes", [*PYTEST, "-m", "real"], LOGS / "real.log")
     fast = Part("fast tests", [*PYTEST, "-m", "not real"], LOGS / "fast.log", yields=True)
     versions = [of_version(version, place) for version, place in others.items() if place is not None]
-    passed = run([[real], [check, fast, *versions]], say)
+    passed = run([[real], [check, fast], versions], say)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     minutes, cpu = (time.monotonic() - began) / 60, (used.ru_utime + used.ru_stime) / 60
     say(f"\n{'All passed' if passed else 'Something failed'}: {minutes:.0f} min, {cpu:.0f} min of CPU.")

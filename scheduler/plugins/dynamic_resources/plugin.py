@@ -11,12 +11,20 @@ from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAXIMUM
-from scheduler.framework.plugin import DEVICES, NO_POINTS, NODE, SKIPPABLE, Filters, Plugin, PostFilterResult
+from scheduler.framework.plugin import (
+    DEVICES,
+    NO_POINTS,
+    NODE,
+    SKIPPABLE,
+    Filters,
+    OtherObject,
+    Plugin,
+    PostFilterResult,
+)
 from scheduler.framework.status import PluginError, Reason, Reject, Rejections, Unresolvable
-from scheduler.model.devices import AllocatedDevice, DeviceKind, ResourceClaim
+from scheduler.model.devices import AllocatedDevice, ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
-from scheduler.model.storage import StorageKind
 from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocated
 from scheduler.plugins.dynamic_resources.arguments import DynamicResourcesArgs
 from scheduler.plugins.dynamic_resources.claims import (
@@ -190,13 +198,7 @@ class DynamicResources(Plugin):
         except ReservationError as error:
             raise PluginError(self.name, str(error), "PreBind") from None
 
-    def object_hint(
-        self,
-        pod: Pod,
-        event: ClusterEvent,
-        old: StorageKind | DeviceKind | None,
-        new: StorageKind | DeviceKind | None,
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """Any slice or class, a claim that lets go of its devices, and whatever happens to a claim of the pod."""
         if not event & _CLAIM_EVENTS:
             return True

@@ -12,15 +12,14 @@ from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.many_reasons import ManyReasons, SortedTexts
-from scheduler.framework.plugin import NODE, PODS_HERE, Plugin
+from scheduler.framework.plugin import NODE, PODS_HERE, OtherObject, Plugin
 from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
-from scheduler.model.devices import IMPLICIT_PREFIX, DeviceClass, DeviceKind
+from scheduler.model.devices import IMPLICIT_PREFIX, DeviceClass
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.resources import is_extended
 from scheduler.model.selectors import is_qualified_name
 from scheduler.model.shape import PodShape
-from scheduler.model.storage import StorageKind
 from scheduler.plugins.node_resources import fit_explained as explained
 from scheduler.plugins.node_resources.amounts import score_row, score_rows
 from scheduler.plugins.node_resources.arguments import ResourceWeight, ScoringStrategy
@@ -251,13 +250,7 @@ class NodeResourcesFit(Plugin):
         before = old.allocatable
         return any(new.allocatable.get(name, 0) > before.get(name, 0) for name, _ in self._each_asked(pod.shape))
 
-    def object_hint(
-        self,
-        pod: Pod,
-        event: ClusterEvent,
-        old: StorageKind | DeviceKind | None,
-        new: StorageKind | DeviceKind | None,
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """A device class that serves a resource which the pod asks for, and did not."""
         if not isinstance(new, DeviceClass):
             return False

@@ -29,7 +29,6 @@ from scheduler.state.per_node import Bounded
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
-_Constraints = Sequence[SpreadConstraint]
 _KEPT = 1024
 _OWNED = 128
 _SYSTEM_DEFAULTS = (

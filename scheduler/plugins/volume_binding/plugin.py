@@ -11,9 +11,8 @@ from scheduler.framework.binding import AssumedPod, Wait
 from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
-from scheduler.framework.plugin import MAX_SCORE, NO_POINTS, NODE, SKIPPABLE, VOLUMES, Plugin
+from scheduler.framework.plugin import MAX_SCORE, NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from scheduler.framework.status import PluginError, Reason, Reject, Rejections, Unresolvable
-from scheduler.model.devices import DeviceKind
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.model.storage import (
@@ -22,7 +21,6 @@ from scheduler.model.storage import (
     CSIStorageCapacity,
     PersistentVolumeClaim,
     StorageClass,
-    StorageKind,
 )
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
 from scheduler.plugins import claims_explained
@@ -143,13 +141,7 @@ class VolumeBinding(Plugin):
             usage.make(provision.claim.spec_class, rows, provision.claim.size, room)
         return usage.score(self._shape)
 
-    def object_hint(
-        self,
-        pod: Pod,
-        event: ClusterEvent,
-        old: StorageKind | DeviceKind | None,
-        new: StorageKind | DeviceKind | None,
-    ) -> bool:
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """Any volume, a claim of the pod, and what of classes, drivers and nodes lets volumes be made elsewhere."""
         match new:
             case PersistentVolumeClaim():

@@ -16,6 +16,7 @@ from scheduler.framework.status import Reason
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.state.validate import validate
+from tests.unit.work import lines
 
 from .conftest import Harness, node, pod
 
@@ -34,24 +35,6 @@ def asking(name: str, number: int, **more: str) -> dict[str, Any]:
 
 def texts(number: int) -> list[str]:
     return [f"Insufficient a/{i}" for i in range(number)]
-
-
-def lines(work: Callable[[], T]) -> tuple[int, T]:
-    """How many lines of Python it takes."""
-    count = 0
-
-    def line(_frame: FrameType, event: str, _what: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return line
-
-    before = sys.gettrace()
-    sys.settrace(line)
-    try:
-        done = work()
-    finally:
-        sys.settrace(before)
-    return count, done
 
 
 def calls(work: Callable[[], T]) -> int:

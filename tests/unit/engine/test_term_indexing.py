@@ -75,6 +75,20 @@ def test_what_was_there_at_the_start_counts_from_the_first_decision(monkeypatch:
     assert not harness.engine.cluster.incidence.terms.sets.behind
 
 
+def test_what_was_there_at_the_start_is_indexed_before_the_first_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While caches fill, between lists: the first decision of a process finds the index made."""
+    harness = opened()
+    for i in range(NODES - 1):
+        harness.put(pod(f"r{i}", uid=f"r{i}", on=f"n{i}", apart=[term("app=q", "host")]))
+    while harness.engine.queue.has_pending_work:
+        harness.tick(0.0)
+    indexed = Indexed(harness, monkeypatch)
+    harness.put(pod("q", uid="q", labels={"app": "q"}))
+    assert first_bind(harness, most=1) == (f"n{NODES - 1}", 1)
+    assert indexed.taken() == 0
+    assert told(harness, "q") == []
+
+
 def test_terms_of_a_pod_that_is_placed_count_at_once_and_at_its_own_charge(monkeypatch: pytest.MonkeyPatch) -> None:
     """2,000 of them take more than a slice; the next pod finds them all, and indexes none."""
     harness = opened()
@@ -138,16 +152,16 @@ def test_thousands_of_terms_that_others_placed_are_their_namespaces_work(monkeyp
 def test_who_does_not_decide_goes_on_all_the_same() -> None:
     """A replica in waiting has no cycles: its ticks index what came, and take out what went."""
     harness = opened()
-    for i in range(20):
+    for i in range(40):
         harness.put(repelling(f"p{i}", 200, f"x{i}", on="n0"))
     while harness.engine.queue.has_pending_work:
         harness.tick(0.0)
-    for i in range(20):
+    for i in range(40):
         harness.gone("Pod", f"p{i}", "mallory")
     while harness.engine.queue.has_pending_work:
         harness.tick(0.0)
     sets = harness.engine.cluster.incidence.terms.sets
-    assert len(sets.terms()) < 20 * 200
+    assert len(sets.terms()) < 40 * 200
     assert validate(harness.engine.cluster) == []
 
 

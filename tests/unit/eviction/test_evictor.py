@@ -366,8 +366,8 @@ def test_stale_cache_shortens_no_backoff(harness: Harness) -> None:
     assert harness.after(20) == ["web"]
 
 
-def test_watch_is_quicker_than_the_answer(harness: Harness) -> None:
-    """The pod is gone, and its successor placed, before the API has answered: the successor is spared all the same."""
+def replaced_while_evicted(harness: Harness) -> None:
+    """web-0 is being evicted, and gone before the API has answered; its successor web-1 is placed."""
     harness.put(disk("c", "hdd"), keeping("web-0", "a"))
     harness.look()
     harness.put(disk("a", "hdd"))
@@ -377,6 +377,11 @@ def test_watch_is_quicker_than_the_answer(harness: Harness) -> None:
     harness.lose("Pod", "web-0")
     harness.put(keeping("web-1", "c"))
     harness.look()
+
+
+def test_watch_is_quicker_than_the_answer(harness: Harness) -> None:
+    """The pod is gone, and its successor placed, before the API has answered: the successor is spared all the same."""
+    replaced_while_evicted(harness)
     harness.now += 1
     harness.answer("web-0", 201)
     assert harness.evictor.evictions == {("NodeChanged", "evicted"): 1}
@@ -467,15 +472,7 @@ def test_a_pod_that_waits_for_its_turn_is_told_of() -> None:
 
 def test_an_eviction_without_an_answer_holds_the_successor(harness: Harness) -> None:
     """Nobody knows yet whether the pod was evicted; its successor waits for the answer, and is told so."""
-    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
-    assert harness.after(GRACE) == ["web-0"]
-    harness.now += 1
-    harness.lose("Pod", "web-0")
-    harness.put(keeping("web-1", "c"))
-    harness.look()
+    replaced_while_evicted(harness)
     assert harness.after(2 * GRACE) == []
     (note,) = harness.notes("EvictionHeld")
     assert "has not answered yet whether another pod of its owner is evicted" in note

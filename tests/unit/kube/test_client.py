@@ -101,36 +101,46 @@ async def test_refusals_become_api_errors(
     assert len(server.seen) == 1
 
 
-async def test_429_with_retry_after_pauses_the_whole_lane(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Asleep:
+    """Virtual time: who sleeps moves it, and goes on at once."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.pauses: list[float] = []
+        self._sleep = asyncio.sleep
+
+    async def sleep(self, seconds: float) -> None:
+        """As `asyncio.sleep`."""
+        self.pauses.append(seconds)
+        self.now += seconds
+        await self._sleep(0)
+
+
+@pytest.fixture
+def asleep(monkeypatch: pytest.MonkeyPatch) -> Asleep:
+    """Everybody who sleeps does so in virtual time."""
+    made = Asleep()
+    monkeypatch.setattr(asyncio, "sleep", made.sleep)
+    return made
+
+
+async def test_429_with_retry_after_pauses_the_whole_lane(server: ScriptedServer, asleep: Asleep) -> None:
     """The refused request and its neighbours wait the time asked for, other lanes do not, and all get through."""
-    now = 100.0
-    pauses: list[float] = []
-    real_sleep = asyncio.sleep
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now
-        pauses.append(seconds)
-        now += seconds
-        await real_sleep(0)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
     server.answer = script(
         web.Response(status=429, text="Too many requests", headers={"Retry-After": "7"}), web.Response(body=b"{}")
     )
-    async with server.client(clock=lambda: now, rng=lambda: 0.0) as client:
+    async with server.client(clock=lambda: asleep.now, rng=lambda: 0.0) as client:
         await client.create("/x", b"{}", lane=STATUS)
-        assert pauses == [7.0]
+        assert asleep.pauses == [7.0]
         assert client.retries == {429: 1}
         server.answer = script(web.Response(status=503, headers={"Retry-After": "2"}))
         with pytest.raises(ApiError, match="503"):
             await client.request("GET", "/x", lane=STATUS, tries=1)
         server.answer = script(web.Response(body=b"{}"))
         await client.get("/other")  # another lane
-        assert pauses == [7.0]
+        assert asleep.pauses == [7.0]
         await client.request("GET", "/x", lane=STATUS)  # the neighbour
-        assert pauses == [7.0, 2.0]
+        assert asleep.pauses == [7.0, 2.0]
 
 
 async def test_tries_are_bounded(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,29 +165,18 @@ async def test_tries_are_bounded(server: ScriptedServer, monkeypatch: pytest.Mon
         assert len(server.seen) == 11
 
 
-async def test_an_hour_is_not_obeyed(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_hour_is_not_obeyed(server: ScriptedServer, asleep: Asleep) -> None:
     """A maintenance page asks for an hour: writes pause for half a minute, and the Lease not at all."""
-    now = 100.0
-    pauses: list[float] = []
-    real_sleep = asyncio.sleep
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now
-        pauses.append(seconds)
-        now += seconds
-        await real_sleep(0)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
     page = web.Response(status=503, text="<html>back soon</html>", headers={"Retry-After": "3600"})
-    async with server.client(clock=lambda: now, rng=lambda: 0.0) as client:
+    async with server.client(clock=lambda: asleep.now, rng=lambda: 0.0) as client:
         server.answer = script(page)
         with pytest.raises(ApiError, match="503"):
             await client.request("PUT", "/lease", body=b"{}", lane=LEASE, tries=1)
         server.answer = script(page, web.Response(body=b"{}"))
         await client.create("/binding", b"{}", lane=BIND)
-        assert pauses == [30.0]
+        assert asleep.pauses == [30.0]
         await client.request("PUT", "/lease", body=b"{}", lane=LEASE, tries=1)
-        assert pauses == [30.0]
+        assert asleep.pauses == [30.0]
 
 
 async def test_a_credential_plugin_may_fail_as_it_likes(server: ScriptedServer) -> None:

@@ -16,6 +16,7 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
 from scheduler.state.selector_index import TermIndex
 from tests.builders import label, node, pod, term
+from tests.unit.work import calls
 
 HOST = label("host")
 SLICE = 500
@@ -41,16 +42,8 @@ def town() -> tuple[Cluster, Decoder]:
 @contextmanager
 def counting(monkeypatch: pytest.MonkeyPatch, of: type, name: str) -> Iterator[Counter[str]]:
     """How often a method is called."""
-    counted: Counter[str] = Counter()
-    before = getattr(of, name)
-
-    def count(self: Any, *args: Any) -> Any:
-        counted[name] += 1
-        return before(self, *args)
-
     with monkeypatch.context() as patched:
-        patched.setattr(of, name, count)
-        yield counted
+        yield calls(patched, (of, name))
 
 
 def test_terms_are_indexed_for_a_new_kind_of_pods_slice_by_slice(

@@ -15,6 +15,7 @@ from scheduler.state.effort import SliceOver
 from scheduler.state.selector_index import SelectorIndex
 from scheduler.state.validate import validate
 from tests.builders import node, pod
+from tests.unit.work import calls
 
 
 def selecting(decoder: Decoder, kind: str, name: str, selector: Any) -> Any:
@@ -35,20 +36,7 @@ def owned(decoder: Decoder, labels: dict[str, str]) -> Pod:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often requirements are hashed, and selectors indexed."""
-    counted: Counter[str] = Counter()
-
-    def count(of: type, name: str) -> None:
-        before = getattr(of, name)
-
-        def counting(self: Any, *args: Any) -> Any:
-            counted[name] += 1
-            return before(self, *args)
-
-        monkeypatch.setattr(of, name, counting)
-
-    count(Requirement, "__hash__")
-    count(SelectorIndex, "add")
-    return counted
+    return calls(monkeypatch, (Requirement, "__hash__"), (SelectorIndex, "add"))
 
 
 def test_an_owners_selector_is_taken_as_it_is(looks: Counter[str]) -> None:

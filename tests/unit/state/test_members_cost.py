@@ -1,11 +1,8 @@
 """What a new kind of pods costs a pod with many terms that has been asked about before."""
 
-import sys
-from types import FrameType
-from typing import Any
-
 from scheduler.model import wire
 from tests.builders import pod
+from tests.unit.work import lines
 
 from .test_terms_cost import hostile, look, town
 
@@ -18,17 +15,5 @@ def test_a_new_kind_of_pods_is_weighed_without_a_look_at_each_term() -> None:
         cluster.put_pod(decoder.pod(wire.encode(pod(f"new-{i}", uid=f"new-{i}", on="n1", labels={"zz": f"new-{i}"}))))
         look(cluster, asks)
     cluster.put_pod(decoder.pod(wire.encode(pod("newest", uid="newest", on="n2", labels={"zz": "newest"}))))
-    count = 0
-
-    def line(_frame: FrameType, _event: str, _what: Any) -> Any:
-        nonlocal count
-        count += 1
-        return line
-
-    before = sys.gettrace()
-    sys.settrace(line)
-    try:
-        look(cluster, asks)
-    finally:
-        sys.settrace(before)
+    count, _ = lines(lambda: look(cluster, asks))
     assert count < 1_000

@@ -1,7 +1,5 @@
 """Numbers of terms that died are used again, in one turn: what that takes must not grow with how many there are."""
 
-import sys
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from scheduler.state.arrivals import Arrivals
 from scheduler.state.cluster import Cluster
 from scheduler.state.validate import validate
 from tests.builders import namespace, node, pod, term
+from tests.unit.work import lines
 
 EACH = 40
 
@@ -46,24 +45,6 @@ def _settle(cluster: Cluster) -> None:
     cluster.incidence.terms.sets.settle(cluster.effort)
 
 
-def _lines(work: Any) -> int:
-    """Lines of Python that something takes."""
-    count = 0
-
-    def line(_frame: FrameType, _event: str, _what: Any) -> Any:
-        nonlocal count
-        count += 1
-        return line
-
-    before = sys.gettrace()
-    sys.settrace(line)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
-
-
 def _reused(pods: int) -> int:
     cluster, _ = _town(pods)
     for i in range(pods - 2):
@@ -71,9 +52,9 @@ def _reused(pods: int) -> int:
     sets = cluster.incidence.terms.sets
     _settle(cluster)
     assert sets.index.dead == (pods - 3) * EACH, "all but those of the last pod that went"
-    lines = _lines(cluster.incidence.terms.reuse)
+    taken, _ = lines(cluster.incidence.terms.reuse)
     assert sets.index.dead == 0
-    return lines
+    return taken
 
 
 def test_using_numbers_again_costs_the_same_for_many() -> None:

@@ -22,6 +22,7 @@ from scheduler.state.row_counts import RowCounts
 from scheduler.state.sums import ByTopology, Selected
 from scheduler.state.validate import validate
 from tests.builders import label, namespace, node, pod, term
+from tests.unit.work import calls
 
 HOST = "kubernetes.io/hostname"
 KINDS = 1_000
@@ -68,22 +69,13 @@ def look(cluster: Cluster, asks: Pod) -> None:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often anything was held against the labels of one thing, and how often a sum was changed."""
-    counted: Counter[str] = Counter()
-
-    def count(of: type, name: str) -> None:
-        before = getattr(of, name)
-
-        def counting(self: Any, *args: Any) -> Any:
-            counted[name] += 1
-            return before(self, *args)
-
-        monkeypatch.setattr(of, name, counting)
-
-    count(LabelSelector, "matches")
-    count(Condition, "accepts")
-    count(AffinityTerm, "selects")
-    count(ByTopology, "count")
-    return counted
+    return calls(
+        monkeypatch,
+        (LabelSelector, "matches"),
+        (Condition, "accepts"),
+        (AffinityTerm, "selects"),
+        (ByTopology, "count"),
+    )
 
 
 @pytest.mark.parametrize("kind", ["near", "apart", "rather_apart"])

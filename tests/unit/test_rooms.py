@@ -1,0 +1,71 @@
+"""The picture of the rooms in docs/architecture.md is what the import contract in pyproject.toml says."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/architecture.md").read_text()
+CONTRACTS: dict[str, dict[str, Any]] = {
+    contract["name"]: contract
+    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+}
+PICTURE = re.search(r"^## Rooms\n.*?^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def names(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
+def rooms(contract: str, what: str) -> set[str]:
+    """The rooms in a list of a contract."""
+    found = (name.split(".") for name in CONTRACTS[contract][what])
+    return {path[1] for path in found if path[0] == "scheduler"}
+
+
+def drawn() -> tuple[list[set[str]], set[str], set[str]]:
+    """The lines of the picture from the top down, the rooms beside them, and the rooms below the rule."""
+    assert PICTURE is not None
+    lines, beside, pure = [], set(), set()
+    ruled = False
+    for line in PICTURE[1].splitlines():
+        if line.lstrip().startswith("─"):
+            ruled = True
+            continue
+        left, _, right = line.partition("beside:")
+        lines.append(names(left))
+        beside |= names(right)
+        pure |= names(left) if ruled else set()
+    return lines, beside, pure
+
+
+def test_lines_are_the_layers() -> None:
+    """As import-linter checks them, in that order."""
+    layers = [names(layer.replace("scheduler.", "")) for layer in CONTRACTS["Rooms import downward only"]["layers"]]
+    assert drawn()[0] == layers
+
+
+def test_below_the_rule_are_the_pure_rooms() -> None:
+    """Those of which a contract says that they have no clock."""
+    assert drawn()[2] == rooms("Pure rooms have no clock, log, network or event loop", "source_modules")
+
+
+def test_beside_are_rooms_that_import_no_other() -> None:
+    """Their contracts forbid them every room of the lines."""
+    lines, beside, _ = drawn()
+    through = "The cluster is reached through the kube room only"
+    alone = "The embedded API server shares no code with its clients"
+    assert beside == rooms(through, "source_modules") | rooms(alone, "source_modules")
+    for contract in (through, alone):
+        assert rooms(contract, "forbidden_modules") >= set().union(*lines)
+
+
+def test_every_room_is_drawn_and_described() -> None:
+    """In the picture once, and in the table below it."""
+    there = {path.parent.name for path in (ROOT / "scheduler").glob("*/__init__.py")}
+    lines, beside, _ = drawn()
+    assert sorted([*beside, *(name for line in lines for name in line)]) == sorted(there)
+    table = PAGE[PAGE.index("| room | what is in it") :].partition("\n\n")[0]
+    described = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(described) == sorted(there)
