@@ -88,6 +88,8 @@ class Played:
         *,
         namespace: str,
         on_refused: Callable[[Resource, ApiError | None], None],
+        rng: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:
         assert namespace == "berth"
         self.phase = Phase.WATCHING
