@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from scheduler.cli import policy_options as shared
 from scheduler.cli import policy_output as out
 from scheduler.cli import services
 from scheduler.cli.errors import FOUND, WRONG, InputError
@@ -17,7 +18,7 @@ from scheduler.cli.policy_inputs import (
     all_objects,
     given_options,
     one_object,
-    owner_selector,
+    owner_document,
     policy_documents,
     read_policies,
     run_tests,
@@ -30,7 +31,6 @@ from scheduler.policy.analyse import analyse
 from scheduler.policy.findings import Finding
 from scheduler.policy.guard import Known
 from scheduler.policy.parse import PolicyError, parse
-from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import Policies, Policy
 from scheduler.report.wording import printable
 
@@ -41,17 +41,6 @@ app = typer.Typer(
 app.command("compile")(compile_policies)
 
 Form = Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")]
-Live = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--profile",
-        help="A schedulerName that is served; policies that send pods elsewhere are reported. May be repeated.",
-    ),
-]
-Allowed = Annotated[
-    list[str] | None,
-    typer.Option("--allow-prefix", help="A reserved key prefix that policies may write all the same; may be repeated."),
-]
 
 
 @app.command("eval")
@@ -63,7 +52,13 @@ def evaluate(
     old: Annotated[
         str | None, typer.Option(help="The object before an update. Without it, the object is created.")
     ] = None,
-    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="The object's namespace.")] = None,
+    namespace: shared.Namespace = None,
+    scheduler: shared.Live = None,
+    owner: shared.Owner = None,
+    own_namespace: shared.OwnNamespace = "",
+    allow_prefix: shared.Allowed = None,
+    reserve_prefix: services.ReservedToo = None,
+    reserve_known: services.ReserveKnown = True,
     more: Annotated[
         str | None,
         typer.Option("--options", help='Options as in a file of --cases, in JSON: {"liveSchedulers":["berth"]} …'),
@@ -78,13 +73,21 @@ def evaluate(
         return _answer_all(cases_file)
     if file is None or not policies:
         raise InputError("give an object with -f FILE and policies with --policies FILE, or --cases FILE")
-    given = given_options(more, namespace)
+    flags = {
+        "namespace": namespace,
+        "ownNamespace": own_namespace,
+        "liveSchedulers": scheduler,
+        "ownerSelectors": [owner_document(text) for text in owner or ()],
+        "allowedPrefixes": allow_prefix,
+        "reservedPrefixes": reserve_prefix,
+    }
+    given = given_options(more, flags) | ({} if reserve_known else {"reserveKnown": False})
     read_policies(policies, options.parse(given).allowed_prefixes)
     case = {
         "policies": [document for _, document in policy_documents(policies)],
         "operation": "CREATE" if old is None else "UPDATE",
-        "object": one_object(file),
-        "oldObject": None if old is None else one_object(old),
+        "object": one_object(file, namespace),
+        "oldObject": None if old is None else one_object(old, namespace),
         "options": given,
     }
     got = cases.answer(case)
@@ -95,15 +98,10 @@ def evaluate(
 @app.command()
 def lint(
     files: Annotated[list[str], typer.Argument(help="Files or directories of MetadataPolicies.")],
-    scheduler: Live = None,
-    owner: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--owner-selector",
-            help='A label selector by which a controller finds its pods: {"matchLabels": …}; may be repeated.',
-        ),
-    ] = None,
-    allow_prefix: Allowed = None,
+    namespace: shared.Namespace = None,
+    scheduler: shared.Live = None,
+    owner: shared.Owner = None,
+    allow_prefix: shared.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
     output: Form = Output.TABLE,
@@ -117,18 +115,18 @@ def lint(
     criteria: dict[Requirement, Requirement] = {}
     findings: list[Finding] = []
     for place, document in policy_documents(files):
+        if namespace and cases.namespace_of(document) not in ("", namespace):
+            continue
         try:
             accepted.append(parse(document, tuple(allow_prefix or ()), criteria=criteria))
         except PolicyError as error:
             name = cases.name_of(document, place)
             findings += [Finding("invalid", (name,), (), f"{place}: {problem}") for problem in error.problems]
-    owners = [owner_selector(text) for text in owner or ()]
-    reserved = Reserved(reserve_known, _lower(reserve_prefix), tuple(allow_prefix or ()))
+    given = shared.chosen(namespace, "", scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
+    ask = partial(analyse, owner_selectors=given.owner_selectors, live_schedulers=given.live_schedulers)
     for group in _groups(accepted):
-        live = frozenset(scheduler) if scheduler else None
-        ask = partial(analyse, owner_selectors=owners, live_schedulers=live)
         findings += withheld.over(group)
-        findings += withheld.report(group.enforced(), ask, reserved).findings
+        findings += withheld.report(group.enforced(), ask, given.reserved).findings
     if output is not Output.TABLE:
         as_data({"policies": len(accepted), "findings": findings}, output)
     else:
@@ -149,9 +147,7 @@ def preview(
             "repeated."
         ),
     ] = None,
-    namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", help="Look at objects of this namespace only.")
-    ] = None,
+    namespace: shared.Namespace = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(
@@ -160,38 +156,40 @@ def preview(
     ] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file of the live cluster.")] = None,
     context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
-    scheduler: Live = None,
-    own_namespace: Annotated[str, typer.Option(help="The namespace that Berth runs in; no policy applies there.")] = "",
-    allow_prefix: Allowed = None,
+    scheduler: shared.Live = None,
+    owner: shared.Owner = None,
+    own_namespace: shared.OwnNamespace = "",
+    allow_prefix: shared.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
     output: Form = Output.TABLE,
 ) -> int:
     """Show what policies would do to the objects of a cluster if each were created again: reject, change, reroute.
 
-    A live cluster is only read. Kinds that can't be listed there are named on stderr and left out.
+    A live cluster is only read. Kinds that can't be listed there are named on stderr and left out. Exit code 1 when an
+    object would be rejected.
     """
-    allowed = tuple(allow_prefix or ())
-    live = frozenset(scheduler) if scheduler else None
-    settings = options.Options(
-        own_namespace=own_namespace,
-        allowed_prefixes=allowed,
-        live_schedulers=live,
-        reserved_prefixes=_lower(reserve_prefix),
-        reserve_known=reserve_known,
-    )
+    settings = shared.chosen(namespace, own_namespace, scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
+    allowed = settings.allowed_prefixes
     if cluster:
         if not policies or kubeconfig or context or kind:
             raise InputError("--cluster: goes with --policies, and not with --kubeconfig, --context and --kind")
         found = list(all_objects(cluster, namespace))
-        result = impact.impact(read_policies(policies, allowed), found, settings, Known(found))
+        given = read_policies(policies, allowed).of(namespace or "")
+        result = impact.impact(given, found, settings, Known(found))
     else:
         from scheduler.cli.policy_live import cluster_impact
 
-        given = read_policies(policies, allowed) if policies else None
-        result = cluster_impact(given, kubeconfig, context, kind or [], namespace, settings)
+        result = cluster_impact(
+            read_policies(policies, allowed).of(namespace or "") if policies else None,
+            kubeconfig,
+            context,
+            kind or [],
+            namespace,
+            settings,
+        )
     as_data(result, output) if output is not Output.TABLE else out.impact(result)
-    return 0
+    return FOUND if result.total.rejected else 0
 
 
 @app.command()
@@ -209,10 +207,6 @@ def test(
     else:
         out.tests(results)
     return FOUND if failed else 0
-
-
-def _lower(prefixes: list[str] | None) -> tuple[str, ...]:
-    return tuple(prefix.lower() for prefix in prefixes or ())
 
 
 def _answer_all(path: str) -> int:

@@ -9,7 +9,7 @@ import msgspec
 from scheduler.cli.errors import InputError, about
 from scheduler.cli.inputs import STDIN, content, named
 from scheduler.model.selectors import LabelSelector
-from scheduler.policy import cases, expect, options
+from scheduler.policy import cases, exempt, expect, objects, options
 from scheduler.policy.objects import ShapeError, check
 from scheduler.policy.parse import PolicyError, parse
 from scheduler.policy.spec import KIND, Policies, Policy
@@ -60,21 +60,27 @@ def read_policies(paths: list[str], allowed: tuple[str, ...] = ()) -> Policies:
     return Policies(accepted)
 
 
-def one_object(path: str) -> Any:
-    """The one object of a file."""
+def one_object(path: str, namespace: str | None) -> Any:
+    """The one object of a file, which is in this namespace or names none."""
     with about(named(path)):
         found = documents.read(content(path))
         if len(found) > 1:
             raise documents.ObjectError(f"expected one object, got {len(found)}")
-        return _checked(msgspec.json.decode(found[0].raw), "")
+        one = _checked(msgspec.json.decode(found[0].raw), "")
+        there = objects.namespace(one)
+        if namespace and there and there != namespace:
+            raise documents.ObjectError(f"metadata.namespace: {there[:63]}: expected {namespace}, as --namespace says")
+        return one
 
 
 def all_objects(paths: list[str], namespace: str | None) -> Iterator[Any]:
+    """The objects of files: all, or those of a namespace and those that name none and are in one."""
     for path in paths:
         with about(named(path)):
             for document in documents.read(content(path)):
                 found = _checked({"kind": document.kind, **msgspec.json.decode(document.raw)}, document.place)
-                if namespace is None or (found.get("metadata") or {}).get("namespace") == namespace:
+                there = objects.namespace(found)
+                if not namespace or there == namespace or (not there and not exempt.is_cluster_scoped(found)):
                     yield found
 
 
@@ -119,15 +125,21 @@ def run_tests(path: Path) -> Iterator[dict[str, Any]]:
             yield {"file": str(path), "name": expect.title(case, i), "failures": failures}
 
 
-def given_options(text: str | None, namespace: str | None) -> dict[str, Any]:
-    """Options as JSON on the command line, checked."""
+def given_options(text: str | None, flags: dict[str, Any]) -> dict[str, Any]:
+    """Options as JSON on the command line, checked; `flags` that were given count instead of what it says."""
     found = {} if text is None else _json(text, "--options")
-    if namespace is not None:
-        found["namespace"] = namespace
+    found |= {name: value for name, value in flags.items() if value}
     try:
         options.parse(found)
     except options.OptionsError as error:
         raise InputError(f"--options: {error}") from None
+    return found
+
+
+def owner_document(text: str) -> dict[str, Any]:
+    """A label selector as JSON on the command line, checked."""
+    found = _json(text, "--owner-selector")
+    owner_selector(text)
     return found
 
 

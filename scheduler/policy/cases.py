@@ -77,9 +77,18 @@ def _accepted(documents: list[Any], given: Options, said: list[str]) -> Policies
 
 def name_of(document: Any, otherwise: str) -> str:
     """The name of a policy that may be anything."""
+    return _of_metadata(document, "name") or otherwise
+
+
+def namespace_of(document: Any) -> str:
+    """The namespace of a policy that may be anything; empty when it names none."""
+    return _of_metadata(document, "namespace")
+
+
+def _of_metadata(document: Any, field: str) -> str:
     metadata = document.get("metadata") if isinstance(document, dict) else None
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    return name if isinstance(name, str) and name else otherwise
+    found = metadata.get(field) if isinstance(metadata, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 def _object(case: Mapping[str, Any], field: str) -> JsonObject | None:

@@ -63,9 +63,13 @@ def of_object(obj: JsonObject, options: Options) -> str | None:
     group, kind = objects.group_and_kind(obj)
     if (group, kind) in KINDS or (group in REVIEWS and kind.endswith("Review")):
         return f"kind {kind} is exempt"
-    if (group, kind) in CLUSTER_SCOPED or (group, "*") in CLUSTER_SCOPED:
-        return f"kind {kind} is in no namespace"
-    return None
+    return f"kind {kind} is in no namespace" if is_cluster_scoped(obj) else None
+
+
+def is_cluster_scoped(obj: JsonObject) -> bool:
+    """Whether it is of a kind of Kubernetes' own that is in no namespace."""
+    group, kind = objects.group_and_kind(obj)
+    return (group, kind) in CLUSTER_SCOPED or (group, "*") in CLUSTER_SCOPED
 
 
 def _of_mirror(operation: str, obj: JsonObject, old: JsonObject | None, options: Options) -> str | None:

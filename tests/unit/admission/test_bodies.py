@@ -177,3 +177,23 @@ def test_owners_that_do_not_count_cost_nothing() -> None:
         tracemalloc.stop()
     assert request.controllers == 1 and request.owner is not None and request.owner.uid == OWNED["uid"]
     assert peak < len(body)
+
+
+async def test_who_hangs_up_unread_leaves_the_line() -> None:
+    """A client that goes away while its body waits unread is judged never, and its place and its room are free."""
+    with opened(Gate()) as gate:
+        made = Site(gate)
+        gate.overloaded = reviewer(DEFAULT_TEAM).overloaded  # type: ignore[method-assign]
+        await made.server.start("127.0.0.1", 0)
+        async with made.session(limit=0) as session:
+            held = [asyncio.create_task(post(session, f"{made.url}/mutate", large("evil"))) for _ in range(FIT)]
+            await until(lambda: len(gate.begun) == FIT)
+            goes = asyncio.create_task(post(session, f"{made.url}/mutate", large("evil")))
+            await until(lambda: made.server.bodies.waiting == 1)
+            goes.cancel()
+            await asyncio.gather(goes, return_exceptions=True)
+            await until(lambda: made.server.bodies.waiting == 0)
+            gate.go_on.set()
+            assert [status for status, _ in await asyncio.gather(*held)] == [200] * FIT
+            assert (gate.begun, made.server.bodies.busy) == (["evil"] * FIT, 0)
+        await made.server.stop()

@@ -41,8 +41,8 @@ async def test_the_api_server_is_not_locked_out() -> None:
             assert set(kept) <= set(port.connections)
             await reviews()
             counted = {labels[1]: times for labels, times in port.complaints.refused.read().values.items()}
-            assert counted == {"crowded": counted["crowded"]}
-            assert counted["crowded"] >= SILENT - LIMITS.of_peer
+            assert counted.keys() <= {"crowded", "late"}  # late: on a busy machine they take longer than they may
+            assert sum(counted.values()) >= SILENT - LIMITS.of_peer
         finally:
             for client in silent:
                 client.close()

@@ -65,8 +65,9 @@ def test_eval(shell: Shell) -> None:
     bad = shell.file("bad.yaml", pod({"debug": "1"}))
     code, out, _ = shell.run("eval", "-f", bad, "--policies", policies)
     assert (code, out) == (1, 'denied: MetadataPolicy "no-debug" rules[0]: not here\n')
-    code, out, _ = shell.run("eval", "-f", bad, "--policies", policies, "-n", "kube-system")
-    assert (code, out) == (0, "allowed\n")
+    for words in (("--options", '{"namespace": "kube-system"}'), ("--own-namespace", "team-a")):
+        code, out, _ = shell.run("eval", "-f", bad, "--policies", policies, *words)
+        assert (code, out) == (0, "allowed\n")
     code, out, _ = shell.run("eval", "-f", bad, "--old", bad, "--policies", policies)
     assert (code, out) == (0, "allowed\n")
     code, out, _ = shell.run("eval", "-f", obj, "--policies", policies, "--options", '{"liveSchedulers": ["x"]}')
@@ -134,7 +135,7 @@ def test_impact(shell: Shell) -> None:
     dump = shell.file("dump.yaml", {"apiVersion": "v1", "kind": "List", "items": items})
     code, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump, "-o", "json")
     found = json.loads(out)
-    assert code == 0
+    assert code == 1
     assert found["total"] == {"objects": 5, "exempt": 1, "rejected": 2, "relabelled": 2}
     assert found["kinds"]["Pod"] == {"objects": 3, "exempt": 0, "rejected": 1, "relabelled": 2}
     assert found["policies"] == {
@@ -146,8 +147,70 @@ def test_impact(shell: Shell) -> None:
     _, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump, "--profile", "other")
     assert out.startswith("5 objects: 2 would be rejected, 2 relabelled, 1 exempt\n")
     assert 'warning for 2 objects: no live scheduler "berth": the pod will wait until there is one' in out
-    _, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump, "-n", "elsewhere")
-    assert out.startswith("0 objects")
+    code, out, _ = shell.run("impact", "--policies", policies, "--cluster", dump, "-n", "elsewhere")
+    assert (code, out.startswith("0 objects")) == (0, True)
+
+
+def nowhere(obj: Object) -> Object:
+    """The object as a file may have it: without a namespace."""
+    return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "namespace"}}
+
+
+def test_one_namespace(shell: Shell) -> None:
+    """-n means the same for one object, for a cluster and for policies alone: what is in it, or names none."""
+    there = policy("there", rule(has(debug="1"), reject=True, message="no"), namespace="team-a")
+    other = policy("other", rule(reject=True, message="never"), namespace="team-b")
+    both = shell.file("both.yaml", there, other)
+    for obj, namespace, code in (
+        (pod({"debug": "1"}), "team-a", 1),
+        (nowhere(pod({"debug": "1"})), "team-a", 1),
+        (nowhere(pod()), "team-a", 0),
+        (nowhere(pod()), "team-b", 1),
+        (nowhere(pod()), "team-c", 0),
+    ):
+        file = shell.file("one.yaml", obj)
+        assert shell.run("eval", "-f", file, "--policies", both, "-n", namespace)[0] == code
+        assert shell.run("impact", "--cluster", file, "--policies", both, "-n", namespace)[0] == code
+    node: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    dump = shell.file("dump.yaml", nowhere(pod()), pod(), config_map(), node)
+    _, out, _ = shell.run("impact", "--cluster", dump, "--policies", both, "-n", "team-a", "-o", "json")
+    found = json.loads(out)
+    assert (found["total"]["objects"], set(found["policies"])) == (3, {"there"})
+    clash = policy("clash", rule(set_labels={"a": "x"}), rule(set_labels={"a": "y"}), namespace="team-b")
+    broken = policy("broken", {"policyAction": {"reject": "yes"}}, namespace="team-b")
+    files = shell.file("lint.yaml", there, clash, broken)
+    assert shell.run("lint", files)[0] == 1
+    assert shell.run("lint", files, "-n", "team-a") == (0, "1 policy, nothing found\n", "")
+    code, out, _ = shell.run("lint", files, "-n", "team-b", "-o", "json")
+    assert (code, {name for one in json.loads(out)["findings"] for name in one["policies"]}) == (1, {"clash", "broken"})
+
+
+def test_an_object_of_another_namespace(shell: Shell) -> None:
+    """-n does not move an object: one line says what does not fit."""
+    policies, obj = shell.file("policies.yaml", NO_DEBUG), shell.file("pod.yaml", pod())
+    code, out, err = shell.run("eval", "-f", obj, "--policies", policies, "-n", "team-b")
+    assert (code, out) == (2, "")
+    assert err == f"berth: {obj}: metadata.namespace: team-a: expected team-b, as --namespace says\n"
+
+
+def test_shared_options(shell: Shell) -> None:
+    """What is reserved, who is served and by what owners find their objects is said alike to all three commands."""
+    policies = shell.file("policies.yaml", policy("p", rule(set_labels={"app": "x", "mine.example/a": "b"})))
+    obj = shell.file("pod.yaml", pod({"app": "web"}))
+    one = ("eval", "-f", obj, "--policies", policies)
+    all_of_them = ("impact", "--cluster", obj, "--policies", policies)
+    for options, said in (
+        (("--owner-selector", '{"matchLabels": {"app": "web"}}'), "owner"),
+        (("--reserve-prefix", "mine.example/"), "reserved"),
+    ):
+        for words in (one, all_of_them, ("lint", policies)):
+            assert said in shell.run(*words, *options)[1]
+    route = shell.file("route.yaml", ROUTE)
+    for words in (("eval", "-f", obj, "--policies", route), ("impact", "--cluster", obj, "--policies", route)):
+        assert "no live scheduler" in shell.run(*words, "--profile", "other")[1]
+        assert "no live scheduler" not in shell.run(*words, "--profile", "berth")[1]
+    assert shell.run("lint", route, "--profile", "other")[0] == 1
+    assert shell.run("lint", route, "--profile", "berth")[0] == 0
 
 
 def test_impact_leaves_owners_their_labels(shell: Shell) -> None:
