@@ -1,4 +1,4 @@
-"""`make bench` in small: two workloads, all contenders, and a table."""
+"""`make bench` in small: some workloads, all contenders, and a table."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ def test_in_small(tmp_path: Path) -> None:
         contenders = [kind(cluster, tmp_path) for kind in CONTENDERS]
         runner = Runner(cluster, tmp_path, lambda _: None)
         rows: list[Row] = []
-        for workload in load("spread,preemption"):
+        for workload in load("spread,preemption,dra-steady,dra-extended"):
             rows += runner.run(workload.scaled(0.01), contenders)
     found = lines(rows)
     assert [(line.workload, str(line.mode), set(line.rows)) for line in found] == [
         ("spread", "backlog", EVERYBODY),
         ("spread", "stream", EVERYBODY - {"kube-all"}),
         ("preemption", "stream", EVERYBODY - {"binder", "kube-all"}),
+        ("dra-steady", "stream", EVERYBODY - {"kube-all"}),
+        ("dra-extended", "backlog", EVERYBODY),
     ]
     for row in rows:
         assert (row.figures.bound, row.events_missing) == (row.figures.pods, 0), row
