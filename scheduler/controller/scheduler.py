@@ -91,7 +91,7 @@ class Scheduler:
         verify: int = 0,
         machine: Machine = MACHINE,
     ) -> None:
-        self._clock, self._chance = machine.monotonic, machine.chance
+        self._clock, self._wall, self._chance = machine.monotonic, machine.wall, machine.chance
         self.originals = Originals(_shown_whole(config.extenders))
         self.extenders = Extenders(config.extenders, self.originals, self.receive)
         binders = [ExtenderBinder(one, self.extenders) for one in in_order(config.extenders) if one.bind_verb]
@@ -344,6 +344,7 @@ class Scheduler:
         cycles = cycles and self.sight.clear
         engine, meter, inbox = self.engine, self.meter, self._inbox
         now = started = self._clock()
+        engine.epoch = self._wall() - now
         due = engine.next_tick()
         if due is not None and due <= now:
             # Also while there is no end of active pods: others' backoffs are over all the same.
