@@ -18,6 +18,7 @@ from scheduler.controller.originals import Originals
 from scheduler.controller.refusals import Refusals
 from scheduler.controller.reports import Reports
 from scheduler.controller.sight import NEEDED, Sight, check_seconds, log_refusal
+from scheduler.controller.unshown_claims import UnshownClaims
 from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer
 from scheduler.engine.engine import Engine
@@ -107,6 +108,7 @@ class Scheduler:
         )
         self.meter = Meter(self.engine, frameworks, clock=machine.monotonic, rng=machine.chance)
         self._inbox: deque[Stimulus] = deque()
+        self._unshown = UnshownClaims(client, lambda: self.engine.cluster.devices, self.receive)
         self._awake = asyncio.Event()
         self._stopping = False
         self._observe = observe
@@ -146,6 +148,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as tasks:
             following = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
             following.append(tasks.create_task(self._tell_troubles()))
+            following.append(tasks.create_task(self._unshown.run()))
             self.blocks.start()
             try:
                 await self._sync()
