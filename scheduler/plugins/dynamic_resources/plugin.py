@@ -43,7 +43,18 @@ from scheduler.plugins.dynamic_resources.requested import AllocationError
 from scheduler.plugins.dynamic_resources.requests import AllocationRequests, PodDevices, named
 from scheduler.plugins.dynamic_resources.reservation import freed, next_step, removed, reserve
 from scheduler.plugins.dynamic_resources.reserved import Reservation, ReservationError
-from scheduler.plugins.dynamic_resources.results import FAILED, FITS, INVALID, NO_SOLUTION, REFUSED, AllocationsByNode
+from scheduler.plugins.dynamic_resources.results import (
+    FAILED,
+    FITS,
+    GIVEN_UP,
+    GIVEN_UP_TEXT,
+    INVALID,
+    NO_OTHER,
+    NO_OTHER_TEXT,
+    NO_SOLUTION,
+    REFUSED,
+    AllocationsByNode,
+)
 from scheduler.plugins.dynamic_resources.search import INVALID_POOLS
 from scheduler.plugins.dynamic_resources.selecting import Programs
 from scheduler.plugins.node_affinity import matches
@@ -76,12 +87,14 @@ class DynamicResources(Plugin):
     stale = Unresolvable("cannot schedule extended resource claim")
     unallocatable = Unresolvable("cannot allocate all claims")
     invalid = Unresolvable(INVALID_POOLS)
+    no_other = Unresolvable(NO_OTHER_TEXT)
+    given_up = Unresolvable(GIVEN_UP_TEXT)
     unavailable = Unresolvable("resourceclaim not available on the node")
 
     def __init__(self, args: DynamicResourcesArgs) -> None:
         self._timeout = args.binding_seconds
         self._programs = Programs()
-        self._requests = AllocationRequests(self._programs.selects)
+        self._requests = AllocationRequests(self._programs.selects, args.further_search_steps or 0)
 
     @staticmethod
     def check(args: DynamicResourcesArgs, path: str) -> list[str]:
@@ -127,6 +140,8 @@ class DynamicResources(Plugin):
                     (self.refused, REFUSED),
                     (self.unallocatable, NO_SOLUTION),
                     (self.invalid, INVALID),
+                    (self.no_other, NO_OTHER),
+                    (self.given_up, GIVEN_UP),
                 )
             ]
             if (codes == FAILED).any():
@@ -220,7 +235,7 @@ class DynamicResources(Plugin):
         if reason == self.refused:
             lacking = sorted(name for name in pod.shape.requests if name not in node.allocatable and "/" in name)
             return f"has no {', '.join(lacking)}, neither as devices nor otherwise", {"lacking": lacking}
-        if reason in (self.unallocatable, self.invalid) and wants.request is not None:
+        if reason in (self.unallocatable, self.invalid, self.no_other, self.given_up) and wants.request is not None:
             pools = self._requests.pools(row, node, cluster.devices)
             wanted = wants.request.of(node) or ()
             return unallocatable(inquiry, node, wants, pools, wanted, self._programs.selects)
