@@ -104,7 +104,7 @@ async def _send(client: Client, resource: Resource, write: Write) -> str:
         change=_dated(write.change),
         subresource=write.subresource,
     )
-    return await patch_object(client, path, body)
+    return await patch_object(client, path, body, strategic=write.strategic)
 
 
 async def _version(client: Client, resource: Resource, write: Write) -> str | None:

@@ -18,6 +18,7 @@ from scheduler.controller.originals import Originals
 from scheduler.controller.refusals import Refusals
 from scheduler.controller.reports import Reports
 from scheduler.controller.sight import NEEDED, Sight, check_seconds, log_refusal
+from scheduler.controller.unshown_claims import UnshownClaims
 from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer
 from scheduler.engine.engine import Engine
@@ -91,7 +92,7 @@ class Scheduler:
         verify: int = 0,
         machine: Machine = MACHINE,
     ) -> None:
-        self._clock, self._chance = machine.monotonic, machine.chance
+        self._clock, self._wall, self._chance = machine.monotonic, machine.wall, machine.chance
         self.originals = Originals(_shown_whole(config.extenders))
         self.extenders = Extenders(config.extenders, self.originals, self.receive)
         binders = [ExtenderBinder(one, self.extenders) for one in in_order(config.extenders) if one.bind_verb]
@@ -107,6 +108,7 @@ class Scheduler:
         )
         self.meter = Meter(self.engine, frameworks, clock=machine.monotonic, rng=machine.chance)
         self._inbox: deque[Stimulus] = deque()
+        self._unshown = UnshownClaims(client, lambda: self.engine.cluster.devices, self.receive)
         self._awake = asyncio.Event()
         self._stopping = False
         self._observe = observe
@@ -146,6 +148,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as tasks:
             following = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
             following.append(tasks.create_task(self._tell_troubles()))
+            following.append(tasks.create_task(self._unshown.run()))
             self.blocks.start()
             try:
                 await self._sync()
@@ -344,6 +347,7 @@ class Scheduler:
         cycles = cycles and self.sight.clear
         engine, meter, inbox = self.engine, self.meter, self._inbox
         now = started = self._clock()
+        engine.epoch = self._wall() - now
         due = engine.next_tick()
         if due is not None and due <= now:
             # Also while there is no end of active pods: others' backoffs are over all the same.

@@ -15,13 +15,16 @@ from scheduler.engine.instructions import (
     BoundByPlugin,
     Carries,
     ClearNomination,
+    DeviceGivenTwice,
     Nominate,
     PatchCondition,
     PostFilterWrite,
     PreBindWrite,
     Preempt,
     RecordConflict,
+    RecordEvent,
     RecordFailure,
+    UnreserveWrite,
     Withdraw,
 )
 from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten, Stimulus, VictimStays
@@ -45,6 +48,7 @@ from scheduler.model.pod import Pod
 
 log = structlog.get_logger("writer")
 
+_NOT_FOUND = 404
 _WAITING_EVENTS = 20_000
 """Events that may wait to be written; beyond that they are dropped and counted, for pods matter more."""
 _CHANGED = frozenset((409, 422))
@@ -84,6 +88,9 @@ class Writer:
             BoundByPlugin: self.bound_by_plugin,
             PreBindWrite: self.pre_bind_write,
             PostFilterWrite: self.post_filter_write,
+            UnreserveWrite: self.unreserve_write,
+            RecordEvent: self.record_event,
+            DeviceGivenTwice: self.device_given_twice,
             Nominate: self.nominate,
             ClearNomination: self.clear_nomination,
             RecordFailure: self.record_failure,
@@ -109,7 +116,28 @@ class Writer:
 
     def post_filter_write(self, instruction: PostFilterWrite) -> None:
         """Write for a PostFilter plugin."""
-        self._under_way.start(self._post_filter_write(instruction))
+        self._under_way.start(self._write_on(instruction, "not written after filtering"))
+
+    def unreserve_write(self, instruction: UnreserveWrite) -> None:
+        """Write for plugins whose reservation has ended."""
+        self._under_way.start(self._write_on(instruction, "not written after a reservation has ended"))
+
+    def record_event(self, instruction: RecordEvent) -> None:
+        """Post an event about a pod."""
+        self._record(
+            instruction.pod,
+            kind=instruction.kind,
+            reason=instruction.reason,
+            action="Scheduling",
+            note=instruction.note,
+        )
+
+    def device_given_twice(self, instruction: DeviceGivenTwice) -> None:
+        """Log it, and post a Warning: it can't be undone without ending one of the pods."""
+        log.error("a device was given twice", **about(instruction.pod), message=instruction.note)
+        self._record(
+            instruction.pod, kind="Warning", reason="DeviceGivenTwice", action="Scheduling", note=instruction.note
+        )
 
     def nominate(self, instruction: Nominate) -> None:
         """Set nominatedNodeName."""
@@ -255,15 +283,15 @@ class Writer:
                 return
         self._answer(PreBindWritten(pod.uid, written))
 
-    async def _post_filter_write(self, instruction: PostFilterWrite) -> None:
+    async def _write_on(self, instruction: PostFilterWrite | UnreserveWrite, failure: str) -> None:
         for write in instruction.writes:
             try:
                 await write_object(self._client, write)
             except (ApiError, Unreachable, TypeError) as error:
+                if isinstance(error, ApiError) and error.status == _NOT_FOUND:
+                    continue  # gone, and with it what was to be changed
                 kind, _, name = write.key
-                log.warning(
-                    "not written after filtering", **about(instruction.pod), kind=kind, object=name, error=str(error)
-                )
+                log.warning(failure, **about(instruction.pod), kind=kind, object=name, error=str(error))
                 return
 
     def _now(self) -> str:

@@ -6,6 +6,7 @@ kube-scheduler `schedule_one.go` (assumeAndReserve, bindingCycle, handleBindingC
 each binding cycle is a goroutine.
 """
 
+from collections.abc import Container
 from itertools import islice
 from typing import Any
 
@@ -38,6 +39,7 @@ from scheduler.framework.waiting_pods import WaitingPods
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
+_CONFLICT = 409
 _GIVEN_UP_AT_ONCE = 64
 """How many pods whose time is over are given up in one turn."""
 _TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING)
@@ -68,6 +70,11 @@ class BindingCycles:
     def writing(self) -> int:
         """Pods for which a write is under way."""
         return len(self._cycles) - self._idle
+
+    @property
+    def ours(self) -> Container[str]:
+        """The names of this scheduler's profiles."""
+        return self._queue.frameworks
 
     def queued(self, uid: str) -> QueuedPod | None:
         """A pod that is about to be bound, as the queue knew it."""
@@ -139,6 +146,21 @@ class BindingCycles:
         """An object was added, updated or deleted."""
         for uid in self._waits.concerned(key) if self._waits else ():
             self._take(self._cycles[uid], Event.OBJECT_CHANGED, None, now)
+
+    def contested(self, uid: str, why: str, now: float) -> State | None:
+        """A device of the pod is somebody else's as well: its plugins are asked again, or its Binding is withdrawn.
+
+        Returns the state in which it was found; None: it is in no binding cycle.
+        """
+        cycle = self._cycles.get(uid)
+        if cycle is None:
+            return None
+        state = cycle.state
+        if state is State.BIND_POSTING:
+            self._take(cycle, Event.UNFIT, why, now)
+        else:
+            self._take(cycle, Event.OBJECT_CHANGED, None, now)
+        return state
 
     def look_again(self, node: str, now: float) -> None:
         """A node has changed, went, or somebody else's pod has come there: who is about to be bound to it?
@@ -277,6 +299,8 @@ class BindingCycles:
             cycle.waits, cycle.deadline = plugin, now + wait.seconds
             self._deadlines.add(uid, cycle.deadline)
         cycle.wait = wait
+        if wait.event is not None:
+            self._outbox.add(instructions.RecordEvent(cycle.queued.pod, "Normal", *wait.event))
         self._story(cycle).wait(story_entries.PreBindWaits(now, plugin, wait.seconds))
         self._waits.add(uid, wait.on)
         self._nominate(cycle)
@@ -337,7 +361,7 @@ class BindingCycles:
         elif isinstance(cause, BindFailed):
             self._story(cycle).note(story_entries.BindFailed(now, cause.status, story_entries.cut(cause.message)))
         reason, message = cycle.failure(cause)
-        if self._revert(cycle, now):
+        if self._revert(cycle, now, cause if isinstance(cause, BindFailed) else None):
             story_writer.turned_back(cycle.queued, cycle.node, reason, message, frozenset(), now)
             self._queue.put_back(cycle.queued, now)
             self._outbox.failed(cycle.queued, reason, message, nominated="", quietly=quietly)
@@ -359,24 +383,32 @@ class BindingCycles:
     def _update(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
         cycle.queued.pod = pod
 
-    def _revert(self, cycle: BindingCycle, now: float) -> bool:
+    def _revert(self, cycle: BindingCycle, now: float, cause: Any = None) -> bool:
         """Unreserve and forget. True: the pod has to be tried again, as it is neither placed nor terminating."""
         uid = cycle.queued.pod.uid
-        self._unreserve(cycle, None, now)
+        self._unreserve(cycle, cause, now)
         forgotten = self._cluster.forget(uid)
         if forgotten is not None and uid != self._assuming:
             wakes.for_room(self._queue, self._cluster, forgotten.pod, forgotten.row, now, real=False)
         return self._cluster.placement(uid) is None and not cycle.queued.pod.terminating
 
     def _unreserve(self, cycle: BindingCycle, cause: Any, now: float) -> None:
-        """Have plugins give back what they reserved for the pod; a pod that waits for a volume may get it."""
+        """Have plugins give back what they reserved for the pod; a pod that waits for a volume may get it.
+
+        A pod that others have bound uses what is written of it: nothing of that is taken back.
+        """
         pod = cycle.queued.pod
+        elsewhere = isinstance(cause, Pod) or (isinstance(cause, BindFailed) and cause.status == _CONFLICT)
         if isinstance(cause, (PreBindWritten, PreBindWriteFailed)):
             cycle.plugins.wrote(cause.written, cause.status if isinstance(cause, PreBindWriteFailed) else None)
         self._story(cycle)
         del self._cycles[pod.uid]
         version, given = self._cluster.storage.version, self._cluster.devices.log.version
-        for error in cycle.plugins.unreserve(self._cluster):
+        writes, errors = cycle.plugins.unreserve(self._cluster)
+        placement = self._cluster.placement(pod.uid)
+        if writes and not elsewhere and (placement is None or placement.assumed):
+            self._outbox.add(instructions.UnreserveWrite(pod, tuple(writes)))
+        for error in errors:
             self._outbox.add(Misbehaved(pod, error))
         if self._cluster.storage.version != version and pod.uid != self._assuming:
             wakes.for_storage(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)

@@ -26,6 +26,7 @@ from scheduler.engine.changes import (
     waiting_pod_changes,
 )
 from scheduler.engine.extender_calls import ExtenderCalls
+from scheduler.engine.given_twice import GivenTwice
 from scheduler.engine.instructions import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
@@ -99,6 +100,8 @@ class Engine:
         attempt may cost.
         """
         self.cluster = cluster if cluster is not None else Cluster()
+        self.epoch: float | None = None
+        """Seconds since the epoch at engine time 0, where a shell knows them."""
         budget = Budget() if budget is None else budget
         self._budget = budget
         self._outbox = Outbox()
@@ -124,6 +127,7 @@ class Engine:
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
         self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
+        self._given_twice = GivenTwice(self.cluster, self.binding, self._outbox)
 
     @property
     def in_flight(self) -> int:
@@ -174,11 +178,14 @@ class Engine:
 
         Returns everything that is to be done about it, in the order in which it was decided.
         """
+        if self.epoch is not None:
+            self.cluster.devices.wall = self.epoch + now
         match stimulus:
             case Cycle():
                 self._cycle(now)
             case OfBindingCycle():
                 self.binding.handle(stimulus, now)
+                self._given_twice.answered(stimulus)
             case Put(thing):
                 self._put(thing, now)
                 self.binding.changed(key_of(thing), now)
@@ -230,6 +237,7 @@ class Engine:
             case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
                 device = self.cluster.put_device(thing)
                 wakes.for_storage(self.queue, device_changes(device, thing), device, thing, now)
+                self._given_twice.look(now)
             case _:
                 before = self.cluster.storage.put(thing)
                 wakes.for_storage(self.queue, storage_changes(before, thing), before, thing, now)
@@ -273,13 +281,13 @@ class Engine:
         elif pod.scheduler_name in self._frameworks:
             self._put_waiting(pod, now)
         elif pod.shape.claims:
-            self.cluster.devices.rivals = True
+            self.cluster.devices.rivals.has_pod(self.cluster.devices.wall)
 
     def _put_placed(self, pod: Pod, now: float) -> None:
         self.queue.remove(pod.uid)
         self._extender_calls.drop(pod.uid)
         self._story_writer.placed(pod, now, ours=self.binding.note_assumed(pod.uid))
-        self.binding.happens(pod.uid, Event.PLACED, None, now)
+        self.binding.happens(pod.uid, Event.PLACED, pod, now)
         before = self.cluster.put_pod(pod)
         self._nominator.end(pod, now)
         if before is None:

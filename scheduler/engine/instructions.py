@@ -69,6 +69,27 @@ class PostFilterWrite(Instruction, frozen=True):
     writes: tuple[Write, ...]
 
 
+class UnreserveWrite(Instruction, frozen=True):
+    """Write for plugins that gave back what they had reserved, in this order. What comes of it, the watch tells."""
+
+    writes: tuple[Write, ...]
+
+
+class RecordEvent(Instruction, frozen=True):
+    """Post an event about a pod."""
+
+    kind: str
+    """Normal or Warning."""
+    reason: str
+    note: str
+
+
+class DeviceGivenTwice(Instruction, frozen=True):
+    """A pod is bound, and another claim has a device of its claim: log it, and post a Warning."""
+
+    note: str
+
+
 class Nominate(Instruction, frozen=True):
     """Set status.nominatedNodeName to the node on which an assumed pod waits to be bound: autoscalers look there."""
 

@@ -66,6 +66,8 @@ class Patch:
     resource_version: str
     change: Mapping[str, Any]
     subresource: str = ""
+    strategic: bool = False
+    """It is a strategic merge patch, which can take one entry out of a list by its key."""
 
     def __post_init__(self) -> None:
         _check_key("Patch", self.key)
@@ -118,6 +120,8 @@ class Wait:
     """The objects whose change may end the waiting; empty: any change may."""
     expired: str = "timed out"
     """The error message when the time is over."""
+    event: tuple[str, str] | None = None
+    """(reason, note) of an event that says what the pod waits for; posted when the waiting begins."""
     pause: bool = False
     """When the time is over, the plugin is asked again, with `expired` set. It counts from now, not from a write."""
 

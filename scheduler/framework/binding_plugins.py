@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.framework.binding import LONGEST_HOLD, AssumedPod, BindResult, Call, Hold, Versions, Wait
+from scheduler.framework.binding import LONGEST_HOLD, AssumedPod, BindResult, Call, Hold, Versions, Wait, Write
 from scheduler.framework.guard import Guard, spelled
 from scheduler.framework.status import SUCCESS, UNSCHEDULABLE, Narrow, PluginError, Reason, Reject, shown
 from scheduler.framework.waiting_pods import WaitingPods
@@ -200,18 +200,21 @@ class BindingPlugins:
         """The error to report when the plugin that was asked last fails."""
         return PluginError(self.plugin, message, spelled(self._point))
 
-    def unreserve(self, cluster: Cluster) -> list[PluginError]:
-        """Have the plugins give back what they reserved, the last one first; returns what went wrong."""
+    def unreserve(self, cluster: Cluster) -> tuple[list[Write], list[PluginError]]:
+        """Have the plugins give back what they reserved, the last one first; what is to be written, what went wrong."""
+        writes: list[Write] = []
         errors = []
         while self._reserved:
             plugin = self._reserved.pop()
             try:
                 answer = self._guard(plugin, plugin.unreserve, self._assumed_by(plugin), cluster)
-                if answer is not None:
-                    raise PluginError(plugin.name, _wanted("None", answer), "Unreserve")
+                if isinstance(answer, tuple) and all(isinstance(write, Write) for write in answer):
+                    writes += answer
+                elif answer is not None:
+                    raise PluginError(plugin.name, _wanted("None, or a tuple of writes", answer), "Unreserve")
             except PluginError as error:
                 errors.append(error)
-        return errors
+        return writes, errors
 
     def post_bind(self, cluster: Cluster) -> tuple[list[Call], list[PluginError]]:
         """The pod is bound: run the PostBind plugins. Returns the calls for the shell to run, and what went wrong."""

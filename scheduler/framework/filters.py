@@ -39,8 +39,11 @@ class FilterPlugins:
         )
         """Every filter that counts comes before all filters that may look beyond one node."""
 
-    def run(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
-        """(rows of `among` that pass, which plugin was the first to reject the others). Raises PluginError."""
+    def run(self, pod: Pod, cluster: Cluster, among: Bools, *, trying: bool = False) -> tuple[Bools, list[Rejected]]:
+        """(rows of `among` that pass, which plugin was the first to reject the others).
+
+        `trying`: in a dry run, a node that a plugin fails on is only no candidate. Raises PluginError.
+        """
         alive, rejected = among, []
         for plugin in self.plugins:
             found: Rejections = self._ask(plugin, plugin.filter, pod, cluster)
@@ -57,7 +60,7 @@ class FilterPlugins:
                     any_here = bool(np.count_nonzero(here))
                     survivors = survivors & ~here
                 if any_here:
-                    if reason.broken:
+                    if reason.broken and not trying:
                         raise PluginError(plugin.name, reason.text, "Filter")
                     reasons.append((reason, here))
             said: Rejections = reasons
@@ -73,12 +76,14 @@ class FilterPlugins:
                     break
         return alive, rejected
 
-    def passing(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
+    def passing(
+        self, pod: Pod, cluster: Cluster, among: Bools, *, trying: bool = False
+    ) -> tuple[Bools, list[Rejected]]:
         """As `run`, with nominated pods taken into account.
 
         A node for which pods of equal or higher priority are nominated has to pass with these pods and without them.
         """
-        passed, rejected = self.run(pod, cluster, among)
+        passed, rejected = self.run(pod, cluster, among, trying=trying)
         if not cluster.nominations:
             return passed, rejected
         kept = self._nominated.kept(pod, cluster)
@@ -99,7 +104,7 @@ class FilterPlugins:
             mask = np.zeros(len(among), dtype=np.bool_)
             mask[rows] = True
             with cluster.supposing(((other, row) for row in rows for other in ahead[row]), usage_only=usage_only):
-                with_them, also = self.run(pod, cluster, mask)
+                with_them, also = self.run(pod, cluster, mask, trying=trying)
             failed = mask & ~with_them
             if failed.any():
                 passed = passed & ~failed

@@ -89,8 +89,11 @@ class NoArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
 class Filters(Protocol):
     """A profile's filter plugins, for a PostFilter plugin that tries what would fit."""
 
-    def passing(self, pod: Pod, cluster: Cluster, among: Bools) -> tuple[Bools, list[Rejected]]:
-        """(bool[rows] of `among` that pass all filters, who rejected the rest)."""
+    def passing(
+        self, pod: Pod, cluster: Cluster, among: Bools, *, trying: bool = False
+    ) -> tuple[Bools, list[Rejected]]:
+        """(bool[rows] of `among` that pass all filters, who rejected the rest). `trying`: in a dry run, a node that a
+        plugin fails on is only no candidate."""
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """Whether what happens to `others` on one node can change the verdict on another node."""
@@ -243,8 +246,10 @@ class Plugin:
         remember until the pod is bound (`assumed.reserved`), or a Reject, after which nothing may be reserved."""
         raise NotImplementedError
 
-    def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> None:
-        """The pod does not get to its node: give back what `reserve` reserved."""
+    def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> tuple[Write, ...] | None:
+        """The pod does not get to its node: give back what `reserve` reserved. Returns what is to be written, if
+        anything: what comes of it, the watch tells."""
+        return None
 
     pre_enqueue: Callable[..., Any]
     """`(self, pod)` or `(self, pod, cluster)`: why the pod has to stay out of the active queue; None: it need not."""

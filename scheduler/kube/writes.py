@@ -274,8 +274,10 @@ def object_creation(resource: Resource, namespace: str, name: str, document: Map
 
 
 def object_deletion(resource: Resource, namespace: str, name: str, uid: str) -> tuple[str, bytes]:
-    """DELETE of this very object."""
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+    """DELETE of this very object; without `uid`, of the one that has the name."""
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if uid:
+        options["preconditions"] = {"uid": uid}
     return resource.path(namespace or None, name), _encode(options)
 
 
@@ -353,9 +355,9 @@ async def patch_status(client: Client, path: str, body: bytes, lane: Lane = STAT
     return await client.patch(path, body, STRATEGIC_MERGE_PATCH, lane=lane)
 
 
-async def patch_object(client: Client, path: str, body: bytes) -> str:
+async def patch_object(client: Client, path: str, body: bytes, *, strategic: bool = False) -> str:
     """Send a patch made by `object_patch`; returns the object's new resourceVersion."""
-    answer = await client.patch(path, body, MERGE_PATCH, lane=BIND)
+    answer = await client.patch(path, body, STRATEGIC_MERGE_PATCH if strategic else MERGE_PATCH, lane=BIND)
     try:
         return _versioned.decode(answer).metadata.resource_version
     except msgspec.MsgspecError as error:

@@ -22,6 +22,7 @@ from scheduler.model.devices import (
     ResourceSlice,
 )
 from scheduler.state.allocated_devices import AllocatedDevices, held
+from scheduler.state.rivals import Rivals
 from scheduler.state.rowlog import ChangeLog
 
 ObjectKey = tuple[str, str, str]
@@ -38,12 +39,22 @@ class InFlight(NamedTuple):
     """The resourceVersion with which it was written; None: it was not, as far as is known."""
     doubt: str | None = None
     """The pod has gone elsewhere, and it may be written all the same: over this version, if it was."""
+    pod: str = ""
+    """UID of the pod for which it is given."""
 
     def is_over(self, version: str) -> bool:
         """Whether the claim has nothing, when the API shows it so with this version."""
         if self.version is not None:
             return not _older(version, self.version)
         return self.doubt is not None and _older(self.doubt, version)
+
+
+class Conflict(NamedTuple):
+    """A device that the API shows in two claims, each of which has it for itself."""
+
+    device: DeviceID
+    claims: tuple[str, ...]
+    """UIDs."""
 
 
 class Change(NamedTuple):
@@ -69,10 +80,11 @@ class Devices:
         """UID of a claim → what it is about to be given."""
         self.scored = False
         """Nodes are scored by how many devices are left: who keeps scores has to hear of each change."""
-        self.expired: set[str] = set()
-        """UIDs of allocated claims whose devices were not ready in time."""
-        self.rivals = False
-        """Another scheduler gives devices as well: it was seen to, or has a pod that claims some."""
+        self.rivals = Rivals()
+        """Other schedulers that give devices as well."""
+        self.wall = 0.0
+        """Seconds since the epoch at the last stimulus, for what objects say of the time; 0: nobody has said."""
+        self._conflicts: list[Conflict] = []
         self.log: ChangeLog[Change] = ChangeLog()
         self._pools: dict[PoolID, dict[str, ResourceSlice]] = {}
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
@@ -170,6 +182,16 @@ class Devices:
         """Whether a claim is given something that the API did not show yet."""
         return uid in self.in_flight
 
+    def pods_of(self, uid: str) -> set[str]:
+        """UIDs of the pods that a claim is reserved for, or is being allocated for."""
+        found = {pod for claim in self.claims.values() if claim.uid == uid for pod in claim.reserved_for}
+        flight = self.in_flight.get(uid)
+        return found if flight is None or not flight.pod else found | {flight.pod}
+
+    def name_of(self, uid: str) -> str:
+        """The namespace and name of a claim, else its UID."""
+        return next((str(claim) for claim in self.claims.values() if claim.uid == uid), uid)
+
     def rival_of(self, uid: str, allocation: Allocation) -> tuple[DeviceID, str] | None:
         """A device that a claim is given for itself and another claim has as well, and the UID of that one."""
         for device in held(allocation.devices):
@@ -179,11 +201,21 @@ class Devices:
                         return device.id, other
         return None
 
+    def take_conflicts(self) -> list[Conflict]:
+        """Devices that turned out to be given twice since this was last asked."""
+        found, self._conflicts = self._conflicts, []
+        return found
+
+    def unshown(self) -> dict[ClaimKey, str]:
+        """Claims that were written for a pod and that the watch does not show so, with the versions written."""
+        flights = self.in_flight.values()
+        return {one.key: one.version for one in flights if one.key is not None and one.version is not None}
+
     # -- what is about to be given -----------------------------------------------------------------------------------
 
-    def assume(self, uid: str, allocation: Allocation, key: ClaimKey | None) -> None:
-        """A claim is about to be given this: nobody else gets it."""
-        self.in_flight[uid] = InFlight(allocation, key)
+    def assume(self, uid: str, allocation: Allocation, key: ClaimKey | None, pod: str = "") -> None:
+        """A claim is about to be given this, for a pod of this UID: nobody else gets it."""
+        self.in_flight[uid] = InFlight(allocation, key, pod=pod)
         self._touch(self.allocated.put(uid, allocation))
 
     def restore(self, uid: str) -> None:
@@ -259,7 +291,10 @@ class Devices:
             self._let_go(self._to_be_made.pop(claim.key))
         if claim.allocation is not None:
             self.in_flight.pop(claim.uid, None)
-            self._touch(self.allocated.put(claim.uid, claim.allocation))
+            touched = self.allocated.put(claim.uid, claim.allocation)
+            self._touch(touched)
+            if touched:
+                self._note_conflicts(claim.allocation)
         else:
             flight = self.in_flight.get(claim.uid)
             if flight is None or flight.is_over(claim.resource_version):
@@ -270,7 +305,14 @@ class Devices:
         """A claim was given something, and not by us."""
         ours = claim.uid in self.in_flight or claim.key in self._to_be_made
         if claim.allocation is not None and not ours and before is not None and before.allocation is None:
-            self.rivals = True
+            pools = {(one.id.driver, one.id.pool) for one in held(claim.allocation.devices)}
+            self.rivals.gave(pools, self.wall)
+
+    def _note_conflicts(self, allocation: Allocation) -> None:
+        for device in held(allocation.devices):
+            holders = () if device.share is not None else self.allocated.claims_holding(device.id)
+            if len(holders) > 1:
+                self._conflicts.append(Conflict(device.id, tuple(holders)))
 
     def _drop_claim(self, key: ClaimKey) -> ResourceClaim | None:
         claim = self.claims.pop(key, None)
@@ -282,7 +324,6 @@ class Devices:
         return claim
 
     def _let_go(self, uid: str) -> None:
-        self.expired.discard(uid)
         flight = self.in_flight.pop(uid, None)
         if flight is not None and flight.key is not None:
             self._to_be_made.pop(flight.key, None)

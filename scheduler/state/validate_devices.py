@@ -46,6 +46,14 @@ def _indexes(devices: Devices) -> Iterator[str]:
         if claim.owner is not None:
             made.setdefault(claim.owner, set()).add(claim.key)
     yield from _differ("claims made for pods", {owner: set(keys) for owner, keys in devices._made.items()}, made)
+    serving: dict[str, set[str]] = {}
+    for kind in devices.classes.values():
+        if kind.extended_resource is not None:
+            serving.setdefault(kind.extended_resource, set()).add(kind.name)
+    by_resource = {resource: set(found) for resource, found in devices._by_resource.items()}
+    yield from _differ("classes by resource", by_resource, serving)
+    coming = {flight.key: uid for uid, flight in devices.in_flight.items() if flight.key and uid.startswith("\0")}
+    yield from _differ("claims that are being made", devices._to_be_made, coming)
 
 
 def _holders(devices: Devices) -> Iterator[str]:
@@ -55,19 +63,24 @@ def _holders(devices: Devices) -> Iterator[str]:
     should |= {uid: flight.allocation for uid, flight in devices.in_flight.items()}
     has = devices.allocated.claims
     yield from _differ("who holds devices", set(has), set(should))
+    counted, real = ({uid: one.devices for uid, one in those.items()} for those in (has, should))
+    yield from _differ("what they hold", counted, real)
     exclusive: set[tuple[DeviceID, str]] = set()
     used: dict[DeviceID, dict[str, int]] = {}
+    shares: dict[DeviceID, dict[str, int]] = {}
     for uid, allocation in should.items():
         for device in held(allocation.devices):
             if device.share is None:
                 exclusive.add((device.id, uid))
             else:
+                number = shares.setdefault(device.id, {})
+                number[uid] = number.get(uid, 0) + 1
                 amounts = used.setdefault(device.id, {})
                 for name, amount in (device.consumed or {}).items():
                     amounts[name] = amounts.get(name, 0) + amount.nano
     taken = {(device, uid) for device, uids in devices.allocated._exclusive.items() for uid in uids}
     yield from _differ("devices that are taken", taken, exclusive)
-    yield from _differ("devices that are shared", set(devices.allocated._shares), set(used))
+    yield from _differ("shares of devices", devices.allocated._shares, shares)
     sums = {device: {name: amount for name, amount in amounts.items() if amount} for device, amounts in used.items()}
     sums = {device: amounts for device, amounts in sums.items() if amounts}
     yield from _differ("what is used of shared devices", devices.allocated._used, sums)

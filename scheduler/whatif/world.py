@@ -1,5 +1,6 @@
 """A cluster built from plain API objects: a dump, a vector, a test, what a live API server listed."""
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -41,6 +42,7 @@ class World:
 
     def __init__(self, decoder: Decoder | None = None) -> None:
         self.cluster = Cluster()
+        self.cluster.devices.wall = time.time()
         self.waiting: dict[str, Pod] = {}
         self.placed: dict[str, Pod] = {}
         self.finished: dict[str, Pod] = {}

@@ -294,7 +294,7 @@ class DryRun:
         """What the filters say of these rows."""
         among = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
         among[rows] = True
-        return self._filters.passing(self._pod, self._cluster, among)
+        return self._filters.passing(self._pod, self._cluster, among, trying=True)
 
     def _count(self, placements: list[Placement], sign: int) -> None:
         """Take placed pods away (-1) or give them back (1); where only their usage matters, in `nodes` alone."""

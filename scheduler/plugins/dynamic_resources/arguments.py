@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from scheduler.framework.durations import seconds
 
 _USUAL = 600.0
+_MOST_STEPS = 1_000_000
 
 
 class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -18,6 +19,9 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
 
     filter_timeout: str | None = None
     binding_timeout: str | None = None
+    further_search_steps: int | None = None
+    """Where kube-scheduler's search finds nothing on a node, look further for so many steps; kube-scheduler has none
+    of this."""
 
     def defaulted(self) -> Self:
         """With kube-scheduler's time-outs where there are none."""
@@ -34,6 +38,9 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     def check(self, path: str) -> list[str]:
         """Error lines."""
         errors = []
+        if self.further_search_steps is not None and not 0 <= self.further_search_steps <= _MOST_STEPS:
+            wanted = f"must be between 0 and {_MOST_STEPS:,}"
+            errors.append(f"{path}.furtherSearchSteps: Invalid value: {self.further_search_steps}: {wanted}")
         for name, text, least, wanted in (
             ("filterTimeout", self.filter_timeout, 0.0, "must be zero or positive"),
             ("bindingTimeout", self.binding_timeout, 1.0, "must be at least 1 second"),

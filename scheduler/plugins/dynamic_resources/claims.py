@@ -1,6 +1,7 @@
 """The claims of a pod, and what keeps it from using them (upstream: `dynamicresources.go`, foreachPodResourceClaim)."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from msgspec import Struct
 
@@ -91,6 +92,20 @@ class Readiness(Struct, frozen=True):
     ready: bool
     failed: str = ""
     """Why they will not be."""
+
+
+def late_at(claim: ResourceClaim, seconds: float) -> float | None:
+    """When the devices of an allocated claim should have been ready, in seconds since the epoch (isClaimTimeout).
+
+    None: nobody says when they were allocated, or none of them has to get ready.
+    """
+    allocation = claim.allocation
+    if allocation is None or allocation.timestamp is None or not allocation.binds_later:
+        return None
+    try:
+        return datetime.fromisoformat(allocation.timestamp).timestamp() + seconds
+    except ValueError:
+        return None
 
 
 READY = Readiness(True)

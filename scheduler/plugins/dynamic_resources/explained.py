@@ -9,10 +9,11 @@ from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.model.devices import DeviceID, ResourceClaim
 from scheduler.model.node import Node
 from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
+from scheduler.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
 from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
 from scheduler.plugins.dynamic_resources.requests import PodDevices, named
-from scheduler.plugins.dynamic_resources.search import Selects, available_counters, tolerates_all, uses
+from scheduler.plugins.dynamic_resources.search import Selects
 from scheduler.plugins.dynamic_resources.values import attribute, values
 from scheduler.state.allocated_devices import AllocatedDevices
 from scheduler.state.devices import Devices

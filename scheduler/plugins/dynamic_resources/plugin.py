@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework.binding import AssumedPod, Wait
+from scheduler.framework.binding import AssumedPod, Wait, Write
 from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
@@ -32,23 +32,29 @@ from scheduler.plugins.dynamic_resources.claims import (
     claims_of,
     device_resources,
     keys_of,
+    late_at,
     problem_of,
     readiness,
 )
 from scheduler.plugins.dynamic_resources.explained import unallocatable
 from scheduler.plugins.dynamic_resources.fixes import Fixes, free, named_devices
+from scheduler.plugins.dynamic_resources.giving_back import give_back
 from scheduler.plugins.dynamic_resources.requested import AllocationError
 from scheduler.plugins.dynamic_resources.requests import AllocationRequests, PodDevices, named
-from scheduler.plugins.dynamic_resources.reservation import (
-    Reservation,
-    ReservationError,
-    freed,
-    give_back,
-    next_step,
-    removed,
-    reserve,
+from scheduler.plugins.dynamic_resources.reservation import freed, next_step, removed, reserve
+from scheduler.plugins.dynamic_resources.reserved import Reservation, ReservationError
+from scheduler.plugins.dynamic_resources.results import (
+    FAILED,
+    FITS,
+    GIVEN_UP,
+    GIVEN_UP_TEXT,
+    INVALID,
+    NO_OTHER,
+    NO_OTHER_TEXT,
+    NO_SOLUTION,
+    REFUSED,
+    AllocationsByNode,
 )
-from scheduler.plugins.dynamic_resources.results import FAILED, FITS, INVALID, NO_SOLUTION, REFUSED, AllocationsByNode
 from scheduler.plugins.dynamic_resources.search import INVALID_POOLS
 from scheduler.plugins.dynamic_resources.selecting import Programs
 from scheduler.plugins.node_affinity import matches
@@ -81,12 +87,14 @@ class DynamicResources(Plugin):
     stale = Unresolvable("cannot schedule extended resource claim")
     unallocatable = Unresolvable("cannot allocate all claims")
     invalid = Unresolvable(INVALID_POOLS)
+    no_other = Unresolvable(NO_OTHER_TEXT)
+    given_up = Unresolvable(GIVEN_UP_TEXT)
     unavailable = Unresolvable("resourceclaim not available on the node")
 
     def __init__(self, args: DynamicResourcesArgs) -> None:
         self._timeout = args.binding_seconds
         self._programs = Programs()
-        self._requests = AllocationRequests(self._programs.selects)
+        self._requests = AllocationRequests(self._programs.selects, args.further_search_steps or 0)
 
     @staticmethod
     def check(args: DynamicResourcesArgs, path: str) -> list[str]:
@@ -132,6 +140,8 @@ class DynamicResources(Plugin):
                     (self.refused, REFUSED),
                     (self.unallocatable, NO_SOLUTION),
                     (self.invalid, INVALID),
+                    (self.no_other, NO_OTHER),
+                    (self.given_up, GIVEN_UP),
                 )
             ]
             if (codes == FAILED).any():
@@ -147,7 +157,7 @@ class DynamicResources(Plugin):
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int | None:
         """By how early the alternatives are, in their requests' lists, that a node would give."""
         wants = self.wants(pod, cluster)
-        if wants is None or not wants.open or wants.results is None:
+        if wants is None or wants.results is None:
             return None if wants is None else 0
         scores: Ints = wants.results.scores[feasible]
         return scores + _score_of_allocated(wants.claims)
@@ -184,10 +194,9 @@ class DynamicResources(Plugin):
         except AllocationError as error:
             raise PluginError(self.name, named(str(error), wants, pod), "Reserve") from None
 
-    def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> None:
-        """Give back what was not written."""
-        if assumed.reserved is not None:
-            give_back(assumed.reserved, assumed, cluster.devices)
+    def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> tuple[Write, ...] | None:
+        """Give back what was not written, and take the pod out of its claims."""
+        return None if assumed.reserved is None else give_back(assumed.reserved, assumed, cluster.devices)
 
     def pre_bind(self, assumed: AssumedPod, cluster: Cluster) -> Wait | None:
         """Write what the claims are given, and for whom they are reserved; then wait until the devices are ready."""
@@ -226,7 +235,7 @@ class DynamicResources(Plugin):
         if reason == self.refused:
             lacking = sorted(name for name in pod.shape.requests if name not in node.allocatable and "/" in name)
             return f"has no {', '.join(lacking)}, neither as devices nor otherwise", {"lacking": lacking}
-        if reason in (self.unallocatable, self.invalid) and wants.request is not None:
+        if reason in (self.unallocatable, self.invalid, self.no_other, self.given_up) and wants.request is not None:
             pools = self._requests.pools(row, node, cluster.devices)
             wanted = wants.request.of(node) or ()
             return unallocatable(inquiry, node, wants, pools, wanted, self._programs.selects)
@@ -296,14 +305,15 @@ class DynamicResources(Plugin):
         found = (self._unusable(claim, cluster) for claim in claims)
         return [where for where in found if where is not None]
 
-    @staticmethod
-    def _unusable(claim: ResourceClaim, cluster: Cluster) -> Bools | None:
+    def _unusable(self, claim: ResourceClaim, cluster: Cluster) -> Bools | None:
         """bool[rows] of the nodes that can't use what the claim was given; None: all can."""
         if claim.allocation is None:
             return None
         nodes, selector = cluster.nodes, claim.allocation.selector
         where = np.zeros(nodes.rows, dtype=np.bool_) if selector is None else ~matches(selector, nodes)
-        if readiness(claim).failed or claim.uid in cluster.devices.expired:
+        state = readiness(claim)
+        late = None if state.ready else late_at(claim, self._timeout)
+        if state.failed or (late is not None and late < cluster.devices.wall):
             where[:] = True
         elif any(device.skips_node for device in claim.allocation.devices):
             ready = [node is not None and _SKIPPING in node.features for node in nodes.objects[: nodes.rows]]

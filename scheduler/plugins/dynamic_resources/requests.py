@@ -120,8 +120,10 @@ def named(text: str, wants: PodDevices, pod: Pod) -> str:
 class AllocationRequests:
     """The requests of the last pods, with their results."""
 
-    def __init__(self, selects: Selects) -> None:
+    def __init__(self, selects: Selects, further: int = 0) -> None:
+        """`further`: steps for looking further than kube-scheduler, on each node."""
         self._selects = selects
+        self._further = further
         self._pools_by_node = PoolsByNode()
         self._kept: Bounded[Any, tuple[AllocationRequest, AllocationsByNode]] = Bounded(_FEWEST)
 
@@ -140,7 +142,7 @@ class AllocationRequests:
         found = self._kept.recall(key)
         if found is None:
             request = AllocationRequest(specs, pod.shape.containers, pod.shape.requests if resources else {})
-            found = request, AllocationsByNode(request.of, self._selects, self._pools_by_node)
+            found = request, AllocationsByNode(request.of, self._selects, self._pools_by_node, self._further)
             self._kept.most = max(_FEWEST, _ROWS // max(cluster.nodes.rows, 1))
             self._kept.keep(key, found)
         request, results = found

@@ -6,68 +6,34 @@ Upstream: `dynamicresources.go` (Reserve, Unreserve, bindClaim, isPodReadyForBin
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from scheduler.framework.binding import NOW, AssumedPod, Create, Delete, ObjectKey, Patch, Wait, Write
-from scheduler.model.devices import EXTENDED_RESOURCE_CLAIM, FINALIZER, Allocation, ClaimKey, ResourceClaim
+from scheduler.model.devices import EXTENDED_RESOURCE_CLAIM, FINALIZER, ResourceClaim
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocation_of, written
-from scheduler.plugins.dynamic_resources.claims import readiness
+from scheduler.plugins.dynamic_resources.claims import late_at, readiness
 from scheduler.plugins.dynamic_resources.extended import ExtendedClaim
+from scheduler.plugins.dynamic_resources.giving_way import give_way, pause
 from scheduler.plugins.dynamic_resources.requested import RequestedClaim
 from scheduler.plugins.dynamic_resources.requests import PodDevices
+from scheduler.plugins.dynamic_resources.reserved import (
+    CLAIM,
+    NOTHING,
+    Reservation,
+    ReservationError,
+    ReservedClaim,
+    latest,
+)
 from scheduler.state.devices import Devices
 
-CLAIM = "ResourceClaim"
+PENDING = "BindingConditionsPending"
+"""The reason of the event that says what the pod waits for."""
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST = 253
-_CONFLICT = 409
-_RIVALS_SECONDS = 1.0
-"""Where another scheduler gives devices too: how long after a claim was written its pod is bound."""
-_NOTHING = {"allocation": None, "reservedFor": None, "devices": None}
-"""Status of a claim that has no device."""
-
-
-class ReservationError(Exception):
-    """The reserved devices are not to be had any more."""
-
-
-@dataclass(slots=True)
-class ReservedClaim:
-    """One claim of the pod. `allocation`: the reserved devices; None: the claim was allocated before."""
-
-    key: ClaimKey
-    uid: str
-    allocation: Allocation | None
-    document: dict[str, Any] | None
-    """The allocation, as it will be written."""
-    extended: ExtendedClaim | None = None
-    """What a claim asks for that has to be created first."""
-    over: str | None = None
-    """The resourceVersion on which the allocation is being written; None: no write was asked for yet."""
-    is_written: bool = False
-
-    @property
-    def object_key(self) -> ObjectKey:
-        """The claim, as writes and waits name it."""
-        return (CLAIM, *self.key)
-
-
-@dataclass(slots=True)
-class Reservation:
-    """All claims of a pod."""
-
-    claims: list[ReservedClaim] = field(default_factory=list)
-    asked: int = 0
-    """How many rounds of writes were asked for."""
-    paused: bool = False
-    """Other schedulers have had time to see what was written."""
-    lost: str = ""
-    """Why the written allocations are being taken back; empty: they are not."""
 
 
 def reserve(pod: Pod, node: Node, wants: PodDevices, row: int, devices: Devices) -> Reservation | None:
@@ -90,7 +56,7 @@ def reserve(pod: Pod, node: Node, wants: PodDevices, row: int, devices: Devices)
     ]
     for given in found.claims:
         if given.allocation is not None:
-            devices.assume(given.uid, given.allocation, None if given.extended else given.key)
+            devices.assume(given.uid, given.allocation, None if given.extended else given.key, pod.uid)
     return found if found.claims else None
 
 
@@ -113,27 +79,6 @@ def _to_be_made(pod: Pod, extended: ExtendedClaim, devices: Devices) -> Resource
     )
 
 
-def give_back(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> None:
-    """Free the devices, except those whose allocation is written, or may be."""
-    if assumed.expired:
-        late = (devices.claim(one.key) for one in reservation.claims)
-        devices.expired.update(claim.uid for claim in late if claim is not None and not readiness(claim).ready)
-    for one in reservation.claims:
-        if one.allocation is None or one.is_written:
-            continue
-        over, version = one.over, assumed.written.get(one.object_key)
-        if over is None:
-            devices.restore(one.uid)
-        elif version is not None and version != over:
-            devices.written(one.uid, version)
-        elif assumed.refused is None:
-            devices.doubt(one.uid, over, assumed.pod.uid)
-        elif assumed.refused == _CONFLICT:
-            devices.doubt(one.uid, over)
-        else:
-            devices.restore(one.uid)
-
-
 def next_step(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
     """What has to be written or waited for next; None: the pod may be bound.
 
@@ -143,7 +88,7 @@ def next_step(reservation: Reservation, assumed: AssumedPod, devices: Devices, s
     while reservation.asked < len(rounds):
         if (
             rounds[reservation.asked] is _statuses
-            and (wait := _give_way(reservation, assumed, devices, seconds)) is not None
+            and (wait := give_way(reservation, assumed, devices, seconds)) is not None
         ):
             return wait
         writes = tuple(rounds[reservation.asked](reservation, assumed, devices))
@@ -152,60 +97,8 @@ def next_step(reservation: Reservation, assumed: AssumedPod, devices: Devices, s
             _note_written(reservation, assumed, devices)
         if writes:
             return Wait(seconds, writes)
-    unseen = _unseen(reservation, devices)
-    if unseen and devices.rivals:
-        return Wait(seconds, on=unseen, expired="the watch does not show what claims were given")
-    given = frozenset(one.object_key for one in reservation.claims if one.allocation is not None)
-    if given and devices.rivals and not reservation.paused:
-        if not assumed.expired:
-            return Wait(_RIVALS_SECONDS, on=given, pause=True)
-        reservation.paused, assumed.expired = True, False
-    wait = _give_way(reservation, assumed, devices, seconds)
+    wait = pause(reservation, assumed, devices, seconds) or give_way(reservation, assumed, devices, seconds)
     return _wait_for_devices(reservation, assumed, devices, seconds) if wait is None else wait
-
-
-def _unseen(reservation: Reservation, devices: Devices) -> frozenset[ObjectKey]:
-    """Claims of which the watch has not shown yet what they were given.
-
-    Another scheduler may have given the same device to another claim, which no write is refused for. Once the watch
-    shows what was written here, it has shown all that was written before. What another scheduler decided before it
-    saw ours comes a moment later.
-    """
-    return frozenset(
-        one.object_key for one in reservation.claims if one.allocation is not None and devices.is_unseen(one.uid)
-    )
-
-
-def _give_way(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
-    """Take back what was given if another claim has one of the devices as well.
-
-    Raises ReservationError, once nothing is left to be taken back.
-    """
-    pod = assumed.pod
-    if reservation.lost:
-        raise ReservationError(reservation.lost)
-    writes: list[Write] = []
-    for one in reservation.claims:
-        claim = devices.claim(one.key)
-        allocation = one.allocation if claim is None or claim.allocation is None else claim.allocation
-        if allocation is None or (claim is not None and set(claim.reserved_for) - {pod.uid}):
-            continue
-        uid = one.uid if claim is None or claim.allocation is None else claim.uid
-        rival = devices.rival_of(one.uid if devices.is_unseen(one.uid) else uid, allocation)
-        if rival is None:
-            continue
-        device, other = rival
-        named = next((str(each) for each in devices.claims.values() if each.uid == other), other)
-        reservation.lost = (
-            f"device {device} of claim {'/'.join(one.key)} was given to claim {named} by another scheduler"
-        )
-        version = _latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
-        if one.is_written or one.allocation is None:
-            uid = one.uid if one.extended is None else ""
-            writes.append(Patch(one.object_key, uid, version, {"status": _NOTHING}, "status"))
-    if reservation.lost and not writes:
-        raise ReservationError(reservation.lost)
-    return Wait(seconds, tuple(writes)) if writes else None
 
 
 def _creations(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
@@ -254,12 +147,12 @@ def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
             continue
         reserved = [] if claim is None else [msgspec.json.decode(raw) for raw in claim.raw_reserved_for]
         status: dict[str, Any] = {"reservedFor": [*reserved, consumer]}
-        version = _latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
+        version = latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
+        one.over = version
         if one.document is not None:
             if claim is not None and claim.allocation is not None:
                 raise ReservationError(f"claim {claim} got allocated elsewhere in the meantime")
             status["allocation"] = {**one.document, "allocationTimestamp": NOW}
-            one.over = version
             if one.extended is not None:
                 devices.name(one.uid, one.key)
         elif claim is not None and claim.allocation is None and devices.claim(one.key) is claim:
@@ -290,8 +183,9 @@ def _pod_status(reservation: Reservation, assumed: AssumedPod, devices: Devices)
 
 
 def _wait_for_devices(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
-    """Wait until the devices have met their binding conditions."""
+    """Wait until the devices have met their binding conditions: as long as they have since they were allocated."""
     wanted: set[ObjectKey] = set()
+    left = seconds
     for one in reservation.claims:
         claim = devices.claim(one.key)
         allocation = one.allocation if claim is None or claim.allocation is None else claim.allocation
@@ -304,15 +198,21 @@ def _wait_for_devices(reservation: Reservation, assumed: AssumedPod, devices: De
             raise ReservationError(state.failed)
         if state is None or not state.ready:
             wanted.add(one.object_key)
+            late = None if claim is None or not devices.wall else late_at(claim, seconds)
+            left = left if late is None else min(left, max(late - devices.wall, 0.0))
     if not wanted:
         return None
     name = sorted(wanted)[0][2]
-    return Wait(seconds, on=frozenset(wanted), expired=f"device binding timeout: claim={name}")
+    event = None
+    if not reservation.announced:
+        reservation.announced = True
+        event = (PENDING, f"waiting for binding conditions for device on node {assumed.node}")
+    return Wait(left, on=frozenset(wanted), expired=f"device binding timeout: claim={name}", event=event)
 
 
 def freed(claim: ResourceClaim) -> Patch:
     """Take back what a claim was given."""
-    return Patch((CLAIM, *claim.key), claim.uid, claim.resource_version, {"status": _NOTHING}, "status")
+    return Patch((CLAIM, *claim.key), claim.uid, claim.resource_version, {"status": NOTHING}, "status")
 
 
 def removed(claim: ResourceClaim) -> Iterator[Write]:
@@ -330,10 +230,3 @@ def _there(one: ReservedClaim, devices: Devices) -> ResourceClaim:
     if claim.terminating:
         raise ReservationError(f"claim {claim} got deleted in the meantime")
     return claim
-
-
-def _latest(stored: str, written: str | None) -> str:
-    """The later of two versions of one object."""
-    if written is None or (stored.isdigit() and written.isdigit() and int(stored) > int(written)):
-        return stored
-    return written

@@ -18,12 +18,17 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.state.effort import Effort
 
-OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED = range(6)
-"""The outcome for a row; OPEN: not known yet."""
+OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
+"""The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""
 _STEPS_AT_ONCE = 500
 """After so many steps, looking through the devices of a pool is interrupted."""
 _NODE = 8
 """Steps for a node, besides its search."""
+
+_NO_OTHER = "looking further found no other way"
+_GIVEN_UP = "looking further was given up, as it took too many steps"
+NO_OTHER_TEXT = f"cannot allocate all claims: {_NO_OTHER}"
+GIVEN_UP_TEXT = f"cannot allocate all claims: {_GIVEN_UP}"
 
 Ask = Callable[[Node], "Sequence[RequestedClaim] | None"]
 """The claims to allocate on a node; None: it can't serve the pod for another reason."""
@@ -62,8 +67,10 @@ class _Looking(Struct, eq=False):
 class AllocationsByNode:
     """The outcomes for all rows."""
 
-    def __init__(self, ask: Ask, selects: Selects, pools_by_node: PoolsByNode) -> None:
+    def __init__(self, ask: Ask, selects: Selects, pools_by_node: PoolsByNode, further: int = 0) -> None:
+        """`further`: steps for looking further than kube-scheduler where its search has found nothing; 0: none."""
         self._ask = ask
+        self._further = further
         self._selects = selects
         self._pools_by_node = pools_by_node
         self._epoch = -1
@@ -72,7 +79,8 @@ class AllocationsByNode:
         self.scores: Ints = np.zeros(0, dtype=np.int64)
         self._answers: dict[int, NodeAllocation] = {}
         self._open: dict[int, None] = {}
-        self._search: tuple[int, Search] | None = None
+        self._search: tuple[int, Search, NodeAllocation | None] | None = None
+        """(row, the search under way, what kube-scheduler's search came to if this one looks further)."""
         self._alike: dict[tuple[int, ...], NodeAllocation] = {}
         self._idle: dict[tuple[int, int], _Judged] = {}
         """Claims and a pool, by identity → whether no claim can use a device of it."""
@@ -145,14 +153,28 @@ class AllocationsByNode:
         if self._search is None or self._search[0] != row:
             looked_at = [pool for pool in pools if not self._is_idle(pool, wanted, effort)]
             self._searched_pools.update([pool.id for pool in looked_at])
-            self._search = (row, Search(wanted, looked_at, cluster.devices.allocated, self._selects))
-        search = self._search[1]
+            self._search = (row, Search(wanted, looked_at, cluster.devices.allocated, self._selects), None)
+        _, search, usual = self._search
+        if usual is None:
+            usual = self._outcome_of(search, effort)
+            self._search = None
+            if usual.code == FITS or not self._further:
+                return usual
+            more = Search(wanted, search.pools, cluster.devices.allocated, self._selects, further=self._further)
+            self._search, search = (row, more, usual), more
+        found = search.go_on(effort)
+        self._search = None
+        if found:
+            return NodeAllocation(FITS, search.result)
+        if usual.code == FAILED:
+            return NodeAllocation(FAILED, text=f"{usual.text}; {_GIVEN_UP if search.given_up else _NO_OTHER}")
+        return NodeAllocation(GIVEN_UP if search.given_up else NO_OTHER)
+
+    def _outcome_of(self, search: Search, effort: Effort) -> NodeAllocation:
         try:
             found = search.go_on(effort)
         except AllocationError as error:
-            self._search = None
             return NodeAllocation(FAILED, text=str(error))
-        self._search = None
         if found:
             return NodeAllocation(FITS, search.result)
         return NodeAllocation(INVALID if search.problem else NO_SOLUTION, text=search.problem)

@@ -4,16 +4,16 @@ Upstream: `structured/internal/incubating/allocator_incubating.go` (allocateOne,
 generators are stacked here: a search can stop after any step, and go on when its pod has its turn again.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any
 
 from msgspec import Struct
 
-from scheduler.model.devices import MOST_DEVICES, Device, DeviceID, DeviceTaint, DeviceTraits, PoolID
+from scheduler.model.devices import MOST_DEVICES, Device, DeviceID, DeviceTraits, PoolID
 from scheduler.model.notation import Quantity
 from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
 from scheduler.plugins.dynamic_resources.constraints import Tracked, tracked
+from scheduler.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
 from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim, UnfinishedError
 from scheduler.plugins.dynamic_resources.selector_results import known
@@ -72,11 +72,21 @@ class Search:
     """One search. After it has ended well, `result` has the devices of each claim."""
 
     def __init__(
-        self, claims: Sequence[RequestedClaim], pools: Sequence[Pool], holders: AllocatedDevices, selects: Selects
+        self,
+        claims: Sequence[RequestedClaim],
+        pools: Sequence[Pool],
+        holders: AllocatedDevices,
+        selects: Selects,
+        *,
+        further: int = 0,
     ) -> None:
-        """`pools`: those of the node."""
+        """`pools`: those of the node. `further`: look further than kube-scheduler, for so many steps.
+
+        kube-scheduler fails the pod where an alternative or a device can't be judged. Looking further, such an
+        alternative is passed over, and such a device is not taken.
+        """
         self._claims = claims
-        self._pools = pools
+        self._pools = self.pools = pools
         self._holders = holders
         self._selects = selects
         self.result: list[list[Chosen]] = [[] for _ in claims]
@@ -89,6 +99,12 @@ class Search:
         """Capacity that was chosen of devices in this search, in nano-units."""
         self._counted: dict[PoolID, dict[tuple[str, str], int]] = {}
         self._available: dict[PoolID, dict[tuple[str, str], int]] = {}
+        self._further = further
+        self._steps = 0
+        self.given_up = False
+        """It took too many steps to look further."""
+        self._impossible: set[int] = set()
+        """Alternatives, by identity, that are passed over."""
         self._stack: list[_Part] = [self._whole()]
         self._heard: Found | None = None
         self._effort = Effort()
@@ -113,6 +129,10 @@ class Search:
                 if part is not None:
                     stack.append(part)
             effort.charge(_STEPS)
+            self._steps += _STEPS
+            if self._further and self._steps > self._further and stack:
+                stack.clear()
+                self.given_up, self._heard = True, None
         return self._heard is Found.YES
 
     @property
@@ -123,6 +143,7 @@ class Search:
     def _has_had_its_turn(self) -> bool:
         """Whether it is time to ask whether the slice is over; looking at one more device is counted."""
         self._effort.count(1)
+        self._steps += 1
         return self._effort.spent - self._turn > _STEPS_AT_ONCE
 
     # -- before the search -------------------------------------------------------------------------------------------
@@ -132,9 +153,14 @@ class Search:
             least = 0
             for alternatives in claim.requests:
                 for one in alternatives:
-                    if one.wants_all:
-                        yield self._find_all(claim, one)
-                least += min((self._number(one) for one in alternatives), default=0)
+                    if one.wants_all and (yield self._find_all(claim, one)) is Found.NO:
+                        self._impossible.add(id(one))
+                possible = [one for one in alternatives if id(one) not in self._impossible]
+                if alternatives and not possible:
+                    return Found.NO
+                least += min((self._number(one) for one in possible), default=0)
+            if least > MOST_DEVICES and self._further:
+                return Found.NO
             if least > MOST_DEVICES:
                 raise AllocationError(
                     f"claim {claim.name}: number of requested devices {least} exceeds the claim limit of {MOST_DEVICES}"
@@ -146,15 +172,22 @@ class Search:
         where = f"claim {claim.name}, request {alternative.asked.name}"
         found = self._all[id(alternative)] = []
         for pool in self._pools:
+            if not pool.usable and self._further:
+                return Found.NO
             if not pool.usable:
                 state = "being updated" if pool.incomplete else "invalid"
                 raise AllocationError(f"{where}: asks for all devices, but resource pool {pool} is currently {state}")
             for entry in pool.devices:
-                selected = self._known(alternative, entry)
-                if selected is None:
-                    selected = yield from self._ask(alternative, entry)
-                if selected and self._fits(claim, alternative, entry, NOTHING_USED):
-                    found.append((entry, pool))
+                try:
+                    selected = self._known(alternative, entry)
+                    if selected is None:
+                        selected = yield from self._ask(alternative, entry)
+                    if selected and self._fits(claim, alternative, entry, NOTHING_USED):
+                        found.append((entry, pool))
+                except AllocationError:
+                    if not self._further:
+                        raise
+                    return Found.NO
                 if self._has_had_its_turn():
                     yield None
         return Found.YES
@@ -177,6 +210,9 @@ class Search:
         alternatives = claim.requests[place]
         all_too_many = True
         for one in alternatives:
+            if id(one) in self._impossible:
+                all_too_many = False
+                continue
             found = yield self._devices(number, place, one, 0, (0, 0))
             if not one.parent:
                 return found or Found.NO
@@ -214,10 +250,15 @@ class Search:
                 entry = pool.devices[j]
                 if not self._is_free(number, alternative, entry):
                     continue
-                selected = self._known(alternative, entry)
-                if selected is None:
-                    selected = yield from self._ask(alternative, entry)
-                undo = self._try(number, alternative, entry, pool) if selected else None
+                try:
+                    selected = self._known(alternative, entry)
+                    if selected is None:
+                        selected = yield from self._ask(alternative, entry)
+                    undo = self._try(number, alternative, entry, pool) if selected else None
+                except AllocationError:
+                    if not self._further:
+                        raise
+                    undo = None
                 if undo is None:
                     continue
                 found = yield self._devices(number, place, alternative, index + 1, (i, j + 1))
@@ -321,7 +362,7 @@ class Search:
         for constraint in self._constraints[number]:
             if not constraint.add(alternative.base, alternative.sub, traits):
                 self._undo(number, undo)
-                if must:
+                if must and not self._further:
                     raise AllocationError(
                         f"claim {claim.name}, request {alternative.asked.name}: cannot add device {entry.id} "
                         "because a claim constraint would not be satisfied"
@@ -378,27 +419,3 @@ class Search:
     def _add(counted: dict[tuple[str, str], int], device: Device, sign: int) -> None:
         for counter, amount in uses(device):
             counted[counter] = counted.get(counter, 0) + sign * amount
-
-
-def available_counters(pool: Pool, holders: AllocatedDevices) -> dict[tuple[str, str], int]:
-    """What is left of the counters of a pool, in nano-units; less than nothing where too much was given."""
-    available = dict(pool.counters)
-    for one in pool.consumers:
-        if holders.is_allocated(one.id):
-            for counter, amount in uses(one.device):
-                if counter in available:
-                    available[counter] -= amount
-    return available
-
-
-def uses(device: Device) -> Iterable[tuple[tuple[str, str], int]]:
-    """((counter set, counter), nano-units) that a device takes of its pool."""
-    for counter_set, counters in device.consumes:
-        for counter, amount in counters:
-            yield (counter_set, counter), amount
-
-
-def tolerates_all(alternative: Alternative, taints: Iterable[DeviceTaint]) -> bool:
-    """Whether a request tolerates each of the taints of a device."""
-    tolerations: Any = alternative.asked.tolerations
-    return all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in taints)

@@ -109,12 +109,17 @@ def give(dice: Dice, claim: Object, pools: Pools, reserved: list[Object], *, sha
         only = {"key": "metadata.name", "operator": "In", "values": local[:1]}
         allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [only]}]}
     if any("bindingConditions" in one for one in results):
+        # All that are late have been so for years, and all others have centuries.
         # All of those that are late were so long ago, and all others have centuries.
-        allocation["allocationTimestamp"] = "2926-01-01T00:00:00Z"
+        allocation["allocationTimestamp"] = dice.one("2020-01-01T00:00:00Z", "2926-01-01T00:00:00Z")
     claim["status"] = {"allocation": allocation, "reservedFor": reserved}
-    told = [_told(dice, one) for one in results if "bindingConditions" in one and dice.maybe(0.7)]
+    told = {
+        (one["driver"], one["pool"], one["device"]): _told(dice, one)
+        for one in results
+        if "bindingConditions" in one and dice.maybe(0.7)
+    }
     if told:
-        claim["status"]["devices"] = told
+        claim["status"]["devices"] = list(told.values())
 
 
 def _told(dice: Dice, result: Object) -> Object:

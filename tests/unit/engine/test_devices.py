@@ -1,6 +1,7 @@
 """Devices in virtual time: what is found, promised, written, awaited and given back, and never given twice."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from .conftest import Harness
 
 CLAIM: ObjectKey = ("ResourceClaim", "default", "c")
 FINALIZED = {"finalizers": [FINALIZER]}
+WALL = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
 
 def only(instructions: Sequence[Instruction], kind: type[Any]) -> Any:
@@ -327,11 +329,12 @@ def test_binding_waits_for_the_conditions_of_a_device(harness: Harness) -> None:
 
 def test_a_device_that_does_not_get_ready_in_time_is_given_up(harness: Harness) -> None:
     """The pod's next attempt frees the claim, so that it may be given another device."""
+    harness.engine.epoch = WALL - harness.now
     slow = device("d0", _bindingConditions=["Attached"])
     api = Api(harness, node("n"), device_class(), resource_slice("n", slow, node="n"), claim(meta=FINALIZED))
     api.put(claiming(pod("p"), "c"))
     write_all(harness, api, harness.cycles())
-    api.show(CLAIM)
+    api.edit(CLAIM, status={"allocation": {"allocationTimestamp": "2026-01-01T00:00:00Z"}})
     said = harness.tick(601)
     assert 'running PreBind plugin "DynamicResources": device binding timeout: claim=c' in only(said, Failed).message
     harness.after(20)

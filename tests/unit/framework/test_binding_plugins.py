@@ -64,8 +64,8 @@ def test_in_order_and_back() -> None:
     assert plugins.ask("reserve", Cluster()) is None
     assert plugins.ask("pre_bind", Cluster()) is None
     assert plugins.ask("bind", Cluster()) is BindResult.POST
-    assert plugins.unreserve(Cluster()) == []
-    assert plugins.unreserve(Cluster()) == []
+    assert plugins.unreserve(Cluster()) == ([], [])
+    assert plugins.unreserve(Cluster()) == ([], [])
     assert log == [
         "A reserves p on 3",
         "B reserves p on 3",

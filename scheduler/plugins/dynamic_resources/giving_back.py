@@ -1,0 +1,58 @@
+"""The pod does not get to its node: its devices are free again, and its claims are reserved for it no longer.
+
+Upstream: `dynamicresources.go` (Unreserve), `extendeddynamicresources.go` (unreserveExtendedResourceClaim).
+"""
+
+from collections.abc import Iterator
+
+from scheduler.framework.binding import AssumedPod, Delete, Patch, Write
+from scheduler.plugins.dynamic_resources.reserved import Reservation, ReservedClaim
+from scheduler.state.devices import Devices
+
+_CONFLICT = 409
+
+
+def give_back(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> tuple[Write, ...]:
+    """Free the devices, except those whose allocation is written, or may be. Returns what is to be written.
+
+    What was written stays allocated, and the next attempt goes where the devices are; if that is impossible,
+    PostFilter frees it. A claim that was made for the pod is deleted.
+    """
+    writes: list[Write] = [] if reservation.lost else list(_taken_out(reservation, assumed, devices))
+    for one in reservation.claims:
+        if one.allocation is None or one.is_written:
+            continue
+        over, version = one.over, assumed.written.get(one.object_key)
+        if over is None:
+            devices.restore(one.uid)
+        elif version is not None and version != over:
+            devices.written(one.uid, version)
+        elif assumed.refused is None:
+            devices.doubt(one.uid, over, assumed.pod.uid)
+        elif assumed.refused == _CONFLICT:
+            devices.doubt(one.uid, over)
+        else:
+            devices.restore(one.uid)
+    return tuple(writes)
+
+
+def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+    """The pod goes from `reservedFor` of its claims, one entry of a list that others may be changing."""
+    uid = assumed.pod.uid
+    for one in reservation.claims:
+        if one.extended is not None:
+            if one.object_key in assumed.written:
+                yield Patch(one.object_key, "", "", {"metadata": {"finalizers": None}})
+                yield Delete(one.object_key, "")
+            continue
+        claim = devices.claims.get(one.key)
+        there = claim is not None and claim.uid == one.uid and uid in claim.reserved_for
+        if there or _is_reserved(one, assumed):
+            change = {"status": {"reservedFor": [{"$patch": "delete", "uid": uid}]}}
+            yield Patch(one.object_key, one.uid, "", change, "status", strategic=True)
+
+
+def _is_reserved(one: ReservedClaim, assumed: AssumedPod) -> bool:
+    """Whether the API has stored that the claim is reserved for the pod."""
+    written = assumed.written.get(one.object_key)
+    return one.is_written or (one.over is not None and written not in (None, one.over))

@@ -1,0 +1,60 @@
+"""What is remembered of the devices reserved for a pod, from Reserve until the pod is bound or they are given back."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.framework.binding import ObjectKey
+from scheduler.model.devices import Allocation, ClaimKey
+from scheduler.plugins.dynamic_resources.extended import ExtendedClaim
+
+CLAIM = "ResourceClaim"
+NOTHING = {"allocation": None, "reservedFor": None, "devices": None}
+"""Status of a claim that has no device."""
+
+
+class ReservationError(Exception):
+    """The reserved devices are not to be had any more."""
+
+
+@dataclass(slots=True)
+class ReservedClaim:
+    """One claim of the pod. `allocation`: the reserved devices; None: the claim was allocated before."""
+
+    key: ClaimKey
+    uid: str
+    allocation: Allocation | None
+    document: dict[str, Any] | None
+    """The allocation, as it will be written."""
+    extended: ExtendedClaim | None = None
+    """What a claim asks for that has to be created first."""
+    over: str | None = None
+    """The resourceVersion on which the allocation is being written; None: no write was asked for yet."""
+    is_written: bool = False
+    """The API has the allocation."""
+
+    @property
+    def object_key(self) -> ObjectKey:
+        """The claim, as writes and waits name it."""
+        return (CLAIM, *self.key)
+
+
+@dataclass(slots=True)
+class Reservation:
+    """All claims of a pod."""
+
+    claims: list[ReservedClaim] = field(default_factory=list)
+    asked: int = 0
+    """How many rounds of writes were asked for."""
+    announced: bool = False
+    """It was said that the pod waits for devices to get ready."""
+    paused: bool = False
+    """Other schedulers have had time to see what was written."""
+    lost: str = ""
+    """Why the written allocations are being taken back; empty: they are not."""
+
+
+def latest(stored: str, written: str | None) -> str:
+    """The later of two versions of one object."""
+    if written is None or (stored.isdigit() and written.isdigit() and int(stored) > int(written)):
+        return stored
+    return written

@@ -1,0 +1,58 @@
+"""Looking further than kube-scheduler for devices is asked for by an argument, and named in the message."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.engine.instructions import Failed, PreBindWrite
+from scheduler.framework.config import ConfigError, decode
+from scheduler.framework.profiles import build
+from scheduler.plugins.registry import registry
+from tests.builders import node, pod
+from tests.devices import asks, claim, claiming, device, device_class, first_of, resource_slice
+
+from .api import Api
+from .conftest import CONFIG, Harness
+from .test_devices import FINALIZED
+
+
+def configured(steps: int) -> dict[str, Any]:
+    """The profile berth with this argument."""
+    plugin = {"name": "DynamicResources", "args": {"furtherSearchSteps": steps}}
+    return {**CONFIG, "profiles": [{"schedulerName": "berth", "pluginConfig": [plugin]}]}
+
+
+def tried(steps: int, *alternatives: str) -> Any:
+    """What comes of a pod that asks for the first of these, where a pool is still being published."""
+    harness = Harness(configured(steps))
+    every = {"every": asks(allocationMode="All"), "one": asks(), "three": asks(count=3)}
+    wanted = first_of("r", **{name: every[name] for name in alternatives})
+    late = resource_slice("late", device("x"), allNodes=True, count=2)
+    local = resource_slice("n", device("d0"), node="n")
+    api = Api(harness, node("n"), device_class(), local, late, claim("c", wanted, meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    (found,) = [one for one in harness.cycles() if isinstance(one, (Failed, PreBindWrite))]
+    return found
+
+
+def test_another_alternative_is_taken() -> None:
+    """Where kube-scheduler fails the pod."""
+    assert "request every: asks for all devices, but resource pool gpu.test/late" in tried(0, "every", "one").message
+    (write,) = tried(1000, "every", "one").writes
+    (given,) = write.change["status"]["allocation"]["devices"]["results"]
+    assert (given["request"], given["device"]) == ("r/one", "d0")
+
+
+def test_the_message_says_that_it_was_done() -> None:
+    """With what kube-scheduler says before."""
+    said = tried(1000, "every", "three").message
+    assert "asks for all devices, but resource pool gpu.test/late is currently being updated" in said
+    assert said.endswith("; looking further found no other way")
+    assert "cannot allocate all claims: looking further found no other way" in tried(1000, "three").message
+    assert "looking further was given up, as it took too many steps" in tried(1, "three").message
+
+
+def test_the_steps_are_checked() -> None:
+    """A number that makes sense."""
+    with pytest.raises(ConfigError, match="furtherSearchSteps: Invalid value: -1: must be between 0 and 1,000,000"):
+        build(decode(configured(-1)), registry())

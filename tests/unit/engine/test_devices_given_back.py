@@ -1,0 +1,104 @@
+"""A pod that does not get to its node: its claims are reserved for it no longer. Devices that are late are given up."""
+
+import pytest
+
+from scheduler.engine.instructions import Bind, Failed, PostFilterWrite, PreBindWrite, RecordEvent, UnreserveWrite
+from scheduler.framework.binding import Delete, Patch
+from tests.builders import node, pod
+from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
+
+from .api import Api
+from .conftest import Harness
+from .test_devices import CLAIM, FINALIZED, WALL, only, write_all
+
+SLOW = device("d0", _bindingConditions=["Attached"], _bindingFailureConditions=["Broken"])
+TAKEN_OUT = {"status": {"reservedFor": [{"$patch": "delete", "uid": "default/p"}]}}
+
+
+@pytest.fixture
+def one(harness: Harness) -> Api:
+    """A node with one device, and a claim."""
+    return Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"), claim(meta=FINALIZED))
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_pod_that_is_not_bound_is_taken_out_of_its_claims(harness: Harness, one: Api, seen: bool) -> None:
+    """By its own entry, whoever else changes the claim. What the claim was given stays."""
+    one.put(claiming(pod("p"), "c"))
+    assert only(write_all(harness, one, harness.cycles()), Bind).node == "n"
+    if seen:
+        one.show(CLAIM)
+    said = harness.bind_failed("default/p")
+    (patch,) = only(said, UnreserveWrite).writes
+    assert patch == Patch(CLAIM, "claim/c", "", TAKEN_OUT, "status", strategic=True)
+
+
+def test_a_pod_that_somebody_else_has_bound_keeps_its_claims(harness: Harness, one: Api) -> None:
+    """It needs them where it is."""
+    one.put(claiming(pod("p"), "c"))
+    write_all(harness, one, harness.cycles())
+    said = harness.bind_failed("default/p", status=409)
+    assert not [each for each in said if isinstance(each, UnreserveWrite)]
+
+
+def test_a_pod_that_appears_on_a_node_keeps_its_claims(harness: Harness) -> None:
+    """While it waits for its device, somebody else binds it."""
+    api = Api(harness, node("n"), device_class(), resource_slice("n", SLOW, node="n"), claim(meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    write_all(harness, api, harness.cycles())
+    said = api.put(claiming(pod("p", on="n"), "c"))
+    assert not [each for each in said if isinstance(each, UnreserveWrite)]
+
+
+def test_a_claim_that_was_made_for_the_pod_is_deleted(harness: Harness) -> None:
+    """Nobody else could use it."""
+    api = Api(harness, node("n"), device_class(extendedResourceName="gpu.test/device"))
+    api.put(resource_slice("n", device("d0"), node="n"))
+    made = pod("p")
+    made["spec"]["containers"][0]["resources"] = {"requests": {"gpu.test/device": "1"}}
+    api.put(made)
+    first = only(harness.cycles(), PreBindWrite)
+    key = first.writes[0].key
+    said = harness.handle(api.write(first))
+    said = harness.handle(api.write(only(said, PreBindWrite)))
+    assert only(harness.handle(api.write(only(said, PreBindWrite))), Bind).node == "n"
+    freed, gone = only(harness.bind_failed("default/p"), UnreserveWrite).writes
+    assert freed == Patch(key, "", "", {"metadata": {"finalizers": None}})
+    assert gone == Delete(key, "")
+
+
+def test_it_is_said_once_what_the_pod_waits_for(harness: Harness) -> None:
+    """As kube-scheduler says it."""
+    api = Api(harness, node("n"), device_class(), resource_slice("n", SLOW, node="n"), claim(meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    event = only(write_all(harness, api, harness.cycles()), RecordEvent)
+    assert (event.kind, event.reason) == ("Normal", "BindingConditionsPending")
+    assert event.note == "waiting for binding conditions for device on node n"
+    said = api.edit(CLAIM, metadata={"labels": {"any": "change"}})
+    assert not [each for each in said if isinstance(each, RecordEvent)]
+
+
+def late(harness: Harness, seconds: float) -> Api:
+    """A claim that a scheduler which has ended allocated so long ago, and whose device is not ready."""
+    harness.engine.epoch = WALL + seconds - harness.now
+    slow = result("d0", "n", bindingConditions=["Attached"])
+    status = allocated(slow, node="n", reserved=["default/p"])
+    status["allocation"]["allocationTimestamp"] = "2026-01-01T00:00:00Z"
+    there = claim(meta=FINALIZED, status=status)
+    return Api(harness, node("n"), device_class(), resource_slice("n", SLOW, node="n"), there)
+
+
+def test_the_time_began_when_the_claim_was_allocated(harness: Harness) -> None:
+    """A scheduler that comes upon the claim after 500 seconds waits for 100 more."""
+    late(harness, 500).put(claiming(pod("p"), "c"))
+    harness.cycles()
+    assert not [each for each in harness.tick(99) if isinstance(each, Failed)]
+    assert "device binding timeout: claim=c" in only(harness.tick(2), Failed).message
+
+
+def test_a_device_that_was_late_before_is_not_waited_for(harness: Harness) -> None:
+    """The claim is freed at once."""
+    late(harness, 700).put(claiming(pod("p"), "c"))
+    said = harness.cycles()
+    assert only(said, PostFilterWrite).writes[0].key == CLAIM
+    assert "resourceclaim not available on the node" in only(said, Failed).message

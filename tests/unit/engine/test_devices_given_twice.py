@@ -1,0 +1,91 @@
+"""Beside another scheduler: what both give is found whenever it is seen, and only pods near it wait."""
+
+import pytest
+
+from scheduler.engine.instructions import Bind, DeviceGivenTwice, Failed, PreBindWrite, Withdraw
+from scheduler.engine.stimuli import Bound
+from tests.builders import node, pod
+from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
+
+from .api import Api
+from .conftest import Harness
+from .test_devices import CLAIM, FINALIZED, WALL, another_has, only, write_all
+
+SLOW = device("d0", _bindingConditions=["Attached"])
+
+
+@pytest.fixture
+def one(harness: Harness) -> Api:
+    """A node with one device, and a claim."""
+    harness.engine.epoch = WALL - harness.now
+    return Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"), claim(meta=FINALIZED))
+
+
+def test_a_pod_that_is_bound_is_told_of(harness: Harness, one: Api) -> None:
+    """However late the other claim is seen: people have to know."""
+    one.put(claiming(pod("p"), "c"))
+    write_all(harness, one, harness.cycles())
+    harness.bound("default/p")
+    one.put(claiming(pod("p", on="n"), "c"))
+    one.show(CLAIM)
+    harness.after(3600)
+    one.put(claim("theirs", meta=FINALIZED))
+    there = claim("theirs", meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["other"]))
+    told = only(one.put(there), DeviceGivenTwice)
+    assert told.pod.name == "p"
+    assert told.note == "device gpu.test/n/d0 of claim default/c was also given to claim default/theirs"
+    said = one.edit(("ResourceClaim", "default", "theirs"), metadata={"labels": {"any": "change"}})
+    assert not [each for each in said if isinstance(each, DeviceGivenTwice)], "it was told"
+
+
+def test_a_binding_that_is_under_way_is_withdrawn(harness: Harness, one: Api) -> None:
+    """If that is too late, people are told once it is known."""
+    one.put(claiming(pod("p"), "c"))
+    write_all(harness, one, harness.cycles())
+    there = claim("theirs", meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["other"]))
+    said = one.put(there)
+    assert only(said, Withdraw).pod.name == "p"
+    assert not [each for each in said if isinstance(each, DeviceGivenTwice)]
+    assert only(harness.handle(Bound("default/p")), DeviceGivenTwice).pod.name == "p"
+
+
+def test_a_pod_that_waits_for_its_device_gives_way(harness: Harness) -> None:
+    """It waits for the driver, not for another scheduler, and hears of the other claim all the same."""
+    api = Api(harness, node("n"), device_class(), resource_slice("n", SLOW, node="n"), claim(meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    write_all(harness, api, harness.cycles())
+    api.show(CLAIM)
+    there = claim("theirs", meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["other"]))
+    back = only(api.put(there), PreBindWrite)
+    assert back.writes[0].change["status"]["allocation"] is None
+    assert "was given to claim default/theirs" in only(harness.handle(api.write(back)), Failed).message
+
+
+def given_elsewhere(api: Api) -> None:
+    """Another scheduler gives a device of another pool while we look."""
+    api.put(claim("x", meta=FINALIZED))
+    api.put(claim("x", meta=FINALIZED, status=allocated(result("d0", "m"), node="m", reserved=["other"])))
+
+
+def test_pods_in_other_pools_do_not_wait(harness: Harness, one: Api) -> None:
+    """Only those whose device is of a pool where another scheduler was seen to give one."""
+    given_elsewhere(one)
+    one.put(claiming(pod("p"), "c"))
+    assert only(write_all(harness, one, harness.cycles()), Bind).node == "n"
+
+
+def test_another_scheduler_is_forgotten_after_a_while(harness: Harness, one: Api) -> None:
+    """It gave a device of this pool, and took it back; five minutes later nobody waits for it."""
+    one.put(claim("x", meta=FINALIZED))
+    another_has(one, "x")
+    one.put(claim("x", meta=FINALIZED))
+    one.put(claiming(pod("p"), "c"))
+    assert not [each for each in write_all(harness, one, harness.cycles()) if isinstance(each, Bind)]
+    one.show(CLAIM)
+    assert only(harness.tick(1.5), Bind).node == "n"
+    harness.bound("default/p")
+    one.put(resource_slice("n", device("d0"), device("d1"), node="n"))
+    harness.after(301)
+    one.put(claim("c2", meta=FINALIZED))
+    one.put(claiming(pod("q"), "c2"))
+    assert only(write_all(harness, one, harness.cycles()), Bind).pod.name == "q"
