@@ -255,7 +255,7 @@ class DynamicResources(Plugin):
             claims = claims_of(pod, cluster.devices)
         except ClaimError as error:  # PreFilter has rejected the pod then
             raise PluginError(self.name, str(error)) from None
-        self._programs.effort = cluster.effort
+        self._programs.effort, self._programs.owner = cluster.effort, pod.namespace
         wants = self._requests.about(pod, claims, cluster)
         if not claims and not wants.resources:
             return None

@@ -33,6 +33,8 @@ class Programs:
     def __init__(self) -> None:
         self.effort = Effort()
         """Whose steps these are."""
+        self.owner = ""
+        """The namespace that asks."""
 
     def selects(self, expression: str, whose: str, traits: DeviceTraits, device: DeviceID) -> bool:
         """Whether the expression selects a device. `whose`: of what it is a selector, for messages.
@@ -40,7 +42,7 @@ class Programs:
         Raises AllocationError, and UnfinishedError.
         """
         try:
-            return holds(expression, traits, self._matches)
+            return holds(expression, traits, self.owner, self._matches)
         except CompileError as error:
             raise AllocationError(f"{whose}: CEL compile error: {error}") from None
         except (EvaluationError, VersionError) as error:
@@ -49,7 +51,10 @@ class Programs:
 
     def _matches(self, expression: str, traits: DeviceTraits) -> bool:
         effort = self.effort
-        program, steps = compile_further(expression) if effort.is_limited else (compile_cel(expression), 0)
+        if effort.is_limited:
+            program, steps = compile_further(expression, self.owner)
+        else:
+            program, steps = compile_cel(expression, self.owner), 0
         effort.count(steps)
         if program is None:
             raise UnfinishedError
