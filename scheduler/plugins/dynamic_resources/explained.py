@@ -1,7 +1,6 @@
 """What DynamicResources says of a node that it rejects: device by device, why it can't be given."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -11,7 +10,7 @@ from scheduler.model.devices import DeviceID, ResourceClaim
 from scheduler.model.node import Node
 from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
-from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim, UnfinishedError
+from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
 from scheduler.plugins.dynamic_resources.requests import PodDevices, named
 from scheduler.plugins.dynamic_resources.search import Selects, available_counters, tolerates_all, uses
 from scheduler.plugins.dynamic_resources.values import attribute, values
@@ -199,7 +198,7 @@ def _against(
         if is_taken and not of_class:
             break
         try:
-            selected = _selected(selects, expression, whose, entry)
+            selected = selects(expression, whose, traits, entry.id)
         except AllocationError as error:
             return str(error)
         if not selected and of_class:
@@ -214,12 +213,6 @@ def _against(
     if entry.taints and not tolerates_all(alternative, entry.taints):
         return f"tainted {', '.join(f'{taint.key}:{taint.effect}' for taint in entry.taints)}"
     return _short(alternative, entry, allocated, left) or _FREE
-
-
-def _selected(selects: Selects, expression: str, whose: str, entry: PoolDevice) -> bool:
-    while True:
-        with suppress(UnfinishedError):  # nobody else waits for a turn
-            return selects(expression, whose, entry.device.traits, entry.id)
 
 
 def _short(

@@ -229,7 +229,7 @@ class DynamicResources(Plugin):
         if reason in (self.unallocatable, self.invalid) and wants.request is not None:
             pools = self._requests.pools(row, node, cluster.devices)
             wanted = wants.request.of(node) or ()
-            return unallocatable(inquiry, node, wants, pools, wanted, self._programs.selects)
+            return unallocatable(inquiry, node, wants, pools, wanted, self._programs.selects_at_once)
         return reason.text, {}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
@@ -246,7 +246,7 @@ class DynamicResources(Plugin):
             elif reason == self.unallocatable and wants.request is not None:
                 pools = self._requests.pools(row, node, cluster.devices)
                 wanted = wants.request.of(node) or ()
-                found += Fixes(inquiry, node, wants, pools, self._programs.selects).found(wanted)
+                found += Fixes(inquiry, node, wants, pools, self._programs.selects_at_once).found(wanted)
         return found
 
     def wants(self, pod: Pod, cluster: Cluster) -> PodDevices | None:

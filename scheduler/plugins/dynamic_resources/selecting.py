@@ -1,5 +1,7 @@
 """CEL selectors of requests and classes: compiled once, evaluated once for devices with equal traits."""
 
+from contextlib import suppress
+
 from scheduler.cel import (
     CompileError,
     DeviceView,
@@ -48,6 +50,15 @@ class Programs:
         except (EvaluationError, VersionError) as error:
             hint = _HINT if _NO_SUCH_KEY in str(error) else ""
             raise AllocationError(f"{whose} on device {device}: CEL runtime error: {error}{hint}") from None
+
+    def selects_at_once(self, expression: str, whose: str, traits: DeviceTraits, device: DeviceID) -> bool:
+        """As `selects`, where nobody else waits for a turn.
+
+        Raises AllocationError.
+        """
+        while True:
+            with suppress(UnfinishedError):
+                return self.selects(expression, whose, traits, device)
 
     def _matches(self, expression: str, traits: DeviceTraits) -> bool:
         effort = self.effort

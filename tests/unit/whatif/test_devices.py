@@ -101,3 +101,11 @@ def test_a_claim_that_costs_too_much_is_given_up() -> None:
     assert found.message is not None
     assert found.message.startswith("the pod costs more than 2,000,000 steps (about 2 s of one core) to schedule")
     assert found.message.endswith("; berth run gives it up there, too")
+
+
+def test_long_expressions_are_explained_though_they_are_compiled_in_parts() -> None:
+    """An answer has a limit of steps, and under a limit an expression is compiled a part at a time."""
+    long = " && ".join(['device.driver != "x"'] * 400) + " && device.driver == 'y'"
+    objects = [node("n"), GPU, SLICE, claim("c", request("r", "gpu", long))]
+    answer = explained(claiming(pod("p"), "c"), objects)
+    assert why(answer, "n")[0].startswith(f"{NEEDS}, none free (gpu.test/n/a: not selected by {long[:40]}")
