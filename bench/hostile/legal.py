@@ -19,6 +19,8 @@ PATHS = {
     "PersistentVolumeClaim": f"/api/v1/namespaces/{TENANT}/persistentvolumeclaims",
     "ResourceClaim": f"/apis/resource.k8s.io/v1/namespaces/{TENANT}/resourceclaims",
     "ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices",
+    "CSINode": "/apis/storage.k8s.io/v1/csinodes",
+    "CSIStorageCapacity": f"/apis/storage.k8s.io/v1/namespaces/{TENANT}/csistoragecapacities",
     "DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses",
     "ReplicaSet": f"/apis/apps/v1/namespaces/{TENANT}/replicasets",
     "StatefulSet": f"/apis/apps/v1/namespaces/{TENANT}/statefulsets",

@@ -1,7 +1,9 @@
 """The same on a real API server: pods of others beside a hostile one, bound by Berth and by kube-scheduler in turn.
 
 Waits are by the clock, from the sending of a pod to the watch's word of its binding: they hold what the API server
-and this machine take. So each scheduler's figures stand beside its own with nothing hostile there.
+and this machine take. So each scheduler's figures stand beside its own with nothing hostile there. A crowd keeps the
+API server busy, too, on the same cores. So for a crowd they stand beside figures with the same crowd created for a
+scheduler that does not exist: what is left is what this scheduler does about it.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ PLACED = 2_000
 OTHERS = "tenant"
 RATE = 50.0
 """Pods of others a second."""
+NOBODY = "nobody"
+"""A schedulerName that no scheduler serves."""
 PATIENCE = 60.0
 """Seconds that the last of them may take."""
 SIZES = (50, 1_000)
@@ -107,6 +111,8 @@ class Place:
     refused: dict[str, str] = field(default_factory=dict)
     alone: dict[tuple[str, int], Waits] = field(default_factory=dict)
     """What pods of others wait with nothing hostile there, by scheduler and how many they are."""
+    unserved: dict[tuple[str, str], Waits] = field(default_factory=dict)
+    """By scheduler and attack, what they wait while the crowd is created for a scheduler that does not exist."""
 
     async def set_up(self, nodes: int) -> None:
         """Nodes, namespaces and placed pods."""
@@ -122,8 +128,11 @@ class Place:
             await delete_labelled(self.client, PODS.path(namespace), "")
         await delete_labelled(self.client, NODES.path(), "")
 
-    async def waits(self, contender: Contender, attack: Attack | None, others: int) -> Waits:
-        """Start a scheduler, have it bind pods of others beside the attack, end it, remove the pods."""
+    async def waits(self, contender: Contender, attack: Attack | None, others: int, served: str = "") -> Waits:
+        """Start a scheduler, have it bind pods of others beside the attack, end it, remove the pods.
+
+        `served`: the schedulerName of the hostile pods, if not this scheduler's.
+        """
         self.runs += 1
         run = f"run-{self.run}-{self.runs}"
         process = await asyncio.to_thread(contender.start)
@@ -131,7 +140,8 @@ class Place:
             # A first few, so that no figure is of a start.
             await self._measured(f"{run}-first", contender.scheduler_name, 10, process)
             began = process.cpu_seconds()
-            hostile = asyncio.create_task(self._attack(attack, contender.scheduler_name)) if attack else None
+            by = served or contender.scheduler_name
+            hostile = asyncio.create_task(self._attack(attack, by)) if attack else None
             try:
                 found = await self._measured(run, contender.scheduler_name, others, process)
             finally:
@@ -247,13 +257,25 @@ async def _one(
         if pace not in place.alone:
             say(f"{nodes} nodes, nothing hostile: {contender.title}")
             place.alone[pace] = await place.waits(contender, None, attack.others)
+        if attack.crowd:
+            say(f"{nodes} nodes, {attack.name} for a scheduler that does not exist: {contender.title}")
+            kept = contender.key, attack.name
+            place.unserved[kept] = await place.waits(contender, attack, attack.others, NOBODY)
         say(f"{nodes} nodes, {attack.name}: {contender.title}")
         taken[contender.key] = await place.waits(contender, attack, attack.others)
     alone = {key: place.alone[key, attack.others] for key in taken}
-    return _row(attack, nodes, taken, alone, place.refused)
+    base = place.unserved.get(("berth", attack.name), alone["berth"])
+    return _row(attack, nodes, taken, alone, base, place.refused)
 
 
-def _row(attack: Attack, nodes: int, taken: dict[str, Waits], alone: dict[str, Waits], refused: dict[str, str]) -> Row:
+def _row(
+    attack: Attack,
+    nodes: int,
+    taken: dict[str, Waits],
+    alone: dict[str, Waits],
+    base: Waits,
+    refused: dict[str, str],
+) -> Row:
     berth, kube, before = taken["berth"], taken["kube"], alone["berth"]
     costs = {
         "alone_p50_ms": before.p50,
@@ -262,7 +284,8 @@ def _row(attack: Attack, nodes: int, taken: dict[str, Waits], alone: dict[str, W
         "others_p99_ms": berth.p99,
         "others_ms": berth.most,
         "more_ms": berth.most - before.most,
-        "p99_times": berth.p99 / before.p99 if before.p99 else 0.0,
+        "unserved_p99_ms": base.p99,
+        "p99_times": berth.p99 / base.p99 if base.p99 else 0.0,
         "unbound_count": berth.unbound,
         "cpu_ms": berth.cpu,
         "kube_alone_p99_ms": alone["kube"].p99,

@@ -1,12 +1,25 @@
 """The type checker: which overload each call means, each node's type, and cel-go's messages for what doesn't fit."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
 
 from scheduler.cel import types
 from scheduler.cel.declarations import FIELDS, Overload, functions, type_named
 from scheduler.cel.source import Issue
-from scheduler.cel.tree import Call, Fold, ListLiteral, Literal, MapLiteral, Message, Name, Node, Select, walk
+from scheduler.cel.tree import (
+    PART,
+    Call,
+    Fold,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Message,
+    Name,
+    Node,
+    Select,
+    parts_of,
+    walk,
+)
 from scheduler.cel.types import BOOL, DYN, ERROR, INT, Type, is_dyn, shown
 from scheduler.cel.unify import Substitutions, most_general
 from scheduler.cel.values import TypeValue, Uint
@@ -22,19 +35,38 @@ _LITERAL = {
 }
 
 
-def check(root: Node) -> list[Issue]:
-    """Write types and overloads into the tree; returns what is wrong."""
+class Checked(NamedTuple):
+    """What was found in a tree: what is wrong, and what parameters of types stand for."""
+
+    issues: list[Issue]
+    types: Substitutions
+
+
+def checking(root: Node) -> Generator[float, None, Checked]:
+    """Write types and overloads into the tree, which `resolve` has to make final. A long chain of terms in parts."""
     checker = _Checker()
+    for part in parts_of(root):
+        for term in part:
+            checker.check(term)
+            checker.done.add(id(term))
+        yield PART
     checker.check(root)
+    return Checked(checker.issues, checker.types)
+
+
+def resolve(root: Node, checked: Checked) -> list[Issue]:
+    """Write into the tree what parameters of types stand for; returns what is wrong."""
     for node in walk(root):
-        node.type = checker.types.resolved(node.type, final=True)
-    return checker.issues
+        node.type = checked.types.resolved(node.type, final=True)
+    return checked.issues
 
 
 class _Checker:
     def __init__(self) -> None:
         self.issues: list[Issue] = []
         self.types = Substitutions()
+        self.done: set[int] = set()
+        """Nodes whose types are written already, by identity."""
         self._functions = functions()
         self._scopes: list[dict[str, Type]] = []
         self._checks: dict[type[Node], Callable[[Any], None]] = {
@@ -50,6 +82,8 @@ class _Checker:
 
     def check(self, node: Node) -> None:
         """Write the type of the node and of all below it."""
+        if self.done and id(node) in self.done:
+            return
         self._checks[type(node)](node)
 
     def _wrong(self, node: Node, message: str) -> None:

@@ -34,7 +34,11 @@ def _expecting(*more: str) -> str:
 
 def parse(text: str) -> Node:
     """The tree of an expression. Raises SyntaxIssueError."""
-    tokens, issues = lexer.tokens_of(text)
+    return parsed(*lexer.tokens_of(text))
+
+
+def parsed(tokens: list[Token], issues: list[Issue]) -> Node:
+    """The tree of an expression's tokens. `issues`: what is no token. Raises SyntaxIssueError."""
     parser = _Parser(tokens, issues)
     try:
         root = parser.expression()

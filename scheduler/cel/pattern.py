@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from scheduler.cel.charclass import CATEGORIES, LAST, PERL, POSIX, SCRIPTS, Ranges
@@ -79,8 +80,12 @@ class _Flags:
         return _Flags(self.fold, self.multi, self.dot_all, self.lazy)
 
 
+@lru_cache(maxsize=16)
 def parse(pattern: str) -> Tree:
-    """The tree of a pattern. Raises PatternError."""
+    """The tree of a pattern, which is asked for when a selector is validated, and when it is planned.
+
+    Raises PatternError.
+    """
     parser = _Parser(pattern)
     tree = parser.choice(0)
     if parser.at < len(pattern):

@@ -3,7 +3,7 @@
 What is constant is computed here, once; `PlanError` says that it can't be.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from scheduler.cel import calls, cost, dispatch, loops
@@ -11,7 +11,7 @@ from scheduler.cel.attribute import Attribute, Qualifier, device_of, variable
 from scheduler.cel.calls import Plan
 from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import Code, Frame
-from scheduler.cel.tree import Call, Fold, ListLiteral, Literal, MapLiteral, Message, Name, Node, Select
+from scheduler.cel.tree import PART, Call, Fold, ListLiteral, Literal, MapLiteral, Message, Name, Node, Select, parts_of
 from scheduler.cel.values import NONE, Map, Optional, Uint, Value, go_type
 
 _CONVERSIONS: Final = frozenset(
@@ -24,9 +24,13 @@ class PlanError(Exception):
     """The program can't be made; the text says why."""
 
 
-def plan(root: Node) -> tuple[Code, int]:
-    """The code of the whole expression, and how many variables it has."""
+def planning(root: Node) -> Generator[float, None, tuple[Code, int]]:
+    """The code of the whole expression, and how many variables it has. A long chain of terms in parts."""
     planner = _Planner()
+    for part in parts_of(root):
+        for term in part:
+            planner.made[id(term)] = planner.plan(term)
+        yield PART
     code = planner.plan(root).code()
     return code, planner.slots
 
@@ -34,6 +38,8 @@ def plan(root: Node) -> tuple[Code, int]:
 class _Planner:
     def __init__(self) -> None:
         self.slots = 0
+        self.made: dict[int, Plan] = {}
+        """By the identity of the node, plans that were made before."""
         self._scopes: list[dict[str, Code]] = []
         self._plans: dict[type[Node], Callable[[Any], Plan]] = {
             Literal: self._literal,
@@ -48,6 +54,8 @@ class _Planner:
 
     def plan(self, node: Node) -> Plan:
         """The plan of a node."""
+        if self.made and (made := self.made.get(id(node))) is not None:
+            return made
         return self._plans[type(node)](node)
 
     def _slot(self) -> int:

@@ -1,15 +1,16 @@
 """Compile an expression once, evaluate it for many devices."""
 
-from collections import OrderedDict
 from collections.abc import Generator, Mapping
 from typing import Final, NamedTuple
 
-from scheduler.cel.checker import check
+from scheduler.cel.checker import checking, resolve
 from scheduler.cel.effort import LIMIT, METER, PER_INSTRUCTION, PER_STEP, STEPS, over_limit, stopped
 from scheduler.cel.errors import CostLimitError, EvaluationError
 from scheduler.cel.frame import Code, Frame
-from scheduler.cel.parser import parse
-from scheduler.cel.planner import PlanError, plan
+from scheduler.cel.lexer import tokens_of
+from scheduler.cel.owned import Owned
+from scheduler.cel.parser import parsed
+from scheduler.cel.planner import PlanError, planning
 from scheduler.cel.quantity import Quantity
 from scheduler.cel.source import Source, SyntaxIssueError
 from scheduler.cel.types import BOOL, DYN, spelled
@@ -21,10 +22,10 @@ _REMEMBERED: Final = 500_000
 """What is kept compiled: characters of expressions and instructions of patterns, some hundred bytes each."""
 _LEAST: Final = 64
 _STEPS_PER_CHARACTER: Final = 8
-_STEPS_PER_STAGE: Final = 2
-"""Of each character, in each of the four stages."""
+_STAGE: Final = 0.75
+"""Steps of each character in each of the six stages."""
 _MOST_BEGUN: Final = 16
-"""Expressions that are half compiled; more of them, and the oldest begins anew."""
+"""Expressions that are half compiled; more of them, and the oldest one of whoever has most begins anew."""
 
 
 class CompileError(Exception):
@@ -204,38 +205,45 @@ def _unwrapped(value: Value) -> Value:
 def _making(expression: str) -> Generator[int, None, Program]:
     """Compile in stages; after each but the last, the steps that it took."""
     stages = _compiling(expression)
-    instructions = paid = 0
+    spent = paid = 0
     made: tuple[Code, int] | CompileError
     while True:
         METER.begin()
+        METER.spent = spent  # others have used it since
         try:
-            next(stages)
+            part = next(stages)
         except StopIteration as ended:
             made = ended.value
         except CompileError as error:
             made = error
         else:
-            paid += _STEPS_PER_STAGE * len(expression)
-            yield _STEPS_PER_STAGE * len(expression)
+            spent = METER.spent
+            steps = min(int(part * len(expression)), _STEPS_PER_CHARACTER * len(expression) - paid)
+            paid += steps
+            yield steps
             continue
-        instructions += METER.spent // PER_INSTRUCTION
-        return Program(expression, made, instructions, paid)
+        return Program(expression, made, METER.spent // PER_INSTRUCTION, paid)
 
 
-def _compiling(expression: str) -> Generator[None, None, tuple[Code, int]]:
+def _compiling(expression: str) -> Generator[float, None, tuple[Code, int]]:
+    """Stages and parts of them; each yields the steps of each character that it took."""
     source = Source(expression)
     try:
-        root = parse(expression)
-        yield
-        issues = check(root)
-        yield
+        tokens, wrong = tokens_of(expression)
+        yield _STAGE
+        root = parsed(tokens, wrong)
+        yield _STAGE
+        checked = yield from checking(root)
+        yield _STAGE
+        issues = resolve(root, checked)
+        yield _STAGE
         issues = issues or validate(root)
         if issues:
             raise CompileError(f"compilation failed: {source.shown(issues)}")
         if root.type not in (BOOL, DYN):
             raise CompileError(f"must evaluate to bool or the unknown type, not {spelled(root.type)}")
-        yield
-        return plan(root)
+        yield _STAGE
+        return (yield from planning(root))
     except SyntaxIssueError as error:
         raise CompileError(f"compilation failed: {source.shown(error.issues)}") from None
     except CostLimitError:
@@ -247,56 +255,51 @@ def _compiling(expression: str) -> Generator[None, None, tuple[Code, int]]:
 
 
 class _Programs:
-    """Compiled expressions, the longest unused given up first."""
+    """Compiled expressions, and those that are half compiled, by the owners that ask for them."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Program] = OrderedDict()
-        self._begun: OrderedDict[str, Generator[int, None, Program]] = OrderedDict()
-        self._size = 0
+        self._known: Owned[Program] = Owned(_REMEMBERED)
+        self._begun: Owned[Generator[int, None, Program]] = Owned(_MOST_BEGUN)
 
-    def get(self, expression: str) -> Program:
+    def get(self, expression: str, owner: str) -> Program:
         """The program, compiled at most once while it is remembered."""
         while True:
-            program = self.advance(expression)[0]
+            program = self.advance(expression, owner)[0]
             if program is not None:
                 return program
 
-    def advance(self, expression: str) -> tuple[Program | None, int]:
+    def advance(self, expression: str, owner: str) -> tuple[Program | None, int]:
         """Compile for one stage more. The program, if it is ready, and the steps that this took."""
-        program = self._known.get(expression)
+        program = self._known.get(expression, owner)
         if program is not None:
-            self._known.move_to_end(expression)
             return program, 0
-        making = self._begun.pop(expression, None) or _making(expression)
+        making = self._begun.get(expression, owner)
+        if making is None:
+            making = _making(expression)
+            self._begun.put(expression, making, 1, owner)
         try:
-            steps = next(making)
+            return None, next(making)
         except StopIteration as ended:
-            return self._keep(ended.value), 0
-        self._begun[expression] = making
-        if len(self._begun) > _MOST_BEGUN:
-            self._begun.popitem(last=False)
-        return None, steps
-
-    def _keep(self, program: Program) -> Program:
-        self._known[program.expression] = program
-        self._size += program.weight
-        while self._size > _REMEMBERED and len(self._known) > 1:
-            _, gone = self._known.popitem(last=False)
-            self._size -= gone.weight
-        return program
+            self._begun.drop(expression)
+            program = ended.value
+            self._known.put(expression, program, program.weight, owner)
+            return program, 0
 
 
 _PROGRAMS: Final = _Programs()
 
 
-def compile(expression: str) -> Program:
-    """The program of an expression. Never raises: a mistake is the program's `error`."""
-    return _PROGRAMS.get(expression)
+def compile(expression: str, owner: str = "") -> Program:
+    """The program of an expression. Never raises: a mistake is the program's `error`.
+
+    `owner`: whoever asks. What one owner has compiled displaces nothing that others have.
+    """
+    return _PROGRAMS.get(expression, owner)
 
 
-def compile_further(expression: str) -> tuple[Program | None, int]:
-    """Compile for one stage of four, as compiling 10 KiB takes up to 80 ms. The program once it is ready, and steps.
+def compile_further(expression: str, owner: str = "") -> tuple[Program | None, int]:
+    """Compile for one stage of six, as compiling 10 KiB takes up to 80 ms. The program once it is ready, and steps.
 
     The steps are those of this stage; when the program is ready, `owed` has the rest.
     """
-    return _PROGRAMS.advance(expression)
+    return _PROGRAMS.advance(expression, owner)

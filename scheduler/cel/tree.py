@@ -5,6 +5,10 @@ from collections.abc import Callable, Iterator
 from scheduler.cel.types import ERROR, Type
 from scheduler.cel.values import Value
 
+PART = 0.25
+"""Steps of each character of an expression that a part of a stage takes, about (`parts_of`)."""
+_TOGETHER = 100
+
 
 class Node:
     """A part of an expression. `position` is where it is shown, in code points."""
@@ -188,6 +192,13 @@ class Fold(Node):
         over, initial = part(self.over), part(self.initial)
         loop = (part(self.condition), part(self.step), part(self.result))
         return Fold(self.position, over, (self.first, self.second), self.accumulator, initial, loop)
+
+
+def parts_of(root: Node) -> Iterator[list[Node]]:
+    """The terms of a long chain of `&&` or `||`, a hundred in each part; the last part is left out."""
+    terms = root.args if type(root) is Call and root.function in ("_&&_", "_||_") else []
+    for start in range(0, len(terms) - _TOGETHER, _TOGETHER):
+        yield terms[start : start + _TOGETHER]
 
 
 def walk(node: Node) -> Iterator[Node]:

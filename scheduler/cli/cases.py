@@ -4,6 +4,7 @@ import msgspec
 
 from scheduler.cli.errors import WRONG
 from scheduler.cli.inputs import lines
+from scheduler.engine.budget import TooCostlyError
 from scheduler.framework.config import ConfigError
 from scheduler.framework.status import PluginError
 from scheduler.model.mistakes import misfit
@@ -28,7 +29,7 @@ def print_cases(path: str) -> int:
         except (msgspec.DecodeError, RecursionError) as error:
             result = {"id": name, "error": misfit(error)}
             code = WRONG
-        except (ConfigError, ObjectError, PluginError) as error:
+        except (ConfigError, ObjectError, PluginError, TooCostlyError) as error:
             result = {"id": name, "error": " | ".join(str(error).splitlines())}
             code = WRONG
         print(msgspec.json.encode(result).decode())

@@ -75,6 +75,7 @@ class _Stage(enum.Enum):
     LISTING = enum.auto()
     COMPARING = enum.auto()
     SETTLING = enum.auto()
+    GOING_OVER = enum.auto()
 
 
 class CrossCheck:
@@ -113,6 +114,8 @@ class CrossCheck:
         self._absent: dict[Key, str] = {}
         """Known, and not listed."""
         self._rest: Iterator[Key] = iter(())
+        self._still: Iterator[Key] = iter(())
+        """Of what differed, the keys that have to be looked at again in this round."""
 
     def soon(self, now: float) -> bool:
         """Check now, if that was not asked for too often lately; whether it will."""
@@ -139,7 +142,7 @@ class CrossCheck:
             case _Stage.COMPARING:
                 self._compare(now)
                 return Pause(0.0)
-            case _Stage.SETTLING:
+            case _Stage.SETTLING | _Stage.GOING_OVER:
                 return self._settle(now)
 
     def _wait(self, now: float) -> Turn:
@@ -216,12 +219,12 @@ class CrossCheck:
             self._end(now)  # it is listed anew meanwhile
             return self._wait(now)
         objects = machine.objects
-        self._differ = {key: it for key, it in self._differ.items() if self._differs(key, *it)}
-        self._absent = {
-            key: uid
-            for key, uid in self._absent.items()
-            if (known := objects.known.get(key)) is not None and known[0] == uid and not older(self._version, known[1])
-        }
+        if self._stage is _Stage.SETTLING:
+            self._still = iter([*self._differ, *self._absent])
+            self._stage = _Stage.GOING_OVER
+        if self._go_over():
+            return Pause(0.0)
+        self._stage = _Stage.SETTLING
         lost = len(self._differ) + len(self._absent)
         if not lost:
             machine.counts.checks += 1
@@ -238,6 +241,20 @@ class CrossCheck:
         self._lost_in_row += 1
         self._end(now, self._pace() * min(2 ** (self._lost_in_row - 1), 4))
         return Lost(lost)
+
+    def _go_over(self) -> bool:
+        """Drop what does not differ any more, of some of it; whether there is more to go over."""
+        known = self._machine.objects.known
+        for count, key in enumerate(self._still, 1):
+            listed = self._differ.get(key)
+            if listed is not None and not self._differs(key, *listed):
+                del self._differ[key]
+            uid, there = self._absent.get(key), known.get(key)
+            if uid is not None and (there is None or there[0] != uid or older(self._version, there[1])):
+                del self._absent[key]
+            if count == AT_ONCE:
+                return True
+        return False
 
     def _differs(self, key: Key, uid: str, version: Version) -> bool:
         objects = self._machine.objects
@@ -258,4 +275,4 @@ class CrossCheck:
         self._stage = _Stage.WAITING
         self._ended = now
         self._due = now + (self._pace() if seconds is None else seconds)
-        self._seen, self._differ, self._absent, self._rest = set(), {}, {}, iter(())
+        self._seen, self._differ, self._absent, self._rest, self._still = set(), {}, {}, iter(()), iter(())

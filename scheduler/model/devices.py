@@ -107,7 +107,7 @@ class Place(NamedTuple):
 class DeviceTraits:
     """What a selector can read of a device. Devices with equal traits share one object, and its kept results."""
 
-    __slots__ = ("attributes", "capacity", "driver", "holds", "known", "shared", "table")
+    __slots__ = ("attributes", "capacity", "driver", "edition", "number", "shared")
 
     def __init__(
         self,
@@ -122,10 +122,10 @@ class DeviceTraits:
         self.capacity = capacity
         self.shared = shared
         """It may be allocated more than once (allowMultipleAllocations); None: not said."""
-        self.table = -1
-        """The table of expressions that the bits are about."""
-        self.known = self.holds = 0
-        """A bit for each expression: whether it is known if it holds, and whether it does."""
+        self.edition = -1
+        """In which edition of numbers it has its own."""
+        self.number = 0
+        """Its place among the results of expressions."""
 
     def attribute(self, name: str) -> Attribute | None:
         """The value of a fully qualified name; the driver's own attributes need not be (lookupAttribute)."""

@@ -176,9 +176,10 @@ class Attachments:
         self._stale.add(row)
 
     def claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        """A claim came, changed or went."""
-        for claim in filter(None, (old, new)):
-            self._stale.update(self._claim_rows.get(claim.key, ()))
+        """A claim came, changed or went. What does not count is no reason to count its nodes again."""
+        if old is None or new is None or _counts_as(old) != _counts_as(new):
+            for claim in filter(None, (old, new)):
+                self._stale.update(self._claim_rows.get(claim.key, ()))
         if old is not None and old.volume_name:
             found = self._claims_of[old.volume_name]
             found.discard(old.key)
@@ -219,6 +220,8 @@ class Attachments:
             self._forget(row)
             if row < self._nodes.rows and self._nodes.alive[row]:
                 self._count(row)
+                # No charge: changes between slices could keep an attempt from ever getting further.
+                self._nodes.effort.count(2 + 2 * len(self._pods.get(row, ())))
         self._stale.clear()
 
     def _forget(self, row: int) -> None:
@@ -285,6 +288,11 @@ class Attachments:
             driver = DRIVERS[driver]
         # No handle of a real volume begins like this.
         return (f"{driver}/\0{claim}", driver) if driver else None
+
+
+def _counts_as(claim: PersistentVolumeClaim) -> tuple[ClaimKey, str, str, str]:
+    """All of a claim that says which volume it is."""
+    return claim.key, claim.volume_name, claim.storage_class, claim.owner
 
 
 def of_translated(disk: Translated) -> tuple[str, str] | None:

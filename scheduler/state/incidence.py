@@ -162,5 +162,6 @@ class Incidence:
         self._made += 1
         if self._made % _LOOK == 0:
             size = sum(one.size for one in kept.values())
+            self._effort.count(len(kept) // 2)
             while size > _KEPT_BYTES and kept:
                 size -= kept.drop_oldest().size

@@ -21,6 +21,10 @@ _NEVER = -1
 _PLACES_KEPT = 1024
 _FEW = 16
 """So many lists are applied one by one; more of them together."""
+_SHORT = 64
+"""A number is taken out of a list of this length; in a longer one it stays until numbers are used again."""
+_MET_NO_MORE = 1 << 30
+"""The conditions that hold for a selector that is gone: so many that it never has the number that it wants."""
 _STEPS_TO_INDEX = 7
 
 Numbers: TypeAlias = "array[int]"
@@ -36,6 +40,8 @@ class SelectorIndex:
         """Those of them that hold for things without labels."""
         self._size = 0
         self._keys: dict[str, _Key] = {}
+        self._long: dict[str, None] = {}
+        """Label keys that have lists with numbers of selectors that are gone."""
         self._free: list[int] = []
         self.dead: list[int] = []
 
@@ -53,7 +59,7 @@ class SelectorIndex:
         number = self._next()
         conditions = selector.conditions
         if conditions is None:
-            self._asked[number] = _NEVER
+            self._asked[number], self._met[number] = _NEVER, 0
             return number
         met = 0
         for condition in conditions:
@@ -68,15 +74,25 @@ class SelectorIndex:
     def remove(self, number: int, selector: LabelSelector) -> None:
         """Forget a selector; its number is not used for another one until `reuse`."""
         self._asked[number] = _NEVER
+        self._met[number] = _MET_NO_MORE
         self.dead.append(number)
         for condition in selector.conditions or ():
             key = self._keys[condition.key]
-            key.remove(condition, number)
-            if not key.lists:
+            if not key.remove(condition, number):
+                self._long[condition.key] = None
+            elif not key.lists:
                 del self._keys[condition.key]
 
     def reuse(self) -> None:
         """Give the numbers of selectors that were removed to new ones, now that nobody knows them any more."""
+        gone = np.zeros(self._size, dtype=np.bool_)
+        gone[self.dead] = True
+        for name in self._long:
+            key = self._keys[name]
+            key.sweep(gone)
+            if not key.lists:
+                del self._keys[name]
+        self._long = {}
         if self._free:
             self._free += self.dead
         else:
@@ -140,12 +156,30 @@ class _Key:
             else:
                 numbers.append(number)
 
-    def remove(self, condition: Condition, number: int) -> None:
+    def remove(self, condition: Condition, number: int) -> bool:
+        """Take a number out of short lists; whether it is in none any more."""
+        out = True
         for change in _changes(condition):
             numbers = self.lists[change]
+            if len(numbers) > _SHORT:
+                out = False
+                continue
             numbers.remove(number)
             if not numbers:
                 del self.lists[change]
+        return out
+
+    def sweep(self, gone: Bools) -> None:
+        """Take the numbers of all selectors that are gone out of long lists."""
+        for change, numbers in list(self.lists.items()):
+            held = np.frombuffer(numbers, dtype=np.int32)
+            kept = held[~gone[held]]
+            if len(kept) < len(held):
+                del held
+                if len(kept):
+                    self.lists[change] = array("i", kept.tobytes())
+                else:
+                    del self.lists[change]
 
     def changes(self, value: str) -> list[tuple[int, Numbers]]:
         """How many conditions more or less of which selectors are met by a label with this value."""

@@ -17,6 +17,7 @@ from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.plugins.registry import registry
 from scheduler.whatif.documents import ObjectError
+from scheduler.whatif.limit import limited
 from scheduler.whatif.world import World
 
 
@@ -31,11 +32,12 @@ class Asked(NamedTuple):
 def answer(case: Mapping[str, Any], parse_config: Any) -> dict[str, Any]:
     """The `got` of one case. `parse_config` turns the case's configuration text into a document.
 
-    Raises ObjectError, ConfigError or PluginError.
+    Raises ObjectError, ConfigError, PluginError or TooCostlyError.
     """
     framework, world, pod = asked(case, parse_config)
     nominate_stubs(world)
-    return got(framework.decide(pod, world.cluster, score_always=True), framework, world)
+    with limited(world.cluster):
+        return got(framework.decide(pod, world.cluster, score_always=True), framework, world)
 
 
 def asked(case: Mapping[str, Any], parse_config: Any) -> Asked:

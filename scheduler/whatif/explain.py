@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
+from scheduler.engine.budget import TooCostlyError
 from scheduler.framework.changes import AllowPreemption, MovePod, OnPod
 from scheduler.framework.decision import Decision, fit_error, narrowed_text
 from scheduler.framework.device_changes import OnClaim
@@ -25,6 +26,7 @@ from scheduler.whatif.cause import cause
 from scheduler.whatif.commands import Written
 from scheduler.whatif.effects import SideEffects
 from scheduler.whatif.explanation import Explanation
+from scheduler.whatif.limit import limited
 from scheduler.whatif.misspelt import misspelt
 from scheduler.whatif.offers import told
 from scheduler.whatif.promises import Past, state_of
@@ -56,31 +58,42 @@ def explain(
     """
     about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)])
     try:
-        gate = framework.pre_enqueue(pod, cluster)
-        decision = framework.decide(pod, cluster, score_always=True)
-        message, preemption = None, None
-        if not len(decision.feasible):
-            made = framework.post_filter_result(pod, cluster, decision)
-            message = fit_error(decision, made.text)
-            if made.node:
-                preemption = shown.Preemption(node=made.node, victims=sorted(victim.key for victim in made.victims))
+        with limited(cluster):
+            gate = framework.pre_enqueue(pod, cluster)
+            decision = framework.decide(pod, cluster, score_always=True)
+            message, preemption = None, None
+            if not len(decision.feasible):
+                made = framework.post_filter_result(pod, cluster, decision)
+                message = fit_error(decision, made.text)
+                if made.node:
+                    preemption = shown.Preemption(node=made.node, victims=sorted(victim.key for victim in made.victims))
     except PluginError as error:
-        return about.failed(error, cluster)
+        return about.failed(str(error), (error.plugin, Reason(error.text)), cluster)
+    except TooCostlyError as error:
+        return about.failed(f"{error}; berth run gives it up there, too", None, cluster)
     asking = Asking(Inquiry(pod, cluster), framework)
-    stuck = stuck_at(asking, decision)
     if gate is not None:
         message = gate[1].text
     fits = shown.FITS if claimed else shown.UNCLAIMED
     outcome = shown.GATED if gate else fits if len(decision.feasible) else shown.UNSCHEDULABLE
-    offered = remedies(asking, stuck, decision.verdict) if outcome not in (shown.FITS, shown.UNCLAIMED) else []
-    effects = SideEffects(asking, others)
+    rejected: list[shown.RejectedNode] = []
+    offered: list[shown.Remedy] = []
     why = None
-    meant = list(misspelt(pod, cluster)) if outcome == shown.UNSCHEDULABLE else []
-    if outcome == shown.UNSCHEDULABLE:
-        offered += _preempting(pod, framework, cluster, decision, effects)
-        why = cause(asking, decision, stuck, meant)
-        about.notes += meant
-    offered = [told(each, asking, written, effects) for each in offered]
+    try:
+        with limited(cluster):
+            stuck = stuck_at(asking, decision)
+            rejected += [_rejected(each) for each in stuck]
+            if outcome not in (shown.FITS, shown.UNCLAIMED):
+                offered += remedies(asking, stuck, decision.verdict)
+            effects = SideEffects(asking, others)
+            if outcome == shown.UNSCHEDULABLE:
+                meant = list(misspelt(pod, cluster))
+                offered += _preempting(pod, framework, cluster, decision, effects)
+                why = cause(asking, decision, stuck, meant)
+                about.notes += meant
+            offered = [told(each, asking, written, effects) for each in offered]
+    except TooCostlyError as error:
+        about.notes.append(f"not every node was explained and not every change was tried: {error}")
     about.notes += _unchangeable(pod, offered)
     about.notes += asking.notes.values()
     return about.answer(
@@ -91,7 +104,7 @@ def explain(
         verdict=decision.verdict or gate,
         detail=None if decision.verdict is None else asking.detail_of_pod(*decision.verdict),
         cause=why,
-        rejected=[_rejected(each) for each in stuck],
+        rejected=rejected,
         preemption=preemption,
         remedies=offered,
         promise=state_of(pod, node, framework, cluster, decision, past),
@@ -192,11 +205,10 @@ class _Answer:
             promise=promise,
         )
 
-    def failed(self, error: PluginError, cluster: Cluster) -> Explanation:
-        """A plugin could not answer."""
+    def failed(self, message: str, verdict: tuple[str, Reason] | None, cluster: Cluster) -> Explanation:
+        """There is no decision. `verdict`: of a plugin that could not answer."""
         nothing = Decision(_NO_POD, cluster.nodes.count, np.zeros(0, dtype=np.intp))
-        reason = Reason(error.text)
-        return self.answer(shown.FAILED, nothing, cluster, message=str(error), verdict=(error.plugin, reason))
+        return self.answer(shown.FAILED, nothing, cluster, message=message, verdict=verdict)
 
 
 _NO_POD: Any = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from bench.hostile.scenario import CROWD, Scenario, Write, put
 from bench.hostile.town import TENANT, Object, pod
@@ -35,7 +35,8 @@ def _cel(expression: str) -> Object:
     return {"cel": {"expression": expression}}
 
 
-def _asks(*expressions: str, count: int = 1) -> Object:
+def asks(*expressions: str, count: int = 1) -> Object:
+    """What a request asks for: devices of the class for which all expressions hold."""
     return {
         "deviceClassName": "gpu",
         "allocationMode": "ExactCount",
@@ -44,7 +45,8 @@ def _asks(*expressions: str, count: int = 1) -> Object:
     }
 
 
-def _claim(i: int, requests: list[Object], **devices: object) -> Object:
+def claim_of(i: int, requests: list[Object], **devices: object) -> Object:
+    """The claim of a number."""
     metadata = {"name": f"gpus-{i}", "namespace": TENANT, "uid": f"gpus-{i}"}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -55,16 +57,22 @@ def _claim(i: int, requests: list[Object], **devices: object) -> Object:
     }
 
 
-def _pod(i: int) -> Object:
+def user(i: int) -> Object:
+    """The pod that uses the claim of a number."""
     named = [{"name": "gpus", "resourceClaimName": f"gpus-{i}"}]
     return pod(f"worst-{i}", TENANT, {"app": "worst"}, {"resourceClaims": named})
 
 
-def _with_pods(nodes: int, *claims: Object) -> Iterator[Write]:
-    yield from published(nodes)
+def asks_for(claims: Iterable[Object], after: float = 20.0) -> Iterator[Write]:
+    """Claims, and for each the pod that uses it, so many milliseconds after the one before."""
     for i, claim in enumerate(claims):
         yield put(claim, 1)
-        yield put(_pod(i), 20)
+        yield put(user(i), after)
+
+
+def _with_pods(nodes: int, *claims: Object) -> Iterator[Write]:
+    yield from published(nodes)
+    yield from asks_for(claims)
 
 
 def _long(begin: int) -> str:
@@ -79,29 +87,31 @@ def _long(begin: int) -> str:
 
 def _constrained(nodes: int) -> Iterator[Write]:
     """32 requests that may have any device, of which no two may be of one index, and there are eight."""
-    requests = [{"name": f"r{k}", "exactly": _asks()} for k in range(32)]
+    requests = [{"name": f"r{k}", "exactly": asks()} for k in range(32)]
     never = [{"requests": ["r7"], "matchAttribute": f"{DRIVER}/absent"}]
-    eight = [{"name": f"r{k}", "exactly": _asks()} for k in range(DEVICES)]
-    yield from _with_pods(nodes, _claim(0, requests), _claim(1, eight, constraints=never))
+    eight = [{"name": f"r{k}", "exactly": asks()} for k in range(DEVICES)]
+    yield from _with_pods(nodes, claim_of(0, requests), claim_of(1, eight, constraints=never))
 
 
 def _alternatives(nodes: int) -> Iterator[Write]:
     """Four requests with eight alternatives each, and a constraint that only the last alternatives could meet."""
-    alternatives = [{"name": f"a{k}", **_asks(f'device.attributes["{DRIVER}"].index >= {k}')} for k in range(8)]
+    alternatives = [{"name": f"a{k}", **asks(f'device.attributes["{DRIVER}"].index >= {k}')} for k in range(8)]
     requests = [{"name": f"r{k}", "firstAvailable": alternatives} for k in range(4)]
     same = [{"matchAttribute": f"{DRIVER}/index"}]
-    yield from _with_pods(nodes, _claim(0, requests, constraints=same))
+    yield from _with_pods(nodes, claim_of(0, requests, constraints=same))
 
 
 def _expressions(nodes: int) -> Iterator[Write]:
     """20 claims, each with two expressions that nobody had before."""
-    claims = [_claim(i, [{"name": "r", "exactly": _asks(_long(1_000 * i), _long(1_000 * i + 500))}]) for i in range(20)]
+    claims = [
+        claim_of(i, [{"name": "r", "exactly": asks(_long(1_000 * i), _long(1_000 * i + 500))}]) for i in range(20)
+    ]
     yield from _with_pods(nodes, *claims)
 
 
 def _loops(nodes: int) -> Iterator[Write]:
     """A selector at the cost limit, for each device anew."""
-    yield from _with_pods(nodes, _claim(0, [{"name": "r", "exactly": _asks(_LOOPS)}]))
+    yield from _with_pods(nodes, claim_of(0, [{"name": "r", "exactly": asks(_LOOPS)}]))
 
 
 SCENARIOS = [

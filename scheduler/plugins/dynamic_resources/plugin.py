@@ -238,7 +238,7 @@ class DynamicResources(Plugin):
         if reason in (self.unallocatable, self.invalid, self.no_other, self.given_up) and wants.request is not None:
             pools = self._requests.pools(row, node, cluster.devices)
             wanted = wants.request.of(node) or ()
-            return unallocatable(inquiry, node, wants, pools, wanted, self._programs.selects)
+            return unallocatable(inquiry, node, wants, pools, wanted, self._programs.selects_at_once)
         return reason.text, {}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
@@ -255,7 +255,7 @@ class DynamicResources(Plugin):
             elif reason == self.unallocatable and wants.request is not None:
                 pools = self._requests.pools(row, node, cluster.devices)
                 wanted = wants.request.of(node) or ()
-                found += Fixes(inquiry, node, wants, pools, self._programs.selects).found(wanted)
+                found += Fixes(inquiry, node, wants, pools, self._programs.selects_at_once).found(wanted)
         return found
 
     def wants(self, pod: Pod, cluster: Cluster) -> PodDevices | None:
@@ -264,7 +264,7 @@ class DynamicResources(Plugin):
             claims = claims_of(pod, cluster.devices)
         except ClaimError as error:  # PreFilter has rejected the pod then
             raise PluginError(self.name, str(error)) from None
-        self._programs.effort = cluster.effort
+        self._programs.effort, self._programs.owner = cluster.effort, pod.namespace
         wants = self._requests.about(pod, claims, cluster)
         if not claims and not wants.resources:
             return None

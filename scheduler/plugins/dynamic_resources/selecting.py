@@ -1,5 +1,7 @@
 """CEL selectors of requests and classes: compiled once, evaluated once for devices with equal traits."""
 
+from contextlib import suppress
+
 from scheduler.cel import (
     CompileError,
     DeviceView,
@@ -33,6 +35,8 @@ class Programs:
     def __init__(self) -> None:
         self.effort = Effort()
         """Whose steps these are."""
+        self.owner = ""
+        """The namespace that asks."""
 
     def selects(self, expression: str, whose: str, traits: DeviceTraits, device: DeviceID) -> bool:
         """Whether the expression selects a device. `whose`: of what it is a selector, for messages.
@@ -40,16 +44,28 @@ class Programs:
         Raises AllocationError, and UnfinishedError.
         """
         try:
-            return holds(expression, traits, self._matches)
+            return holds(expression, traits, self.owner, self._matches)
         except CompileError as error:
             raise AllocationError(f"{whose}: CEL compile error: {error}") from None
         except (EvaluationError, VersionError) as error:
             hint = _HINT if _NO_SUCH_KEY in str(error) else ""
             raise AllocationError(f"{whose} on device {device}: CEL runtime error: {error}{hint}") from None
 
+    def selects_at_once(self, expression: str, whose: str, traits: DeviceTraits, device: DeviceID) -> bool:
+        """As `selects`, where nobody else waits for a turn.
+
+        Raises AllocationError.
+        """
+        while True:
+            with suppress(UnfinishedError):
+                return self.selects(expression, whose, traits, device)
+
     def _matches(self, expression: str, traits: DeviceTraits) -> bool:
         effort = self.effort
-        program, steps = compile_further(expression) if effort.is_limited else (compile_cel(expression), 0)
+        if effort.is_limited:
+            program, steps = compile_further(expression, self.owner)
+        else:
+            program, steps = compile_cel(expression, self.owner), 0
         effort.count(steps)
         if program is None:
             raise UnfinishedError

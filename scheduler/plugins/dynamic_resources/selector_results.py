@@ -1,29 +1,56 @@
-"""Results of CEL expressions for devices, kept as bits: evaluated once for devices with equal traits."""
+"""Results of CEL expressions for devices: evaluated once for devices with equal traits.
+
+They are kept by the namespaces whose pods ask: a tenant with many expressions displaces its own results, nobody else's.
+"""
 
 from collections.abc import Callable
 
+from scheduler.cel.owned import Owned
 from scheduler.model.devices import DeviceTraits
 
-_EXPRESSIONS = 64
-"""Expressions whose results are kept. When one more comes, all results are dropped."""
+_KEPT_BYTES = 32 << 20
+_AN_EXPRESSION = 256
+"""Bytes that an expression takes, besides its text and a byte for each traits."""
+_NUMBERS = 1 << 18
+"""So many traits are numbered. With one more, all begin afresh: devices come and go, and their numbers stay."""
+_UNKNOWN, _NO, _YES = range(3)
 
 
 class _Table:
-    """Expression → bit. One table for the process, since clusters (of `--verify`, of tests) share traits."""
+    """Expression → a result for each traits. One for the process: clusters of `--verify` and of tests share traits."""
 
     def __init__(self) -> None:
-        self.number = 0
-        self.bits: dict[str, int] = {}
+        self.edition = 0
+        """Counts how often numbers began afresh."""
+        self.results: Owned[bytearray] = Owned(_KEPT_BYTES)
+        self._given = 0
 
-    def bit(self, expression: str) -> int:
-        """The bit of an expression."""
-        found = self.bits.get(expression)
+    def number_of(self, traits: DeviceTraits) -> int:
+        """The place of the traits in all results."""
+        if traits.edition != self.edition:
+            if self._given >= _NUMBERS:
+                self.edition += 1
+                self.results.clear()
+                self._given = 0
+            traits.edition, traits.number = self.edition, self._given
+            self._given += 1
+        return traits.number
+
+    def of(self, expression: str, owner: str) -> bytearray:
+        """The results of an expression, which are this owner's from now on, too."""
+        found = self.results.get(expression, owner)
         if found is None:
-            if len(self.bits) >= _EXPRESSIONS:
-                self.bits = {}
-                self.number += 1
-            found = self.bits[expression] = 1 << len(self.bits)
+            found = bytearray(64)
+            self.results.put(expression, found, _AN_EXPRESSION + len(expression) + len(found), owner)
         return found
+
+    def note(self, expression: str, results: bytearray, number: int, answer: bool) -> None:
+        """Write a result."""
+        if number >= len(results):
+            more = max(number + 1, 2 * len(results)) - len(results)
+            results.extend(bytes(more))
+            self.results.grow(expression, more)
+        results[number] = _YES if answer else _NO
 
 
 _TABLE = _Table()
@@ -31,21 +58,19 @@ _TABLE = _Table()
 
 def known(expression: str, traits: DeviceTraits) -> bool | None:
     """Whether an expression holds for a device; None: not evaluated yet."""
-    bit = _TABLE.bits.get(expression)
-    if bit is None or traits.table != _TABLE.number or not traits.known & bit:
+    results = _TABLE.results.peek(expression)
+    if results is None or traits.edition != _TABLE.edition or traits.number >= len(results):
         return None
-    return bool(traits.holds & bit)
+    result = results[traits.number]
+    return None if result == _UNKNOWN else result == _YES
 
 
-def holds(expression: str, traits: DeviceTraits, evaluate: Callable[[str, DeviceTraits], bool]) -> bool:
+def holds(expression: str, traits: DeviceTraits, owner: str, evaluate: Callable[[str, DeviceTraits], bool]) -> bool:
     """Whether an expression holds for a device; `evaluate` is called the first time. Its errors are not kept."""
-    bit = _TABLE.bit(expression)
-    if traits.table != _TABLE.number:
-        traits.table, traits.known, traits.holds = _TABLE.number, 0, 0
-    if traits.known & bit:
-        return bool(traits.holds & bit)
+    number = _TABLE.number_of(traits)
+    results = _TABLE.of(expression, owner)
+    if number < len(results) and results[number] != _UNKNOWN:
+        return results[number] == _YES
     answer = evaluate(expression, traits)
-    traits.known |= bit
-    if answer:
-        traits.holds |= bit
+    _TABLE.note(expression, results, number, answer)
     return answer

@@ -133,14 +133,30 @@ def test_equal_expressions_are_compiled_once() -> None:
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its weight, in which a pattern's instructions count."""
-    kept = programs._Programs()  # noqa: SLF001
     monkeypatch.setattr(programs, "_REMEMBERED", 5000)
-    first = kept.get("1 == 1")
-    heavy = kept.get("'a'.matches('a{999}b{999}')")
+    kept = programs._Programs()  # noqa: SLF001
+    first = kept.get("1 == 1", "a")
+    heavy = kept.get("'a'.matches('a{999}b{999}')", "a")
     assert heavy.weight > 1998 > first.weight
     for number in range(40):
-        kept.get(f"'a'.matches('b{{{number + 900}}}')")
-    assert kept.get("1 == 1") is not first
+        kept.get(f"'a'.matches('b{{{number + 900}}}')", "a")
+    assert kept.get("1 == 1", "a") is not first
+
+
+def test_what_one_owner_asks_for_displaces_nothing_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what is compiled nor what is half compiled."""
+    monkeypatch.setattr(programs, "_REMEMBERED", 5000)
+    kept = programs._Programs()  # noqa: SLF001
+    first = kept.get("1 == 1", "a")
+    kept.advance("2 == 2", "a")
+    for number in range(40):
+        kept.get(f"'a'.matches('b{{{number + 900}}}')", "b")
+        kept.advance(f"{number} == 3", "b")
+    assert kept.get("1 == 1", "a") is first
+    steps = 0
+    while kept.advance("2 == 2", "a")[0] is None:
+        steps += 1
+    assert steps == 4  # of five stages before the last one
 
 
 def test_compiling_is_priced_by_length_and_patterns() -> None:
@@ -189,7 +205,7 @@ def test_an_expression_is_compiled_in_stages(end: str, error: bool) -> None:
     while found is None:
         found, part = cel.compile_further(text)
         steps, parts = steps + part, parts + 1
-    assert parts == 4 or error
+    assert parts == 6 + 2 * 5 or error
     assert (found.error is not None) is error
     assert steps + found.owed() == found.steps
     assert found.owed() == 0

@@ -141,6 +141,34 @@ def test_many_objects_are_gone_through_in_parts() -> None:
     assert found == [Lost(len(many))]
 
 
+def test_many_differences_are_gone_over_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many objects differ, and however long it takes to settle: each turn looks at some of them."""
+    looks = 0
+    differs = CrossCheck._differs  # noqa: SLF001 (what one turn does is counted)
+
+    def counted(self: CrossCheck, *args: Any) -> bool:
+        nonlocal looks
+        looks += 1
+        return differs(self, *args)
+
+    monkeypatch.setattr(CrossCheck, "_differs", counted)
+    missed = 3 * AT_ONCE
+    checked = Checked()
+    turn, most = checked.check.turn, 0
+
+    def limited(now: float) -> Any:
+        nonlocal looks, most
+        looks = 0
+        found = turn(now)
+        most = max(most, looks)
+        return found
+
+    monkeypatch.setattr(checked.check, "turn", limited)
+    listed = listing(20, *(thing(f"p{i}", 12) for i in range(missed)))
+    assert checked.run(listed, until=START + 60) == [Lost(missed)]
+    assert AT_ONCE - 1 <= most <= AT_ONCE
+
+
 def test_pages_are_spread() -> None:
     """Over a quarter of the time between two checks, whatever their number."""
     world = Checked(*(thing(f"p{i}", 5) for i in range(5000)))

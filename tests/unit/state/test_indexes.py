@@ -1,8 +1,10 @@
 """Indexes of labels and of selectors find what a look at each thing finds, whatever came and went before."""
 
+from array import array
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from scheduler.model.affinity import AffinityTerm
 from scheduler.model.conditions import ByKey, conditions_of
 from scheduler.model.namespaced import Selecting
 from scheduler.model.selectors import NOTHING, LabelSelector, Requirement
-from scheduler.state import label_index
+from scheduler.state import label_index, selector_index
 from scheduler.state.label_index import LabelIndex
 from scheduler.state.selector_index import SelectorIndex, TermIndex
 from scheduler.state.services import Services
@@ -122,19 +124,23 @@ def test_labels(
 
 
 @settings(deadline=None)
-@given(st.lists(SELECTORS, min_size=1), STEPS, st.lists(LABELS, min_size=1, max_size=4))
-def test_selectors(made: list[LabelSelector], steps: list[tuple[str, int]], asked: list[dict[str, str]]) -> None:
-    """From any number on."""
+@given(st.lists(SELECTORS, min_size=1), STEPS, st.lists(LABELS, min_size=1, max_size=4), st.sampled_from([0, 1, 2, 64]))
+def test_selectors(
+    made: list[LabelSelector], steps: list[tuple[str, int]], asked: list[dict[str, str]], short: int
+) -> None:
+    """From any number on, whichever lists are long."""
     index = SelectorIndex()
     kept = Kept(index.add, index.remove, index.reuse)
-    for step in steps:
-        kept.take(step, made)
-        for labels in asked:
-            wanted = [number for number, selector in kept.things.items() if selector.matches(labels)]
-            for start in (0, len(index) // 2):
-                found = (start + index.select(labels, start).nonzero()[0]).tolist()
-                assert found == sorted(number for number in wanted if number >= start)
-    assert index.alive == len(kept.things)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selector_index, "_SHORT", short)
+        for step in steps:
+            kept.take(step, made)
+            for labels in asked:
+                wanted = [number for number, selector in kept.things.items() if selector.matches(labels)]
+                for start in (0, len(index) // 2):
+                    found = (start + index.select(labels, start).nonzero()[0]).tolist()
+                    assert found == sorted(number for number in wanted if number >= start)
+        assert index.alive == len(kept.things)
 
 
 @settings(deadline=None, max_examples=300)
@@ -188,3 +194,32 @@ def test_services_of_a_namespace() -> None:
         services.drop("x", f"gone-{i}")
     assert [one.name for one in services.selecting("x", {"app": "web"})] == ["a"]
     assert services.selecting("y", {"app": "web"}) == []
+
+
+def test_selectors_are_taken_out_of_long_lists_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands that name one key and value may go at once: nobody looks for each of them in the list."""
+    looked_through = 0
+
+    class Counted(array[int]):
+        def remove(self, value: int, /) -> None:
+            nonlocal looked_through
+            looked_through += len(self)
+            super().remove(value)
+
+    monkeypatch.setattr(selector_index, "array", Counted)
+    index = SelectorIndex()
+    selectors = [
+        LabelSelector((Requirement("app", "Exists", frozenset()), Requirement(f"k{i}", "Exists", frozenset())))
+        for i in range(2_000)
+    ]
+    numbers = [index.add(selector) for selector in selectors]
+    for number, selector in zip(numbers, selectors[:-1], strict=False):
+        index.remove(number, selector)
+    assert looked_through < 10_000
+    assert not index.select({"app": "x", "k7": "x"}).any()
+    assert np.flatnonzero(index.select({"app": "x", "k1999": "x"})).tolist() == [1_999]
+    index.reuse()
+    again = index.add(selectors[7])
+    assert again < 2_000
+    assert np.flatnonzero(index.select({"app": "x", "k7": "x"})).tolist() == [again]
+    assert np.flatnonzero(index.select({"app": "x", "k1999": "x"})).tolist() == [1_999]

@@ -88,3 +88,24 @@ def test_a_pod_whose_claim_is_missing() -> None:
     """It would not even get into the queue."""
     answer = explained(claiming(pod("p"), "c"), [node("n"), GPU])
     assert (answer.outcome, answer.message) == ("gated", 'could not find ResourceClaim "default/c"')
+
+
+def test_a_claim_that_costs_too_much_is_given_up() -> None:
+    """A dump may hold a search without end: the answer says that it was given up, as the scheduler does."""
+    values = [device(f"d{i:02}", number=i) for i in range(40)]
+    requests = [request(f"r{i}", "gpu", count=6) for i in range(5)]
+    never = [{"requests": ["r4"], "matchAttribute": "gpu.test/number"}]
+    slice_ = resource_slice("n", *values, node="n")
+    objects = [node("n"), GPU, slice_, claim("c", *requests, constraints=never)]
+    found = explained(claiming(pod("evil"), "c"), objects)
+    assert found.message is not None
+    assert found.message.startswith("the pod costs more than 2,000,000 steps (about 2 s of one core) to schedule")
+    assert found.message.endswith("; berth run gives it up there, too")
+
+
+def test_long_expressions_are_explained_though_they_are_compiled_in_parts() -> None:
+    """An answer has a limit of steps, and under a limit an expression is compiled a part at a time."""
+    long = " && ".join(['device.driver != "x"'] * 400) + " && device.driver == 'y'"
+    objects = [node("n"), GPU, SLICE, claim("c", request("r", "gpu", long))]
+    answer = explained(claiming(pod("p"), "c"), objects)
+    assert why(answer, "n")[0].startswith(f"{NEEDS}, none free (gpu.test/n/a: not selected by {long[:40]}")

@@ -1,0 +1,106 @@
+"""Things that are kept for several owners, bounded by their sizes: an owner displaces nobody's things but its own.
+
+When all of it takes too much, the owner that has most loses what it has not asked for longest. A thing that several
+owners ask for is kept once, counts in full for each of them, and stays for as long as one of them has it.
+"""
+
+from typing import Generic, TypeVar
+
+Thing = TypeVar("Thing")
+
+
+class _Kept(Generic[Thing]):
+    __slots__ = ("owners", "size", "thing")
+
+    def __init__(self, thing: Thing, size: int) -> None:
+        self.thing = thing
+        self.size = size
+        self.owners: set[str] = set()
+
+
+class Owned(Generic[Thing]):
+    """Things by text."""
+
+    def __init__(self, most: int) -> None:
+        """`most`: the size of everything."""
+        self._most = most
+        self._kept: dict[str, _Kept[Thing]] = {}
+        self._of: dict[str, dict[str, None]] = {}
+        """Owner → the names of its things, the one that was asked for last comes last."""
+        self._sizes: dict[str, int] = {}
+        """Owner → the size of its things."""
+        self.size = 0
+        """The size of everything, each thing counted once."""
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def peek(self, name: str) -> Thing | None:
+        """A thing, whoever has it; nobody counts as having asked for it."""
+        kept = self._kept.get(name)
+        return None if kept is None else kept.thing
+
+    def get(self, name: str, owner: str) -> Thing | None:
+        """A thing, which is this owner's from now on, too."""
+        kept = self._kept.get(name)
+        if kept is None:
+            return None
+        own = self._of.setdefault(owner, {})
+        if owner in kept.owners:
+            own[name] = own.pop(name)
+        else:
+            self._give(name, kept, owner)
+        return kept.thing
+
+    def put(self, name: str, thing: Thing, size: int, owner: str) -> None:
+        """Keep a thing that is not there yet."""
+        kept = self._kept[name] = _Kept(thing, size)
+        self.size += size
+        self._give(name, kept, owner)
+        self._make_room(name)
+
+    def grow(self, name: str, more: int) -> None:
+        """A thing takes so much more."""
+        kept = self._kept.get(name)
+        if kept is None:
+            return
+        kept.size += more
+        self.size += more
+        for owner in kept.owners:
+            self._sizes[owner] += more
+        self._make_room(name)
+
+    def drop(self, name: str) -> None:
+        """Keep a thing no longer."""
+        kept = self._kept.get(name)
+        for owner in tuple(kept.owners) if kept is not None else ():
+            self._take(name, owner)
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self.__init__(self._most)  # type: ignore[misc]
+
+    def _give(self, name: str, kept: _Kept[Thing], owner: str) -> None:
+        kept.owners.add(owner)
+        self._of.setdefault(owner, {})[name] = None
+        self._sizes[owner] = self._sizes.get(owner, 0) + kept.size
+
+    def _take(self, name: str, owner: str) -> None:
+        kept = self._kept[name]
+        kept.owners.discard(owner)
+        del self._of[owner][name]
+        self._sizes[owner] -= kept.size
+        if not self._of[owner]:
+            del self._of[owner], self._sizes[owner]
+        if not kept.owners:
+            del self._kept[name]
+            self.size -= kept.size
+
+    def _make_room(self, but: str) -> None:
+        """Drop what is too much, but not this one thing, which may be larger than all there is room for."""
+        while self.size > self._most:
+            owner = max(self._sizes, key=self._sizes.__getitem__)
+            oldest = next((name for name in self._of[owner] if name != but), None)
+            if oldest is None:
+                return
+            self._take(oldest, owner)

@@ -1,0 +1,98 @@
+"""Results of selectors are kept by who asks for them: what one tenant asks displaces nothing of others."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.cel.owned import Owned
+from scheduler.model.devices import DeviceTraits
+from scheduler.plugins.dynamic_resources import selector_results
+from scheduler.plugins.dynamic_resources.selector_results import holds, known
+
+DEVICES = 200
+MOST = 64 << 10
+
+
+def of_devices() -> list[DeviceTraits]:
+    return [DeviceTraits("gpu.test", {"number": ("int", i)}, {}, shared=None) for i in range(DEVICES)]
+
+
+class Asked:
+    """Evaluates an expression that is the number up to which devices are selected, and counts how often."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, expression: str, traits: DeviceTraits) -> bool:
+        self.times += 1
+        return bool(traits.attributes["number"][1] < int(expression))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for some hundred expressions."""
+    table = selector_results._Table()  # noqa: SLF001 (one for the process)
+    table.edition = 7  # no other table's
+    table.results = Owned(MOST)
+    monkeypatch.setattr(selector_results, "_TABLE", table)
+
+
+def test_a_tenant_with_many_expressions_displaces_its_own() -> None:
+    """A thousand of them, where 64 used to be enough to have everybody's evaluated again."""
+    devices, asked = of_devices(), Asked()
+    for traits in devices:
+        assert holds("100", traits, "good", asked) == (traits.attributes["number"][1] < 100)
+    assert asked.times == DEVICES
+    for i in range(1_000):
+        for traits in devices[:3]:
+            holds(str(1_000 + i), traits, "evil", asked)
+    asked.times = 0
+    assert [holds("100", traits, "good", asked) for traits in devices] == [i < 100 for i in range(DEVICES)]
+    assert asked.times == 0
+    assert [known("100", traits) for traits in devices] == [i < 100 for i in range(DEVICES)]
+
+
+def test_what_two_tenants_ask_is_evaluated_once_and_stays_for_the_second() -> None:
+    """One of them displaces it for itself only."""
+    devices, asked = of_devices(), Asked()
+    for owner in ("good", "evil"):
+        for traits in devices:
+            holds("100", traits, owner, asked)
+    assert asked.times == DEVICES
+    for i in range(1_000):
+        holds(str(1_000 + i), devices[0], "evil", asked)
+    assert all(known("100", traits) is not None for traits in devices)
+
+
+def test_numbers_begin_afresh_when_devices_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then everything is evaluated again, and nothing is mixed up."""
+    monkeypatch.setattr(selector_results, "_NUMBERS", 50)
+    asked = Asked()
+    for _ in range(2):
+        for i, traits in enumerate(of_devices()):
+            assert holds("100", traits, "good", asked) == (i < 100)
+            assert known("100", traits) == (i < 100)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(1, 8), st.booleans()), max_size=60))
+def test_an_owner_within_its_share_loses_nothing(steps: list[tuple[str, int, int, bool]]) -> None:
+    """Whoever never had more than a third of the room keeps all of it, whatever the others do; the sizes add up."""
+    most = 30
+    kept: Owned[int] = Owned(most)
+    sizes: dict[str, int] = {}
+    modest = set("abc")
+    for owner, number, size, grows in steps:
+        name = f"{owner}{number}"
+        if kept.get(name, owner) is None:
+            sizes[name] = size
+            kept.put(name, number, size, owner)
+        elif grows:
+            sizes[name] += 1
+            kept.grow(name, 1)
+        there = {one for one in sizes if kept.peek(one) is not None}
+        assert len(kept) == len(there)
+        assert kept.size == sum(sizes[one] for one in there)
+        assert kept.size <= most or len([one for one in there if one[0] == owner]) == 1
+        modest -= {who for who in modest if sum(size for one, size in sizes.items() if one[0] == who) > most // 3}
+        assert {one for one in sizes if one[0] in modest} <= there
