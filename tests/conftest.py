@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
+from tests.browser.axe import axe as installed_axe
 from tests.browser.install import chromium as installed_chromium
 from tests.chart.build import TOOLS
 from tests.chart.rendering import Chart
@@ -43,7 +44,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if real and not GIVEN:
             session.config.stash[BUILT] = _built(build.binaries)
         makers = {name: tool.command for name, tool in TOOLS.items()}
-        makers |= {"chromium": installed_chromium, "garbage_collector": build.GARBAGE_COLLECTOR.command}
+        makers |= {"chromium": installed_chromium, "axe": installed_axe}
+        makers["garbage_collector"] = build.GARBAGE_COLLECTOR.command
         wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         session.config.stash[COMMANDS] = {name: _built(make) for name, make in makers.items() if name in wanted}
 
@@ -114,6 +116,8 @@ def _command(name: str) -> Any:
 
 
 helm, kubeconform, promtool, chromium = map(_command, ("helm", "kubeconform", "promtool", "chromium"))
+axe = _command("axe")
+"""The script that finds what keeps people from using a page."""
 garbage_collector = _command("garbage_collector")
 """kube-controller-manager's; its only option is --kubeconfig."""
 

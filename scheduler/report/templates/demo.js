@@ -112,7 +112,7 @@
   };
 
   const table = (head, rows) => make("table", {},
-    make("thead", {}, make("tr", {}, ...head.map(([text, kind]) => make("th", { scope: "col", class: kind }, text)))),
+    make("thead", {}, make("tr", {}, ...head.map(([text, kind]) => make(text ? "th" : "td", text ? { scope: "col", class: kind } : {}, text)))),
     make("tbody", {}, ...rows));
 
   const points = (verdict) => {

@@ -4,11 +4,12 @@ from pathlib import Path
 
 from scheduler.demo.recording import page_data
 from scheduler.report.demo_page import demo_page
+from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.unit.demo.conftest import Told
 
 
-async def test_the_page_works(chromium: Path, told: Told, tmp_path: Path) -> None:
+async def test_the_page_works(chromium: Path, axe: Path, told: Told, tmp_path: Path) -> None:
     """Without a complaint: the scrubber, arrow keys, play, a click on a pod, and no sideways scrolling on a phone."""
     page = tmp_path / "page.html"
     page.write_text(demo_page(page_data(told.recording)), encoding="utf-8")
@@ -34,5 +35,11 @@ async def test_the_page_works(chromium: Path, told: Told, tmp_path: Path) -> Non
         why = await tab.ask("document.getElementById('why').textContent")
         assert told.step("db-1", "bound").title in why
         assert "Winner and runner-up" in why
-        assert not await tab.overflows(375)
+        found = []
+        for scheme in ("light", "dark"):
+            await dressed(tab, scheme)
+            found += [f"{scheme}: {fault}" for fault in await faults(tab, axe)]
+        assert found == []
+        for width in (3840, 375, 320):
+            assert not await tab.overflows(width)
         assert tab.complaints == []

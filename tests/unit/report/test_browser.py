@@ -12,6 +12,7 @@ from scheduler.report.simulation_page import outcome_page, study_page
 from scheduler.whatif.capacity import Capacity, Limit, NodeRoom, OneMore, Stranded
 from scheduler.whatif.explanation import Remedy
 from scheduler.whatif.pending import Cause, Pending, SharedChange
+from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.unit.report.test_simulation_page import EVIL, OUTCOME, STUDY
 from tests.unit.whatif.story import BIG, explained
@@ -56,14 +57,21 @@ UNSEEN = """
 
 
 @pytest.mark.parametrize(("text", "words"), PAGES)
-async def test_the_page_works(chromium: Path, tmp_path: Path, text: str, words: list[str]) -> None:
-    """What it says is visible, nothing is asked of a network, no script runs, and a phone need not scroll sideways."""
+async def test_the_page_works(chromium: Path, axe: Path, tmp_path: Path, text: str, words: list[str]) -> None:
+    """What it says is visible, nothing is asked of a network, no script runs, a phone need not scroll sideways, and axe
+    has nothing against it, in light and in dark.
+    """
     file = tmp_path / "page.html"
     file.write_text(text, encoding="utf-8")
     async with opened(chromium, file, tmp_path / "profile") as tab:
         seen = await tab.ask("document.body.innerText")
         assert [word for word in words if word not in seen] == []
         assert await tab.ask(UNSEEN) == 0
+        found = []
         for width in (3840, 1280, 375, 320):
             assert not await tab.overflows(width)
+        for scheme in ("light", "dark"):
+            await dressed(tab, scheme)
+            found += [f"{scheme}: {fault}" for fault in await faults(tab, axe)]
+        assert found == []
         assert tab.complaints == []
