@@ -19,11 +19,12 @@ from scheduler.framework.explaining import Inquiry
 from scheduler.model.devices import DeviceClass, DeviceTaint, ResourceClaim
 from scheduler.model.node import Node
 from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
+from scheduler.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
 from scheduler.plugins.dynamic_resources.explained import Holders, users
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
 from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
 from scheduler.plugins.dynamic_resources.requests import PodDevices
-from scheduler.plugins.dynamic_resources.search import Selects, available_counters, tolerates_all, uses
+from scheduler.plugins.dynamic_resources.search import Selects
 from scheduler.state.devices import Devices
 
 _HOLDERS = 4
