@@ -252,7 +252,7 @@ class DynamicResources(Plugin):
             if reason == self.unavailable:
                 elsewhere = [c for c in wants.claims if (bad := self._unusable(c, cluster)) is not None and bad[row]]
                 found.append(tuple(free(claim, named_devices(claim)) for claim in elsewhere))
-            elif reason == self.unallocatable and wants.request is not None:
+            elif reason in (self.unallocatable, self.no_other, self.given_up) and wants.request is not None:
                 pools = self._requests.pools(row, node, cluster.devices)
                 wanted = wants.request.of(node) or ()
                 found += Fixes(inquiry, node, wants, pools, self._programs.selects_at_once).found(wanted)
