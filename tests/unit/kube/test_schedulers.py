@@ -88,6 +88,7 @@ class Played:
         *,
         namespace: str,
         on_refused: Callable[[Resource, ApiError | None], None],
+        **_timing: object,
     ) -> None:
         assert namespace == "berth"
         self.phase = Phase.WATCHING
