@@ -88,8 +88,7 @@ class Played:
         *,
         namespace: str,
         on_refused: Callable[[Resource, ApiError | None], None],
-        rng: Callable[[], float],
-        clock: Callable[[], float],
+        **_timing: object,
     ) -> None:
         assert namespace == "berth"
         self.phase = Phase.WATCHING
