@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check unit controlplane browser vectors reference manifests schemas chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale hostile storm
+.PHONY: help setup demo tour test check unit controlplane browser vectors reference manifests schemas chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale hostile storm soak
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ hostile: $(STAMP) controlplane ## What legal objects at their largest cost, each
 
 storm: $(STAMP) ## A simulated week: berth run in a world that lies, delays and dies, by seed: make storm SEEDS=0-9999 MUTANTS=1
 	@$(BIN)/python -m tests.storm $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MUTANTS),--mutants) $(if $(TRACE),--trace)
+
+soak: $(STAMP) controlplane ## Mixed churn on a real API server, and what memory, descriptors and caches come to: make soak MINUTES=60
+	@$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),10)
 
 vectors: $(STAMP) ## Compare decisions with the real plugins' answers: make vectors VECTORS=path
 	@$(BIN)/pytest -q tests/conformance

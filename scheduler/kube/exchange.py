@@ -49,11 +49,16 @@ class Response:
 
 
 class _Line(asyncio.Protocol):
-    """One connection, carrying one request at a time."""
+    """One connection, carrying one request at a time.
+
+    It and its parser refer to each other. Once it is lost or handed over that ends, so that it goes without the garbage
+    collector, which looks through what has lived for a while once a day: a connection of TLS takes some 50 kB.
+    """
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
         self.closed = False
+        self._gone = False
         self.heard = False
         """Any byte of the answer has come."""
         self.idle_since = 0.0
@@ -74,7 +79,19 @@ class _Line(asyncio.Protocol):
     def close(self) -> None:
         """End it; an answer under way never comes."""
         self.closed = True
-        self.transport.abort()
+        if not self._gone:
+            self.transport.abort()
+
+    def hand_over(self) -> asyncio.Transport:
+        """Its transport, for somebody else; nothing more is asked of it."""
+        transport = self.transport
+        self._let_go()
+        return transport
+
+    def _let_go(self) -> None:
+        if not self._gone:
+            self.closed = self._gone = True
+            del self._parser, self.transport
 
     # -- asyncio's calls -----------------------------------------------------------------------------------------
 
@@ -82,6 +99,8 @@ class _Line(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._gone:
+            return
         self.heard = True
         try:
             self._parser.feed_data(data)
@@ -91,6 +110,12 @@ class _Line(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
+        if not self._gone:
+            self._end(error)
+            self._let_go()
+
+    def _end(self, error: Exception | None) -> None:
+        """Tell who waits for an answer."""
         if self._answer is None or self._answer.done():
             return
         status = self._parser.get_status_code()
@@ -265,7 +290,7 @@ class Exchange:
         while True:
             reused = line is not None
             asked = self._clock()
-            stream = DirectStream((line or await self._connect(context, CONNECT_SECONDS)).transport, idle)
+            stream = DirectStream((line or await self._connect(context, CONNECT_SECONDS)).hand_over(), idle)
             try:
                 async with asyncio.timeout(HEAD_SECONDS if reused else None):
                     await stream.ask(message)

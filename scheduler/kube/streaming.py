@@ -46,7 +46,7 @@ class DirectStream(asyncio.Protocol):
         self._parser = HttpResponseParser(self)
         self._unpacker: zlib._Decompress | None = None
         self._framed = False
-        self._over = False
+        self._over = self._lost = False
         self._error: Unreachable | None = None
         self._chunks: list[bytes] = []
         self._waiting = 0
@@ -114,7 +114,7 @@ class DirectStream(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.heard = True
         self._heard_at = self._loop.time()
-        if self._over or self._error is not None:
+        if self._over or self._lost or self._error is not None:
             return
         try:
             self._parser.feed_data(data)
@@ -130,6 +130,8 @@ class DirectStream(asyncio.Protocol):
         if error is None and self.status and not self._framed:
             self._over = True  # a body that lasts until the end of the connection
         self._fail(Unreachable(str(error) if error else "server disconnected"))
+        self._lost = True
+        del self._parser  # which refers to us: without it nobody has to collect us, or our transport
 
     # -- httptools' calls ----------------------------------------------------------------------------------------
 

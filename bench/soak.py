@@ -1,0 +1,241 @@
+"""Mixed churn for a long time, and what `berth run` and `berth evictor` keep of it: `make soak MINUTES=60`.
+
+On a real etcd and kube-apiserver. Pods of many kinds come and go, nodes change, go and come back, devices are claimed,
+another scheduler places pods of its own, and the API server is killed and started again now and then. Memory, open
+descriptors, asyncio tasks and the sizes of caches are looked at again and again.
+
+The load ends twice, after the first quarter and at the end, and all pods go. Then as much has to be in use as the first
+time, nothing may be left over, the cache has to be what a fresh list shows, and the columns have to be right. If any of
+that does not hold, the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.churn import Churn
+from bench.soaked import COLUMNS, SIZES
+from tests.controlplane import namespaces
+from tests.controlplane.api import Object
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.process import Process
+from tests.controlplane.wait import wait_for
+from tests.integration.berth import configuration
+from tests.integration.component import Component, environment
+from tests.integration.evictor import BRISK, Evictor
+
+SCHEDULER = "soaked"
+GROWTH = 1.05
+"""How much more memory may be in use after the load than after the first quarter of it."""
+MORE_DESCRIPTORS = 8
+"""Connections that happen to be open: the pool keeps idle ones for a while."""
+MORE_TASKS = 8
+EMPTY = ("pods", "assumed", "inFlight", "pending", "binding", "statuses", "bindings", "calls", "devices")
+"""What has to be 0 once all pods are gone."""
+PATIENCE = 120.0
+_SHARE_OF_WARM_UP = 0.25
+_ROOT = Path(__file__).parents[1]
+
+
+class Soaked(Component):
+    """`berth run` that tells of itself (`bench.soaked`)."""
+
+    def __init__(self, home: Path, kubeconfig: Path) -> None:
+        super().__init__("berth soaked", home)
+        place = home / "config.yaml"
+        place.write_text(yaml.safe_dump(configuration(SCHEDULER)))
+        self.argv = [sys.executable, "-m", "bench.soaked", str(place), str(kubeconfig)]
+        self._env = {**environment(), "PYTHONPATH": str(_ROOT)}
+        self._read = 0
+        self._said: list[Object] = []
+
+    def ask(self, number: signal.Signals, event: str) -> Object:  # type: ignore[override]
+        """Send a signal; the line that answers it."""
+        before = len(self.said(event))
+        os.kill(self.pid, number)
+
+        def answered() -> list[Object]:
+            self.check()
+            return self.said(event)[before:]
+
+        found: Object = wait_for(f"the line {event!r}", answered, PATIENCE)[0]
+        return found
+
+    def said(self, event: str) -> list[Object]:
+        """Lines of an event; of the log, which becomes long, only what is new is read."""
+        with self.log.open() as lines:
+            lines.seek(self._read)
+            while (line := lines.readline()).endswith("\n"):
+                self._read += len(line.encode())
+                if line.startswith("{") and any(f'"{one}"' in line for one in (SIZES, COLUMNS, "cache compared")):
+                    self._said.append(yaml.safe_load(line))
+        return [one for one in self._said if one["event"] == event]
+
+
+def used(process: Process) -> dict[str, float]:
+    """Memory in MB, and open descriptors (Linux)."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    return {"memory": resident / 1024, "descriptors": len(list(Path(f"/proc/{process.pid}/fd").iterdir()))}
+
+
+class Soak:
+    """One run."""
+
+    def __init__(self, cluster: ControlPlane, home: Path, seed: int, nodes: int, pods: int) -> None:
+        self.berth = Soaked(home, cluster.kubeconfig(home / "kubeconfig"))
+        self._cluster = cluster
+        namespace = namespaces.create(cluster.api, "soak")
+        self.churn = Churn(cluster.api, namespace, SCHEDULER, random.Random(seed), nodes, pods)
+        self._evictor = Evictor(home, SCHEDULER, cluster.kubeconfig(home / "evictor"), namespace, grace=2, **BRISK)
+        self.samples: list[dict[str, Any]] = []
+        self.began = time.monotonic()
+
+    def run(self, seconds: float, restart_every: float, sample_every: float, growth: float = GROWTH) -> list[str]:
+        """Everything that does not hold. `growth`: how much more memory may be in use at the end."""
+        self.churn.set_up()
+        for process in (self.berth, self._evictor):
+            process.start()
+        wait_for("berth to be synced", lambda: '"synced"' in self.berth.log.read_text(), PATIENCE)
+        self._evictor.wait_synced()
+        self.began = time.monotonic()
+        self._load(_SHARE_OF_WARM_UP * seconds, restart_every, sample_every)
+        before = self._rest()
+        self._load((1 - _SHARE_OF_WARM_UP) * seconds, restart_every, sample_every)
+        after = self._rest()
+        wrong = grown(before, after, growth) + left_over(after)
+        compared = self.berth.ask(signal.SIGUSR2, "cache compared")
+        if compared["differences"]:
+            wrong.append(f"the cache differs from a fresh list: {compared['first']}")
+        columns = self.berth.ask(signal.SIGWINCH, COLUMNS)
+        wrong += [f"columns: {one}" for one in columns["wrong"]]
+        for process in (self.berth, self._evictor):
+            code = process.stop(60)
+            if code or "Traceback" in process.log.read_text(errors="replace"):
+                wrong.append(f"{process.name} ended with {code}:\n{process.tail(10)}")
+        return wrong
+
+    def end(self) -> None:
+        """End what is left of it, whatever happened."""
+        for process in (self.berth, self._evictor):
+            process.kill()
+
+    def _load(self, seconds: float, restart_every: float, sample_every: float) -> None:
+        until = time.monotonic() + seconds
+        restart, sample = time.monotonic() + restart_every, time.monotonic()
+        while (now := time.monotonic()) < until:
+            if now >= restart:
+                self._cluster.restart_apiserver()
+                self.churn.restarts += 1
+                restart = time.monotonic() + restart_every
+            if now >= sample:
+                self._sample("load")
+                sample = now + sample_every
+            self.churn.act()
+
+    def _rest(self) -> dict[str, Any]:
+        """No load, and no pod: what is in use then."""
+        self.churn.clear()
+
+        def rests() -> bool:
+            said = self.berth.ask(signal.SIGUSR1, SIZES)
+            return not any(said[name] for name in EMPTY)
+
+        try:
+            wait_for("nothing to be left over", rests, PATIENCE, 2.0)
+        except AssertionError:
+            print("something is left over", flush=True)
+        time.sleep(5.0)  # idle connections and finished tasks go
+        return self._sample("rest")
+
+    def _sample(self, when: str) -> dict[str, Any]:
+        for process in (self.berth, self._evictor):
+            process.check()
+        said = self.berth.ask(signal.SIGUSR1, SIZES)
+        numbers = {name: value for name, value in said.items() if isinstance(value, int)}
+        of_evictor = {f"evictor {name}": value for name, value in used(self._evictor).items()}
+        found = {"seconds": round(time.monotonic() - self.began), "when": when, **used(self.berth), **of_evictor}
+        self.samples.append({**found, **numbers})
+        print(line(self.samples[-1]), flush=True)
+        return self.samples[-1]
+
+
+def grown(before: dict[str, Any], after: dict[str, Any], growth: float = GROWTH) -> list[str]:
+    """What is in use beyond what may be."""
+    bounds: dict[str, Callable[[float], float]] = {
+        "memory": lambda was: growth * was,
+        "evictor memory": lambda was: growth * was,
+        "descriptors": lambda was: was + MORE_DESCRIPTORS,
+        "evictor descriptors": lambda was: was + MORE_DESCRIPTORS,
+        "tasks": lambda was: was + MORE_TASKS,
+    }
+    return [
+        f"{name}: {before[name]:.4g} after the first quarter, {after[name]:.4g} at the end, want at most {bound:.4g}"
+        for name, of in bounds.items()
+        if after[name] > (bound := of(before[name]))
+    ]
+
+
+def left_over(after: dict[str, Any]) -> list[str]:
+    """What is not 0 though all pods are gone."""
+    return [f"{name}: {after[name]} are left, want 0" for name in EMPTY if after[name]]
+
+
+def line(sample: dict[str, Any]) -> str:
+    """One sample, for people."""
+    main = f"{sample['seconds']:6d} s  {sample['when']:<4}  {sample['memory']:6.1f} MB  {sample['descriptors']:3d} fds"
+    of_evictor = f"evictor {sample['evictor memory']:6.1f} MB  {sample['evictor descriptors']:3d} fds"
+    names = (
+        "heapUsed",
+        "heapFree",
+        "tasks",
+        "objects",
+        "nodes",
+        "pods",
+        "pending",
+        "stories",
+        "podClasses",
+        "sums",
+        "devices",
+    )
+    return f"{main}  {of_evictor}  {'  '.join(f'{name} {sample[name]}' for name in names if name in sample)}"
+
+
+def main() -> int:
+    """Run, and say what does not hold."""
+    options = argparse.ArgumentParser(prog="python -m bench.soak", description=(__doc__ or "").partition("\n\n")[0])
+    options.add_argument("--minutes", type=float, default=10.0, help="how long the load takes (default: 10)")
+    options.add_argument("--seed", type=int, default=1, help="what comes when follows from it (default: 1)")
+    options.add_argument("--nodes", type=int, default=40, help="how many nodes there are (default: 40)")
+    options.add_argument("--pods", type=int, default=400, help="how many pods there are at most (default: 400)")
+    options.add_argument(
+        "--restart", type=float, default=180.0, help="seconds between two restarts of the API server (default: 180)"
+    )
+    options.add_argument("--sample", type=float, default=30.0, help="seconds between two samples (default: 30)")
+    chosen = options.parse_args()
+    with tempfile.TemporaryDirectory(prefix="berth-soak-") as directory, ControlPlane() as cluster:
+        soak = Soak(cluster, Path(directory), chosen.seed, chosen.nodes, chosen.pods)
+        try:
+            wrong = soak.run(60 * chosen.minutes, chosen.restart, chosen.sample)
+        finally:
+            soak.end()
+    print(soak.churn.summary())
+    for one in wrong:
+        print(f"WRONG: {one}")
+    print("all is well" if not wrong else f"{len(wrong)} things are wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""`berth run` that tells of itself: `python -m bench.soaked CONFIG KUBECONFIG`, which `bench.soak` starts.
+
+SIGUSR1 has it log a line with the sizes of all that it keeps, SIGWINCH one with what `validate` finds in its columns.
+SIGUSR2 compares its cache with a fresh list, as of any `berth run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import signal
+import sys
+
+import structlog
+
+from scheduler.cli.inputs import configuration
+from scheduler.cli.services import log_at
+from scheduler.controller.comparer import Comparer
+from scheduler.controller.reload import Reloader
+from scheduler.controller.scheduler import Scheduler
+from scheduler.controller.vitals import endpoints
+from scheduler.framework.profiles import build
+from scheduler.kube.client import Client
+from scheduler.kube.config import connect
+from scheduler.plugins.registry import registry
+from scheduler.service.run import run_service, until_told
+from scheduler.state.validate import validate
+from scheduler.telemetry import collector
+
+SIZES, COLUMNS = "sizes", "columns"
+"""The events of both lines."""
+
+log = structlog.get_logger("soak")
+
+
+class _Heap(ctypes.Structure):
+    """What glibc's mallinfo2 returns."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "used", "free", "keepcost")
+    )
+
+
+def heap() -> dict[str, int]:
+    """KiB that C code and large Python objects have in use, and KiB that are free within; nothing without glibc."""
+    library = ctypes.CDLL(None)
+    try:
+        info = library.mallinfo2
+    except AttributeError:
+        return {}
+    info.restype = _Heap
+    found = info()
+    return {"heapUsed": (found.used + found.hblkhd) >> 10, "heapFree": found.free >> 10}
+
+
+def sizes(scheduler: Scheduler) -> dict[str, int]:
+    """How much there is of everything that could grow."""
+    engine = scheduler.engine
+    cluster = engine.cluster
+    return {
+        **heap(),
+        "tasks": len(asyncio.all_tasks()),
+        "objects": len(gc.get_objects()) + gc.get_freeze_count(),
+        "nodes": cluster.nodes.count,
+        "rows": cluster.nodes.rows,
+        "pods": len(cluster),
+        "assumed": cluster.assumed(),
+        "inFlight": engine.in_flight,
+        "pending": len(engine.queue),
+        "queue": engine.queue.entries(),
+        "binding": engine.binding.entries(),
+        "stories": engine.queue.stories.entries,
+        "turns": engine.queue.turns.entries(),
+        "conflictLooks": engine.placement_conflicts.entries(),
+        "podClasses": len(cluster.incidence.pods),
+        "sums": len(cluster.incidence.sums),
+        "devices": len(cluster.devices.allocated),
+        "statuses": len(scheduler.writer.statuses),
+        "bindings": len(scheduler.writer.bindings),
+        "calls": len(scheduler.calls),
+        "watched": sum(len(reflector) for reflector in scheduler.reflectors),
+    }
+
+
+async def schedule(config: str, kubeconfig: str) -> None:
+    """As `scheduler.controller.launch.schedule`, without a port, and with two signals more."""
+    settings = configuration(config)
+    frameworks = build(settings, registry())
+    limits = settings.client_connection
+    collector.be_brief()
+    async with Client(connect(kubeconfig, None), qps=limits.qps, burst=limits.burst, protobuf=True) as client:
+        scheduler = Scheduler(client, frameworks, settings)
+        comparer = Comparer(client, scheduler)
+        reloader = Reloader(scheduler, None, settings, config, lambda: (settings, frameworks))
+
+        def tell_sizes() -> None:
+            log.info(SIZES, **sizes(scheduler))
+
+        def tell_columns() -> None:
+            log.info(COLUMNS, wrong=validate(scheduler.engine.cluster)[:20])
+
+        await until_told(
+            scheduler.run,
+            client,
+            stop=scheduler.stop,
+            endpoints=endpoints(client, scheduler, None, reloader, comparer),
+            beside=(comparer.run, collector.look_through_daily),
+            signals={signal.SIGUSR1: tell_sizes, signal.SIGUSR2: comparer.soon, signal.SIGWINCH: tell_columns},
+            synced=scheduler.wait_synced,
+            profiles=list(frameworks),
+        )
+
+
+if __name__ == "__main__":
+    log_at("info")
+    sys.exit(run_service(schedule(*sys.argv[1:])))

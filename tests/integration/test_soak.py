@@ -1,0 +1,46 @@
+"""`make soak` in small: everything changes for twenty seconds, and nothing is left over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.soak import Soak, grown
+from tests.controlplane.cluster import ControlPlane
+
+SECONDS = 20.0
+WARM = 2.0
+"""Caches fill for minutes: how much memory is in use is what `make soak` is for."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("control_plane_binaries")
+def test_in_small(tmp_path: Path) -> None:
+    """The load ends twice, with a restart of the API server in between: nothing is left, and the cache is right."""
+    with ControlPlane() as cluster:
+        soak = Soak(cluster, tmp_path, seed=1, nodes=8, pods=60)
+        try:
+            wrong = soak.run(SECONDS, restart_every=SECONDS / 2, sample_every=5.0, growth=WARM)
+        finally:
+            soak.end()
+    assert wrong == []
+    assert [sample["when"] for sample in soak.samples].count("rest") == 2
+    assert soak.churn.restarts == 1
+    assert {"create", "delete", "finish", "cordon", "relabel", "resize"} <= soak.churn.done.keys()
+
+
+def test_growth_is_told() -> None:
+    """Each bound has its line, with both figures and what was wanted."""
+    before = {
+        "memory": 100.0,
+        "evictor memory": 100.0,
+        "descriptors": 40,
+        "evictor descriptors": 40,
+        "tasks": 60,
+    }
+    assert grown(before, {**before, "memory": 104.9, "tasks": 68}) == []
+    assert grown(before, {**before, "memory": 105.1, "tasks": 69}) == [
+        "memory: 100 after the first quarter, 105.1 at the end, want at most 105",
+        "tasks: 60 after the first quarter, 69 at the end, want at most 68",
+    ]
