@@ -50,12 +50,12 @@ def judged(given: Plan, outcome: Outcome) -> set[str]:
 
 def _storm(seeds: Iterable[int], *, shrinks: bool, trace: bool) -> int:
     happened, hits, failing, holes = Counter[str](), Counter[str](), list[int](), 0
-    began, told, runs, bound = time.process_time(), time.monotonic(), 0, 0
+    began, told, runs, survived = time.process_time(), time.monotonic(), 0, Counter[str]()
     for seed in seeds:
         made = plan(seed)
         outcome = run(made, keep=trace)
         runs += 1
-        bound += outcome.bound
+        survived += outcome.survived
         happened += outcome.happened
         hits += outcome.hits
         if trace:
@@ -68,9 +68,10 @@ def _storm(seeds: Iterable[int], *, shrinks: bool, trace: bool) -> int:
             print(f"seed {seed}: fails for a hole that is open ({', '.join(sorted(invariants(outcome)))})")
         if time.monotonic() - told > TELL_SECONDS:
             told = time.monotonic()
-            print(f"… {runs} runs, {bound} pods bound, {len(failing)} failing", flush=True)
+            print(f"… {runs} runs, {survived['bound']} pods bound, {len(failing)} failing", flush=True)
     seconds = time.process_time() - began
-    print(f"\n{runs} runs, {bound} pods bound, {runs / seconds:.1f} runs a second of CPU")
+    done = ", ".join(f"{count} pods {what}" for what, count in sorted(survived.items()))
+    print(f"\n{runs} runs, {done}, {runs / seconds:.1f} runs a second of CPU")
     print("what happened:")
     for kind, count in happened.most_common():
         print(f"  {count:6} {kind}")

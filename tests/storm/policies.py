@@ -7,7 +7,7 @@ P3: in the end each replica's cache is what is stored.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ COLLECTION = "metadatapolicies.podberth.dev"
 CRD: JsonObject = yaml.safe_load(
     (Path(__file__).parents[2] / "helm" / "files" / "crd-metadatapolicies.yaml").read_text()
 )
+LOOK_SECONDS, WRITTEN_LOOKS = 10.0, 5
+"""What was counted 40 s ago is written: rounds are up to 18 s apart, and each takes its time."""
 LEADS_SECONDS = 30.0
 """Somebody leads by then."""
 STATUS_SECONDS = 30.0
@@ -40,6 +42,8 @@ class Policies:
 
     def __init__(self, world: World) -> None:
         self.counted: Counter[tuple[Key, str]] = Counter()
+        self._earlier: deque[Counter[tuple[Key, str]]] = deque(maxlen=WRITTEN_LOOKS)
+        """What was counted at the latest looks: the oldest is written by now."""
         self._world = world
         self._writes = 0
         self._changed: dict[str, float] = {}
@@ -90,6 +94,10 @@ class Policies:
             self._changed[new["metadata"]["namespace"]] = self._world.now
             if change.type != "DELETED":
                 self._world.after(STATUS_SECONDS, lambda: self._look(new["metadata"]))
+
+    def look(self) -> None:
+        """Remember what is counted by now."""
+        self._earlier.append(self.counted.copy())
 
     # -- the judge ---------------------------------------------------------------------------------------------------
 
@@ -182,6 +190,7 @@ class Policies:
         exact = not any(one.killed or one.lives > 1 for one in world.admissions) and world.server.restored_at < 0
         for field in FIELDS:
             written, counted = (status.get(field) or {}).get("count", 0), self.counted[key, field]
-            if written > counted or (exact and written != counted):
-                found.append(f"{field} says {written}, the replicas counted {counted}")
+            due = self._earlier[0][key, field] if exact else 0
+            if not due <= written <= counted:
+                found.append(f"{field} says {written}, the replicas counted {counted}, {due} of them long ago")
         return found

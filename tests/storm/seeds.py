@@ -146,6 +146,17 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
+        "a page in place of a policy that is counted",
+        "200 with a proxy's page raised DecodeError out of the counting, and ended the admission server",
+        scene(
+            "page for counts",
+            at(3.0, "policy", namespace="blue", name="m0", rule="stamp", app="w", seconds=0.0),
+            at(10.0, "want", namespace="blue", name="w", cpu=100, replicas=6),
+            at(11.0, "requests", what="get metadatapolicies", chance=1.0, seconds=60.0, code=200, page=True),
+            cast=(POLICIES,),
+        ),
+    ),
+    Found(
         "counted by the one that lives",
         "no fault: two leaders sent the same Binding, and nobody can know whose was stored; the judge knows that now",
         scene(

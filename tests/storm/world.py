@@ -17,7 +17,7 @@ import structlog
 
 from scheduler.apiserver.given import GIVEN
 from scheduler.apiserver.status import StatusError, expired, internal
-from tests.storm import happenings
+from tests.storm import happenings, policies
 from tests.storm.actors import Controllers, Nodes, Rival, Size, periodically
 from tests.storm.berth import Berth
 from tests.storm.budgets import Budgets
@@ -48,7 +48,8 @@ class Outcome:
     digest: str
     happened: Counter[str]
     hits: Counter[str]
-    bound: int
+    survived: Counter[str]
+    """What got done all the same: pods bound, evicted, reviewed."""
     turns: int
     trace: list[str] = field(repr=False)
 
@@ -197,7 +198,7 @@ class World:
             self._digest.hexdigest(),
             self.happened,
             self.hits,
-            self.survived["bound"],
+            self.survived,
             self.timeline.turns,
             self.trace,
         )
@@ -217,6 +218,8 @@ class World:
         for process in self.processes:
             self.loop.call_later(0.5 * self._rng(process.name).random(), process.start)
         periodically(self.loop, LOOK_SECONDS, self.judge.watches.look)
+        if self.policies is not None:
+            periodically(self.loop, policies.LOOK_SECONDS, self.policies.look)
 
     def _storm(self) -> None:
         calm = self.plan.seconds - CALM_SECONDS
