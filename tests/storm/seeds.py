@@ -157,6 +157,21 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
+        "a page in place of the list of policies",
+        "200 with a proxy's page raised DecodeError out of the operator's look at everything, and ended the operator",
+        scene(
+            "page for policies",
+            at(3.0, "policy", namespace="blue", name="m0", rule="stamp", app="w", seconds=0.0),
+            at(20.0, "requests", what="list metadatapolicies", chance=1.0, seconds=150.0, code=200, page=True),
+            at(100.0, "compact"),
+            at(101.0, "reset", who="operator-a", part=1.0),
+            at(101.0, "reset", who="operator-b", part=1.0),
+            at(120.0, "lease-gone"),
+            at(175.0, "policy", namespace="blue", name="m0", rule="warn", app="w", seconds=0.0),
+            cast=(POLICIES,),
+        ),
+    ),
+    Found(
         "counted by the one that lives",
         "no fault: two leaders sent the same Binding, and nobody can know whose was stored; the judge knows that now",
         scene(

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from scheduler.kube.client import Client
+from scheduler.kube.errors import Unreachable
 from scheduler.kube.resources import Resource
 from scheduler.policy.objects import JsonObject
 
@@ -56,7 +57,10 @@ async def bodies(
     query = {"limit": str(FIRST)}
     while True:
         body = await client.get(kind.path(namespace), query=urlencode(query))
-        page = msgspec.json.decode(body, type=_Counted)
+        try:
+            page = msgspec.json.decode(body, type=_Counted)
+        except msgspec.MsgspecError as error:
+            raise Unreachable(f"the answer is no list: {error}") from error  # a proxy's page, or such
         items = page.items or []
         yield body, items
         if not page.metadata.next:
