@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from scheduler.controller.eviction import writer as module
 from scheduler.controller.eviction.writer import Writer
 from scheduler.engine.eviction.messages import (
     Answered,
@@ -26,6 +25,7 @@ from scheduler.engine.stimuli import Gone
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Cause, Details, Unreachable
 from scheduler.kube.evictions import Regarding
+from scheduler.kube.machine import Machine
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from tests.builders import node, pod
@@ -74,19 +74,24 @@ class FakeClient:
         return wire.encode(answer)
 
 
+CLOCK = SimpleNamespace(now=500.0)
+MACHINE = Machine(monotonic=lambda: CLOCK.now, wall=lambda: 1_767_265_200.0 + CLOCK.now)
+"""Our own clocks, which stand still unless a test moves them; the wall clock is an hour behind the server's."""
+
+
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """Our own clocks, which stand still unless a test moves them; the wall clock is an hour behind the server's."""
-    clock = SimpleNamespace(now=500.0)
-    own = SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 1_767_265_200.0 + clock.now)
-    monkeypatch.setattr(module, "time", own)
-    yield clock
+def clock() -> Iterator[SimpleNamespace]:
+    """Our clocks at their start."""
+    CLOCK.now = 500.0
+    yield CLOCK
 
 
 async def written(client: FakeClient, *, leads: bool = True, observe: bool = False, times: int = 1) -> list[Stimulus]:
     """The answers to an Evict, given some times."""
     heard: list[Stimulus] = []
-    writer = Writer(cast(Client, client), heard.append, Decoder(), lambda: leads, LEASE, "me", observe=observe)
+    writer = Writer(
+        cast(Client, client), heard.append, Decoder(), lambda: leads, LEASE, "me", observe=observe, machine=MACHINE
+    )
     for _ in range(times):
         writer.evict(EVICT)
         assert await writer.drain(10) == 0
@@ -179,7 +184,9 @@ async def test_reads() -> None:
     heard: list[Stimulus] = []
     pods = {"metadata": {}, "items": [pod("web", on="a", uid="u1")]}
     client = FakeClient(a=[node("a"), ApiError(404), ApiError(500)], pods=[pods, pods, pods])
-    writer = Writer(cast(Client, client), heard.append, Decoder(), lambda: True, LEASE, "me", observe=False)
+    writer = Writer(
+        cast(Client, client), heard.append, Decoder(), lambda: True, LEASE, "me", observe=False, machine=MACHINE
+    )
     for _ in range(3):
         writer.read(Read("a"))
         await writer.drain(10)
@@ -193,7 +200,9 @@ async def test_reads() -> None:
 async def test_events_about_what_is_in_no_namespace() -> None:
     """A node's Event is in the namespace default, the breaker's is about our Lease."""
     client = FakeClient()
-    writer = Writer(cast(Client, client), lambda _: None, Decoder(), lambda: True, LEASE, "me", observe=False)
+    writer = Writer(
+        cast(Client, client), lambda _: None, Decoder(), lambda: True, LEASE, "me", observe=False, machine=MACHINE
+    )
     writer.tell(RecordNodeEvent("a", "node/a", "Warning", "PromiseBroken", "note"))
     writer.tell(RecordEvictorEvent("Warning", "EvictionBreakerOpen", "note"))
     await writer.drain(10)
@@ -207,7 +216,9 @@ async def test_an_intent_is_written_anew(clock: SimpleNamespace) -> None:
     """The server keeps Events for an hour: an intent older than five minutes, or of another round, is written again."""
     client = FakeClient()
     heard: list[Stimulus] = []
-    writer = Writer(cast(Client, client), heard.append, Decoder(), lambda: True, LEASE, "me", observe=False)
+    writer = Writer(
+        cast(Client, client), heard.append, Decoder(), lambda: True, LEASE, "me", observe=False, machine=MACHINE
+    )
     for seconds, turn in ((0, 2), (299, 2), (2, 2), (1, 3)):
         clock.now += seconds
         writer.evict(Evict(POD, "a", "b", "NodeChanged", "", Turn("default/rs", turn)))
@@ -224,7 +235,9 @@ async def test_an_intent_is_written_anew(clock: SimpleNamespace) -> None:
 async def test_notes_say_until_when_and_records_are_marked(clock: SimpleNamespace) -> None:
     """A time of the engine is said as a time of day; what the next process reads is in annotations."""
     client = FakeClient()
-    writer = Writer(cast(Client, client), lambda _: None, Decoder(), lambda: True, LEASE, "me", observe=False)
+    writer = Writer(
+        cast(Client, client), lambda _: None, Decoder(), lambda: True, LEASE, "me", observe=False, machine=MACHINE
+    )
     with capture_logs() as lines:
         writer.tell(RecordPodEvent(POD, "Normal", "EvictionHeld", "stays for now", clock.now + 65.2))
         writer.tell(RecordPodEvent(Gone("Pod", "default", "web", "u1"), "Normal", "Evicted", "gone", turn=TURN))
@@ -243,7 +256,9 @@ async def test_notes_say_until_when_and_records_are_marked(clock: SimpleNamespac
 async def test_who_leads_and_since_when() -> None:
     """The Event about a new leader tells what time the server has, whatever time we have."""
     client = FakeClient()
-    writer = Writer(cast(Client, client), lambda _: None, Decoder(), lambda: True, LEASE, "me", observe=False)
+    writer = Writer(
+        cast(Client, client), lambda _: None, Decoder(), lambda: True, LEASE, "me", observe=False, machine=MACHINE
+    )
     assert await writer.tell_who_leads() == NOON
     ((_, said),) = client.asked
     assert (said["reason"], said["note"], said["regarding"]["kind"]) == ("LeaderElection", "me became leader", "Lease")

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from scheduler.controller import families
 from scheduler.controller.meter import KEEP_MOST, Meter
+from scheduler.engine.budget import Budget
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind
 from scheduler.engine.places import FLUSH_AFTER
@@ -340,7 +341,7 @@ def test_an_attempt_in_slices_is_one_attempt() -> None:
         ("PreFilter", "Success", "berth"): 1,
         ("Filter", "Success", "berth"): 1,
     }
-    assert bench.engine.attempts.slices == 6
+    assert bench.engine.attempts.slices == 30_000 // Budget().slice
     assert bench.engine.attempts.steps == 30_000
     assert validate(bench.engine.cluster) == []
 

@@ -11,11 +11,9 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,7 +24,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scheduler.controller.eviction import writer as writer_module
 from scheduler.controller.eviction.history import restored
 from scheduler.controller.eviction.writer import Writer
 from scheduler.engine.eviction.evictor import Evictor
@@ -38,6 +35,7 @@ from scheduler.framework.profiles import build
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Cause, Details, Unreachable
 from scheduler.kube.evictions import Regarding, past_evictions, seconds, stamp
+from scheduler.kube.machine import Machine
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.annotation_affinity import annotated
@@ -166,9 +164,7 @@ class Crashes(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.api = Api()
         self.number = self.replicas = 0
-        self.patch = pytest.MonkeyPatch()
-        clock = SimpleNamespace(monotonic=lambda: self.api.now, time=lambda: EPOCH + self.api.now + self.api.skew)
-        self.patch.setattr(writer_module, "time", clock)
+        self.machine = Machine(monotonic=lambda: self.api.now, wall=lambda: EPOCH + self.api.now + self.api.skew)
         self.seen: dict[str, Object] = {}
 
     @initialize(pods=st.integers(1, 3), skew=st.sampled_from([0.0, 900.0, -900.0]))
@@ -187,7 +183,14 @@ class Crashes(RuleBasedStateMachine):
         rng = random.Random(1).random
         self.evictor = Evictor(FRAMEWORKS, SETTINGS, rng, self.api.now)
         self.writer = Writer(
-            cast(Client, self.api), self.inbox.append, self.decoder, lambda: True, LEASE, "me", observe=False
+            cast(Client, self.api),
+            self.inbox.append,
+            self.decoder,
+            lambda: True,
+            LEASE,
+            "me",
+            observe=False,
+            machine=self.machine,
         )
         past = past_evictions(self.api.stored())
         for node in self.api.nodes:
@@ -320,7 +323,6 @@ class Crashes(RuleBasedStateMachine):
             task.cancel()
         self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
-        self.patch.undo()
 
 
 def test_spacing_survives_any_crash() -> None:

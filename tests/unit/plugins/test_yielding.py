@@ -98,10 +98,10 @@ def test_nominated_pods_are_not_tried_one_by_one(cpu: int, monkeypatch: pytest.M
     passes = 0
     before = FilterPlugins.run
 
-    def counting(self: FilterPlugins, *args: Any) -> Any:
+    def counting(self: FilterPlugins, *args: Any, **how: Any) -> Any:
         nonlocal passes
         passes += 1
-        return before(self, *args)
+        return before(self, *args, **how)
 
     monkeypatch.setattr(FilterPlugins, "run", counting)
     asks = a_pod("q", 2, labels={"app": "q"}, apart=[term("app=q", "host")])

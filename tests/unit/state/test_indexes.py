@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,6 +17,11 @@ from scheduler.state import label_index, selector_index
 from scheduler.state.label_index import LabelIndex
 from scheduler.state.selector_index import SelectorIndex, TermIndex
 from scheduler.state.services import Services
+
+if TYPE_CHECKING:
+    Integers = array[int]
+else:
+    Integers = array  # Python 3.11 takes no parameter
 
 KEYS = ["a", "b", "c"]
 VALUES = ["1", "2", "3"]
@@ -200,7 +205,7 @@ def test_selectors_are_taken_out_of_long_lists_together(monkeypatch: pytest.Monk
     """Thousands that name one key and value may go at once: nobody looks for each of them in the list."""
     looked_through = 0
 
-    class Counted(array[int]):
+    class Counted(Integers):
         def remove(self, value: int, /) -> None:
             nonlocal looked_through
             looked_through += len(self)
