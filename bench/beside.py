@@ -154,7 +154,7 @@ class Beside:
                 self._count(load, namespace, found, pods, kubelets, dict(zip(names, pair, strict=True)))
                 for process in processes:
                     if isinstance(process, Berth):
-                        found.withdrawn += len(process.lines("binding withdrawn before it was sent"))
+                        found.withdrawn += len(process.lines("binding withdrawn before anything was done"))
                         found.noticed += len(process.lines("placement conflict"))
             finally:
                 for process in processes:
