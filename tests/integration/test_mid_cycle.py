@@ -194,7 +194,9 @@ def test_the_node_changes(
     proxy.before = lambda: meanwhile(api, f"{where}-a")
     pods = 20
     api.create_many(path, [pod(f"p-{i}", berth.scheduler_name, cpu="100m", nodeSelector=labels) for i in range(pods)])
-    withdrawn = wait_for("Bindings to be withdrawn", lambda: berth.lines("binding withdrawn before anything was done"), START)
+    withdrawn = wait_for(
+        "Bindings to be withdrawn", lambda: berth.lines("binding withdrawn before anything was done"), START
+    )
     add_nodes(audited, [node(f"{where}-b", cpu="4", labels=labels)])
     bound = checks.wait_bound(api, where, pods)
     on_first = [one for one in bound if checks.node_of(one) == f"{where}-a"]
