@@ -17,7 +17,7 @@ from tests.integration.test_serving import ask, wait_serving
 from tests.packages import install_module
 
 PAST_THE_DEADLINE = 8
-RENEWALS = 10
+RENEWALS = 8
 """At a second each: more than the renew deadline of seven."""
 TAKEOVER = 120.0
 """A generous bound on a busy machine for 21 s without a turn of the loop, and 9 s until the Lease has ended."""
