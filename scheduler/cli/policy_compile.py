@@ -40,12 +40,7 @@ def compile_policies(
     release: Annotated[
         str, typer.Option(help="The release of Berth whose objects these are; their names begin with it.")
     ] = "berth",
-    allow_prefix: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-prefix", help="A reserved key prefix that policies may write all the same; may be repeated."
-        ),
-    ] = None,
+    allow_prefix: services.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
     output: Annotated[Form, typer.Option("-o", "--output", help="The form of the objects.")] = Form.YAML,

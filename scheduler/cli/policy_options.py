@@ -23,10 +23,6 @@ Live = Annotated[
         help="A schedulerName that is served; policies that send pods elsewhere are reported. May be repeated.",
     ),
 ]
-Allowed = Annotated[
-    list[str] | None,
-    typer.Option("--allow-prefix", help="A reserved key prefix that policies may write all the same; may be repeated."),
-]
 Owner = Annotated[
     list[str] | None,
     typer.Option(

@@ -75,13 +75,22 @@ class CreateClaim(SmallChange, frozen=True):
         )
 
 
-class RecreateClaim(SmallChange, frozen=True):
-    """Delete a claim that has no volume and create it again: its storage class can't be changed."""
+class _Again(SmallChange, frozen=True):
+    """Delete a claim and create it again."""
 
-    cost = 1.5
     namespace: str
     name: str
     storage_class: str
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        """The claim as it would be then; None when there is none to create again."""
+        return _again(storage, self.namespace, self.name, self.storage_class)
+
+
+class RecreateClaim(_Again, frozen=True):
+    """Delete a claim that has no volume and create it again: its storage class can't be changed."""
+
+    cost = 1.5
     instead_of: str
 
     def __str__(self) -> str:
@@ -91,26 +100,15 @@ class RecreateClaim(SmallChange, frozen=True):
         other = f" instead of {self.instead_of}" if self.instead_of else ""
         return f"{again} with the storage class {self.storage_class}{other}"
 
-    def made(self, storage: Storage) -> StorageKind | None:
-        """The claim as it would be then; None when there is none to create again."""
-        return _again(storage, self.namespace, self.name, self.storage_class)
 
-
-class ReplaceVolume(SmallChange, frozen=True):
+class ReplaceVolume(_Again, frozen=True):
     """Delete a claim that has a volume, and create it again: the pod gets an empty volume."""
 
     cost = 4.0
-    namespace: str
-    name: str
-    storage_class: str
     volume: str
 
     def __str__(self) -> str:
         return f"create the claim {self.name} again, with an empty volume instead of {self.volume}"
-
-    def made(self, storage: Storage) -> StorageKind | None:
-        """The claim as it would be then; None when there is none to create again."""
-        return _again(storage, self.namespace, self.name, self.storage_class)
 
 
 class ShrinkClaim(SmallChange, frozen=True):

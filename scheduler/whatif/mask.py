@@ -112,7 +112,7 @@ class Masks:
         try:
             return json.dumps(self._any(json.loads(text)), separators=(",", ":"))
         except (ValueError, RecursionError):
-            return text
+            return self.text(text)  # nobody can read it, and it may hold names
 
     def _image(self, image: Any) -> Any:
         """Its name without the tag or the digest, which are no secret and decide whether a node has it."""

@@ -117,6 +117,16 @@ def test_nothing_of_the_names_is_left() -> None:
         assert kept in text
 
 
+def test_an_annotation_that_can_not_be_read_is_masked_word_by_word() -> None:
+    """It stays as unreadable as it was, so that the pod is refused as before."""
+    key = "scheduler.alpha.kubernetes.io/affinity"
+    broken = pod("acme-told")
+    broken["metadata"]["annotations"] = {key: '{"nodeAffinity": "acme-secret"'}
+    [plain] = smaller([broken])
+    found = Masks([plain]).masked(plain)["metadata"]["annotations"][key]
+    assert found.startswith('{"') and "acme" not in found and "secret" not in found
+
+
 def test_what_belongs_together_stays_together() -> None:
     """An owner and its pods, a claim and the pod it is made for, a node and its hostname."""
     masks = Masks(smaller([*STORAGE, pod("web-6c9-x7k"), node("web")]))
