@@ -146,11 +146,13 @@ class Meter:
         return sum(len(values) for by_label in kept for values in by_label.values())
 
     def verified(self) -> dict[str, int]:
-        """How many decisions were verified, and how many of them differed; nothing if none was."""
+        """How many decisions were verified, how many differed, how many took too long for it; nothing if none was."""
         found = self._verifications.read().values
         differing = sum(int(count) for (result, _), count in found.items() if result == "differs")
         given_up = sum(int(count) for (result, _), count in found.items() if result == "given_up")
-        return {"verified": int(sum(found.values())) - given_up, "differing": differing} if found else {}
+        if not found:
+            return {}
+        return {"verified": int(sum(found.values())) - given_up, "differing": differing, "given_up": given_up}
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """As Engine.handle."""

@@ -283,7 +283,7 @@ def test_verifications() -> None:
         bench.put(pod(name, "100m"))
         bench.cycle()
     assert bench.series(families.VERIFICATIONS) == {("equal", "berth"): 2.0, ("differs", "berth"): 1.0}
-    assert bench.meter.verified() == {"verified": 3, "differing": 1}
+    assert bench.meter.verified() == {"verified": 3, "differing": 1, "given_up": 0}
 
 
 def test_what_is_kept_is_bounded() -> None:
