@@ -18,8 +18,12 @@ def create(api: Api, prefix: str = "test") -> str:
 def remove(api: Api, name: str, by_hand: bool) -> None:
     """Delete a namespace; `by_hand` does what the controller manager would: empty it, then let it go."""
     api.delete(f"/api/v1/namespaces/{name}", grace=None)
-    if not by_hand:
-        return
+    if by_hand:
+        finish(api, name)
+
+
+def finish(api: Api, name: str) -> None:
+    """Empty a namespace that was deleted, and let it go, as the controller manager would."""
     for collection in _collections(api, name):
         api.delete(collection)
     namespace = api.get(f"/api/v1/namespaces/{name}")

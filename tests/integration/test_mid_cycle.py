@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.wait import wait_for
@@ -129,12 +130,19 @@ def test_the_pod_changes(
     berth.end()
 
 
-def test_the_namespace_goes(audited: ControlPlane, harbour: Harbour, add_nodes: AddNodes, proxy: Meddling) -> None:
+@pytest.fixture
+def goes(audited: ControlPlane) -> Iterator[str]:
+    """A namespace that the test deletes."""
+    name = namespaces.create(audited.api)
+    yield name
+    namespaces.finish(audited.api, name)
+
+
+def test_the_namespace_goes(
+    audited: ControlPlane, audited_namespace: str, goes: str, harbour: Harbour, add_nodes: AddNodes, proxy: Meddling
+) -> None:
     """Its pods end quietly: no event, no warning, no second Binding; others have the room."""
-    api = audited.api
-    where, other = "mid-cycle-goes", "mid-cycle-stays"
-    for name in (where, other):
-        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    api, where, other = audited.api, goes, audited_namespace
     add_nodes(audited, [node(f"{where}-own", cpu="1", labels={"test": where})])
     berth = behind(proxy, harbour, f"berth-{where}")
 
