@@ -86,7 +86,7 @@ class Nodes:
         """Counts label keys that were added with their first node or removed with their last."""
         self._most_columns = _COLUMNS
         """How many columns there may be before columns without values are dropped."""
-        self.images = Images()
+        self.images = Images(self.effort)
         self.ports = HostPorts()
 
     def row_of(self, name: str) -> int | None:
@@ -348,7 +348,7 @@ class Nodes:
         self.pods += times
 
     def image(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
-        """(rows that hold the image, its size there in bytes), None when no node has it."""
+        """(rows that hold the image, its size there in bytes), None when no node has it. Raises SliceOver."""
         return self.images.where(name)
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:

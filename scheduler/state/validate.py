@@ -186,6 +186,8 @@ def _images(cluster: Cluster) -> Iterator[str]:
             for name in names:
                 should.setdefault(name, {})[row] = size
     yield from _by_key("image", nodes.images.by_name(), should)
+    for name in nodes.images.absent() & should.keys():
+        yield f"image {name}: a node has it, and it is remembered as absent"
     for name, (rows, sizes) in nodes.images.arrays().items():
         has = dict(zip(rows.tolist(), sizes.tolist(), strict=True))
         yield from _differ(f"image {name}", "array of sizes", has, should.get(name))

@@ -59,6 +59,15 @@ def _large_namespace(nodes: int) -> Iterator[Write]:
         yield put(namespace(TENANT, **{f"{'k' * 40}{i}": "v" * 60 for i in range(5_000)}, turn=str(turn)), 20)
 
 
+def _images_of_many(nodes: int) -> Iterator[Write]:
+    """40 nodes with 10,000 images each, and a pod whose 12,000 containers name some of these and others."""
+    for i in range(40):
+        yield put(_changed(i, images=_images(10_000, f"{i}/")), 40)
+    names = [f"registry.example/{i % 80}/image-{i // 80}:1" for i in range(12_000)]
+    containers = [{"name": f"c{i}", "image": name} for i, name in enumerate(names)]
+    yield put(pod("worst", TENANT, {"app": "worst"}, {"containers": containers}), 40)
+
+
 def _many_namespaces(nodes: int) -> Iterator[Write]:
     for i in range(2_000):
         yield put(namespace(f"extra-{i}", tier="small"), 1)
@@ -71,6 +80,14 @@ SCENARIOS = [
         "10,000 images on one node, 30 times others",
         _flips(30, lambda turn: _changed(0, images=_images(10_000, f"{turn}/"))),
         30,
+    ),
+    Scenario(
+        "node-images-on-40",
+        "Node",
+        "10,000 images on each of 40 nodes, and a pod with 12,000 containers that asks about them",
+        _images_of_many,
+        41,
+        3.0,
     ),
     Scenario(
         "node-labels-10000",

@@ -15,6 +15,7 @@ from scheduler.model.kinds import Decoder
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
+from scheduler.state.effort import Effort, SliceOver
 from scheduler.state.images import Images, OnNode
 from scheduler.state.unoffered import MANY
 from scheduler.state.validate import validate
@@ -112,6 +113,46 @@ def test_a_node_with_thousands_of_images_changes_at_once() -> None:
     assert found is not None
     assert [one.tolist() for one in found] == [[0], [9]]
     assert images.where("image-1-7") is None
+
+
+def test_any_number_of_nodes_has_thousands_of_images() -> None:
+    """The 40th of them costs no more than the first, also when an image has many names."""
+    images, have = Images(), dict[int, OnNode]()
+    for salt in range(2):
+        for row in range(40):
+            after = on_node(NAMES, 40 * salt + row) if row % 2 else ((tuple(f"{salt}-{i}" for i in range(NAMES)), 1),)
+            with calls() as counted:
+                images.put(row, have.get(row, ()), after)
+            assert counted() < NAMES // 5
+            have[row] = after
+    found = images.where("1-7")
+    assert found is not None
+    assert len(found[0]) == 20
+    assert images.where("0-7") is None
+
+
+def test_who_asks_for_images_pays_for_asking_nodes_with_many() -> None:
+    """Each image is asked for in few steps, charged to the attempt, and not again in its next slice."""
+    effort = Effort()
+    images = Images(effort)
+    for row in range(64):
+        images.put(row, (), on_node(1_001, row))
+    asked = [f"image-{i % 80}-{i}" for i in range(NAMES)]
+    slices, spent = 0, 0
+    while True:
+        effort.begin(1_000, spent)
+        slices += 1
+        try:
+            for name in asked:
+                images.where(name)
+        except SliceOver:
+            spent = effort.end()
+        else:
+            break
+    assert effort.end() == 5 * NAMES  # one step, and one for each 16 of these nodes
+    assert slices == 1 + 5 * NAMES // 1_000
+    images.put(64, (), on_node(1_001, 79))
+    assert images.where("image-79-79") is not None
 
 
 @settings(deadline=None, max_examples=40)
