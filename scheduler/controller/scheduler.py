@@ -54,6 +54,10 @@ GATHER_SECONDS = 0.003
 brings four changes."""
 SLICE_SECONDS = 0.004
 """The engine's part of one turn of the event loop. Lists and answers to writes have parts of their own in that turn."""
+LOOP_TURNS = 4
+"""Turns of the event loop after each turn of costly work (`engine/turns.py`). What is under way for other pods needs
+several of them: bytes are received, then decoded, then a pod is decided, then its Binding is sent. With a slice of
+costly work in each of them, a pod would wait for all these slices."""
 _IDLE_SECONDS = 30.0
 _BUG = "a bug of the scheduler, whose log says more"
 """What a pod is told whose cycle failed; the exception itself would tell its author nothing."""
@@ -335,24 +339,30 @@ class Scheduler:
     async def work_forever(self) -> None:
         """Apply changes and schedule pods until the scheduler is stopped."""
         while not self._stopping:
+            before = self.engine.queue.turns.taken
             if self.work(cycles=self._led):
-                await asyncio.sleep(0)
+                for _ in range(1 if self.engine.queue.turns.taken == before else LOOP_TURNS):
+                    await asyncio.sleep(0)
                 continue
             due = self.engine.next_tick()
             await self.wait(_IDLE_SECONDS if due is None else min(due - self._clock(), _IDLE_SECONDS))
             self._carry_out(self.meter.handle(Tick(), self._clock()))
 
     def work(self, *, cycles: bool) -> bool:
-        """Apply changes, then schedule pods, for a few milliseconds; True when there is more to do."""
+        """Apply changes, then schedule pods, for a few milliseconds; True when there is more to do.
+
+        A turn of costly work is the last one: what has come meanwhile goes first.
+        """
         cycles = cycles and self.sight.clear
         engine, meter, inbox = self.engine, self.meter, self._inbox
+        taken = engine.queue.turns.taken
         now = started = self._clock()
         engine.epoch = self._wall() - now
         due = engine.next_tick()
         if due is not None and due <= now:
             # Also while there is no end of active pods: others' backoffs are over all the same.
             self._carry_out(meter.handle(Tick(), now))
-        while now - started < SLICE_SECONDS:
+        while now - started < SLICE_SECONDS and engine.queue.turns.taken == taken:
             if inbox:
                 for _ in range(min(len(inbox), 32)):
                     self._carry_out(meter.handle(inbox.popleft(), now))

@@ -235,6 +235,7 @@ class Queue(Places):
 
     def _catch_up(self, now: float) -> None:
         """Do some of the work for pending events and for terms, in turns."""
+        self.turns.taken += 1
         self._asked_last = self.unschedulable.behind and not (self._asked_last and self.term_indexing.late)
         if self._asked_last:
             self._ask(now)
@@ -333,6 +334,7 @@ class Queue(Places):
         self._ticket += 1
         queued.ticket, queued.place = self._ticket, Place.ACTIVE
         self._counts[Place.ACTIVE] += 1
+        self.turns.taken += 1
         self.turns.put(queued)
 
     @property

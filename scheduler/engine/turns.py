@@ -58,6 +58,8 @@ class Turns:
         """In the order of their turns."""
         self._debts: dict[str, tuple[float, float]] = {}
         """Namespace → (steps, engine time)."""
+        self.taken = 0
+        """Turns that costly work has had: slices of attempts, questions about pending events, indexing of terms."""
         self.owed = 0
         """Steps that other pods get before the next slice of a lane."""
 
@@ -95,6 +97,7 @@ class Turns:
             if queued is not None:
                 if lane.fresh or lane.begun:
                     self._lanes[namespace] = lane
+                self.taken += 1
                 self.owed = SHARE * ORDINARY
                 return queued
         return None

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from scheduler.controller import scheduler as scheduler_module
 from scheduler.controller.scheduler import Scheduler
+from scheduler.controller.sight import Sight
 from scheduler.engine.instructions import Failed, Instruction
 from scheduler.engine.queue import AT_ONCE
 from scheduler.engine.queued import Place
@@ -113,6 +114,42 @@ async def test_a_replica_that_stands_by_keeps_its_queue_current() -> None:
         pass
     assert engine.queue.counts()[Place.UNSCHEDULABLE] == 0
     assert engine.queue.counts()[Place.ACTIVE] == many
+
+
+async def test_others_wait_for_one_slice_of_costly_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What needs several turns of the loop, as bytes do until they are decoded, does not wait for a slice in each."""
+    monkeypatch.setattr(Sight, "clear", True)
+    config = decode(configuration())
+    scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config)
+    monkeypatch.setattr(scheduler, "_carry_out", lambda _instructions: None)
+    decoder, engine = Decoder(), scheduler.engine
+    for i in range(50):
+        engine.handle(Put(decoder.node(wire.encode(node(f"n{i}")))), 0.0)
+    for i in range(100):
+        engine.handle(Put(decoder.pod(wire.encode(pod(f"p{i}", labels={"app": f"a{i}"}, on=f"n{i % 50}")))), 0.0)
+    for i in range(40):
+        terms = [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "namespaceSelector": {},
+                "labelSelector": {"matchExpressions": [{"key": "zz", "operator": "NotIn", "values": [f"x{i}-{k}"]}]},
+            }
+            for k in range(300)
+        ]
+        costly = pod(f"costly-{i}", "mallory")
+        costly["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        engine.handle(Put(decoder.pod(wire.encode(costly))), 0.0)
+    loop = asyncio.create_task(scheduler.work_forever())
+    waited: list[int] = []
+    while engine.has_work:
+        before = engine.attempts.slices
+        for _ in range(3):
+            await asyncio.sleep(0)
+        waited.append(engine.attempts.slices - before)
+    scheduler.stop()
+    await loop
+    assert sum(waited) >= 40
+    assert max(waited) <= 1
 
 
 async def test_every_instruction_is_carried_out() -> None:
