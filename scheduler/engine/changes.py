@@ -12,6 +12,7 @@ from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import PodGroup
 from scheduler.model.shape import PodShape
 from scheduler.model.storage import StorageKind
 
@@ -120,9 +121,14 @@ def device_changes(old: DeviceKind | None, new: DeviceKind | None) -> ClusterEve
     return ClusterEvent.NOTHING
 
 
+def pod_group_changes(old: PodGroup | None) -> ClusterEvent:
+    """The event for an added or updated pod group; `old` is what it was before."""
+    return ClusterEvent.POD_GROUP_ADDED if old is None else ClusterEvent.POD_GROUP_UPDATED
+
+
 def key_of(thing: Modelled) -> ObjectKey:
     """The key under which a pod may wait for a change of an object."""
-    kind = thing.kind if isinstance(thing, Selecting) else type(thing).__name__
+    kind = thing.kind if isinstance(thing, (Selecting, PodGroup)) else type(thing).__name__
     return kind, thing.namespace, thing.name
 
 

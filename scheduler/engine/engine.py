@@ -22,6 +22,7 @@ from scheduler.engine.changes import (
     key_of,
     node_changes,
     placed_pod_changes,
+    pod_group_changes,
     storage_changes,
     waiting_pod_changes,
 )
@@ -47,6 +48,7 @@ from scheduler.engine.stimuli import (
     Cycle,
     ExtendersAnswered,
     ExtendersFailed,
+    Follows,
     Gone,
     OfBindingCycle,
     Put,
@@ -72,6 +74,7 @@ from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
 from scheduler.model.storage import STORAGE_KINDS
 from scheduler.state.cluster import Cluster
 
@@ -171,6 +174,7 @@ class Engine:
         self._frameworks = frameworks
         self._attempts.follow(frameworks)
         self.placement_conflicts.follow(frameworks)
+        self.cluster.pod_groups.keep(frameworks)
         self.queue.reconfigure(frameworks, initial_backoff, max_backoff, now)
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
@@ -192,6 +196,10 @@ class Engine:
             case Gone(kind, namespace, name):
                 self._gone(stimulus, now)
                 self.binding.changed((kind, namespace, name), now)
+            case Follows(api, followed):
+                for pod in self.cluster.pod_groups.follow(api, followed=followed):
+                    self._leave(pod, now)
+                    self._put_pod(pod, now)
             case VictimStays(victim):
                 # The victim's room does not become free: pods that wait for it have to be tried again.
                 placement = self.cluster.placement(victim.uid)
@@ -238,6 +246,9 @@ class Engine:
                 device = self.cluster.put_device(thing)
                 wakes.for_storage(self.queue, device_changes(device, thing), device, thing, now)
                 self._given_twice.look(now)
+            case PodGroup():
+                group = self.cluster.pod_groups.put(thing)
+                wakes.for_pod_group(self.queue, pod_group_changes(group), group, thing, now)
             case _:
                 before = self.cluster.storage.put(thing)
                 wakes.for_storage(self.queue, storage_changes(before, thing), before, thing, now)
@@ -265,6 +276,8 @@ class Engine:
             case kind if kind in DEVICE_KINDS:
                 device = self.cluster.drop_device(kind, gone.namespace, gone.name)
                 wakes.for_storage(self.queue, device_changes(device, None), device, None, now)
+            case kind if kind in POD_GROUP_KINDS:
+                self.cluster.pod_groups.drop(GroupKey(gone.namespace, gone.name, api_of_kind(kind)))
             case kind if kind in STORAGE_KINDS:
                 before = self.cluster.storage.drop(kind, gone.namespace, gone.name)
                 if kind == "VolumeAttachment":
@@ -282,6 +295,12 @@ class Engine:
             self._put_waiting(pod, now)
         elif pod.shape.claims:
             self.cluster.devices.rivals.has_pod(self.cluster.devices.wall)
+
+    def _leave(self, pod: Pod, now: float) -> None:
+        """A waiting pod is to wait anew, as a member of another group or of none."""
+        self._extender_calls.drop(pod.uid)
+        self.queue.remove(pod.uid)
+        self._nominator.end(pod, now)
 
     def _put_placed(self, pod: Pod, now: float) -> None:
         self.queue.remove(pod.uid)
@@ -318,7 +337,12 @@ class Engine:
         placement = self.cluster.placement(pod.uid)
         known = placement if queued is None else queued
         if known is not None:
+            if queued is not None and queued.pod.scheduling_group != pod.scheduling_group:
+                self._leave(queued.pod, now)
+                queued = None
             pod = as_known(known.pod, pod)
+        if pod.scheduling_group is not None or pod.uid in self.cluster.pod_groups:
+            self.cluster.pod_groups.waits(pod)
         event = Event.TERMINATING if pod.terminating else Event.UPDATED
         if self.binding.happens(pod.uid, event, pod, now) or (self._extender_calls.update(pod) and not pod.terminating):
             return

@@ -28,6 +28,13 @@ class Gone(Struct, frozen=True):
     uid: str
 
 
+class Follows(Struct, frozen=True):
+    """The PodGroups of an API group can be read from now on, or the API server has none any more."""
+
+    api: str
+    followed: bool
+
+
 class OfBindingCycle(Struct, frozen=True):
     """The answer to an instruction of a pod's binding cycle."""
 
@@ -134,5 +141,15 @@ class Tick(Struct, frozen=True):
 
 
 Stimulus = (
-    Put | Gone | OfBindingCycle | ExtendersAnswered | ExtendersFailed | Unwritten | VictimStays | Cycle | Broke | Tick
+    Put
+    | Gone
+    | Follows
+    | OfBindingCycle
+    | ExtendersAnswered
+    | ExtendersFailed
+    | Unwritten
+    | VictimStays
+    | Cycle
+    | Broke
+    | Tick
 )

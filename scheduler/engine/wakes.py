@@ -11,6 +11,7 @@ from scheduler.framework.plugin import OtherObject, Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import PodGroup
 from scheduler.state.cluster import Cluster
 
 
@@ -69,6 +70,15 @@ def for_storage(
 
     if event:
         queue.wake(event, helps, now, real=real, about=old if new is None else new)
+
+
+def for_pod_group(queue: Queue, event: ClusterEvent, old: PodGroup | None, new: PodGroup, now: float) -> None:
+    """A pod group was added or changed."""
+
+    def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
+        return framework.hint(plugin, "object_hint", pod, event, old, new)
+
+    queue.wake(event, helps, now, about=new)
 
 
 def _always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:

@@ -2,22 +2,24 @@
 
 from collections.abc import Callable, Mapping
 
-from scheduler.model import devices_parse, storage_parse, wire
+from scheduler.model import devices_parse, pod_group_parse, storage_parse, wire
 from scheduler.model.annotated import Mode
 from scheduler.model.devices import DEVICE_KINDS, DeviceKind
 from scheduler.model.namespaced import Namespace, Selecting, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
 from scheduler.model.pod import BOUND, NO_MODES, Interner, Pod, parse_pod
+from scheduler.model.pod_group import POD_GROUP_KINDS, PodGroup
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
 
-Modelled = Pod | Node | Namespace | Selecting | StorageKind | DeviceKind
-_PARSERS: Mapping[str, Callable[[bytes, Interner], "StorageKind | DeviceKind"]] = {
+Modelled = Pod | Node | Namespace | Selecting | StorageKind | DeviceKind | PodGroup
+_PARSERS: Mapping[str, Callable[[bytes, Interner], "StorageKind | DeviceKind | PodGroup"]] = {
     **storage_parse.PARSERS,
     **devices_parse.PARSERS,
+    **pod_group_parse.PARSERS,
 }
 
 SELECTING = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet", "PodDisruptionBudget")
-KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS, *DEVICE_KINDS)
+KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS, *DEVICE_KINDS, *POD_GROUP_KINDS)
 
 LARGE_BOUND = 500
 """Large objects are few, and what is small in them is seldom shared."""

@@ -13,6 +13,7 @@ from msgspec import Struct
 from scheduler.model import wire
 from scheduler.model.annotated import AnnotationError, Mode, affinity_of, carries
 from scheduler.model.pod_devices import required_features
+from scheduler.model.pod_group import GroupKey, group_of
 from scheduler.model.promise import annotation_text
 from scheduler.model.shape import HEAVY, PodShape, inline_disks, parse_shape, resize_infeasible
 
@@ -57,6 +58,8 @@ class Pod(Struct, gc=False, weakref=False):
     """A kubelet's word for a pod of its own; nobody else can remove it."""
     made_claims: tuple[tuple[str, str | None], ...] = ()
     """(name in the spec, name of the claim that was made of the template; None: none was needed)."""
+    scheduling_group: GroupKey | None = None
+    """The pod group that it names, in its spec or by the label of scheduler-plugins. `PodGroups.of`: if it counts."""
 
     @property
     def key(self) -> str:
@@ -132,10 +135,10 @@ class Interner:
             self.known_labels.put(text, found, len(text))
         return found
 
-    def shape(self, pod: wire.Pod, promise: str | None = None) -> PodShape:
+    def shape(self, pod: wire.Pod, promise: str | None = None, *, in_group: bool = False) -> PodShape:
         """The shape of a pod, shared by all pods whose placement-deciding bytes are equal.
 
-        `promise`: the text of its annotation, which decides too.
+        `promise`: the text of its annotation, which decides too. `in_group`: it names a pod group.
         """
         spec, status = pod.spec, pod.status
         affinity, problem = wire.present(spec.affinity), None
@@ -152,7 +155,7 @@ class Interner:
             wire.present(spec.resources),
             wire.present(spec.resource_claims),
             required_features(spec),
-            wire.present(spec.scheduling_group),
+            in_group,
             tuple([_container_key(c) for c in spec.containers]),
             tuple([_container_key(c) for c in spec.init_containers]) if spec.init_containers else (),
             _volumes_key(spec.volumes) if spec.volumes else (),
@@ -163,7 +166,7 @@ class Interner:
         later = not (spec.node_name or status.nominated_node_name)
         found = self.known_shapes.get(key)
         if found is None or not (later or found.complete):
-            found = parse_shape(pod, affinity, promise, later=later)
+            found = parse_shape(pod, affinity, promise, in_group=in_group, later=later)
             found.annotation_problem = problem
             found.weight = _weight(key)
             if found.affinity_digest:
@@ -251,14 +254,16 @@ def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
         ),
         None,
     )
+    labels = interner.labels(meta.labels)
+    group = group_of(meta.namespace, wire.present(spec.scheduling_group), labels)
     return Pod(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
         generation=meta.generation,
-        labels=interner.labels(meta.labels),
-        shape=interner.shape(pod, annotation_text(annotations)),
+        labels=labels,
+        shape=interner.shape(pod, annotation_text(annotations), in_group=group is not None),
         scheduler_name=spec.scheduler_name,
         priority=spec.priority or 0,
         preempts=spec.preemption_policy != "Never",
@@ -279,4 +284,5 @@ def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
         made_claims=tuple([(one.name, one.resource_claim_name) for one in status.resource_claim_statuses])
         if status.resource_claim_statuses
         else (),
+        scheduling_group=group,
     )

@@ -107,7 +107,7 @@ class PodShape:
     containers: tuple[DeviceContainer, ...]
     """The containers, if any of them asks for a resource that may be served by devices."""
     in_group: bool
-    """The pod is a member of a pod group."""
+    """The pod names a pod group. Which one is no part of the shape: members of all groups may share it."""
     features: frozenset[str]
     """What the pod needs its node to declare (status.declaredFeatures)."""
     annotation_problem: str | None
@@ -267,11 +267,13 @@ def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
     return hashed_once(found)
 
 
-def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None, *, later: bool = False) -> PodShape:
+def parse_shape(
+    pod: wire.Pod, affinity: bytes, promise: str | None = None, *, in_group: bool = False, later: bool = False
+) -> PodShape:
     """Parse what decides a pod's placement. Bad parts end up in `problem` and `warnings`, never in an exception.
 
-    `affinity`: the JSON to go by as spec.affinity, or nothing; `promise`: the text of its annotation. `later`: many
-    terms may be read later on.
+    `affinity`: the JSON to go by as spec.affinity, or nothing; `promise`: the text of its annotation. `in_group`: it
+    names a pod group. `later`: many terms may be read later on.
 
     Raises msgspec.ValidationError when a field has the wrong JSON type.
     """
@@ -300,7 +302,7 @@ def parse_shape(pod: wire.Pod, affinity: bytes, promise: str | None = None, *, l
     shape.volumes = parse_volumes(volumes)
     shape.promise = parse_promise(promise)
     shape.claims = pod_claims(spec)
-    shape.in_group = wire.present(spec.scheduling_group) not in (b"", b"{}")
+    shape.in_group = in_group
     shape.containers = device_containers(resources, spec)
     shape.features = required_features(spec)
     shape.warnings = tuple(warnings)

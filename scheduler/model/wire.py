@@ -190,6 +190,12 @@ class Volume(Object, gc=False):
     csi: Raw = Raw()
 
 
+class SchedulingGroup(Object, gc=False):
+    """The group that a pod is a member of."""
+
+    pod_group_name: str | None = None
+
+
 class SchedulingGate(Object, gc=False):
     name: str = ""
 

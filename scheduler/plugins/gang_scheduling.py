@@ -12,6 +12,7 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
 from scheduler.framework.status import Reject, Unresolvable
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import NATIVE
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 
@@ -33,6 +34,7 @@ class GangScheduling(Plugin):
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Refuse a pod of a group."""
-        if not pod.shape.in_group:
+        group = pod.scheduling_group
+        if group is None or group.api != NATIVE:
             return None
         return Reject(Unresolvable("pod uses spec.schedulingGroup, which this version of Berth does not schedule yet"))

@@ -22,6 +22,7 @@ from scheduler.state.effort import Effort
 from scheduler.state.incidence import Incidence
 from scheduler.state.nodes import Nodes
 from scheduler.state.nominations import Nominations
+from scheduler.state.pod_groups import PodGroups
 from scheduler.state.rowlog import ChangeLog
 from scheduler.state.services import Services
 from scheduler.state.storage import Storage
@@ -50,6 +51,7 @@ class Cluster:
         self.nominations = Nominations()
         self.storage = Storage(self.nodes)
         self.devices = Devices()
+        self.pod_groups = PodGroups()
         self.nodes.served = self.devices.served
         self._devices_seen = 0
         self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
@@ -141,6 +143,8 @@ class Cluster:
 
         Returns the placement before, None when there was none.
         """
+        if pod.scheduling_group is not None or pod.uid in self.pod_groups:
+            self.pod_groups.assign(pod)
         old = self._placed.get(pod.uid)
         if old is not None and self.nodes.names[old.row] == pod.node_name:
             before = Placement(old.pod, old.row, old.assumed)
@@ -170,6 +174,8 @@ class Cluster:
             placement = Placement(pod, row, False)
             self._placed[pod.uid] = placement
             self._on_row.setdefault(row, {})[pod.uid] = placement
+            if pod.scheduling_group is not None:
+                self.pod_groups.assign(pod)
         if pods:
             counts = Counter(rows)
             self.nodes.charge_many(pods[0].shape, counts)
@@ -177,6 +183,8 @@ class Cluster:
 
     def drop_pod(self, uid: str) -> Placement | None:
         """Remove a placed pod."""
+        if uid in self.pod_groups:
+            self.pod_groups.gone(uid)
         placement = self._placed.get(uid)
         if placement is not None:
             self._take(placement)
@@ -188,6 +196,8 @@ class Cluster:
         if pod.uid in self._placed or name is None:
             raise ValueError(f"pod {pod.key} can't be assumed on row {row}: placed already, or no such node")
         self._place(pod, name, assumed=True)
+        if pod.scheduling_group is not None:
+            self.pod_groups.assume(pod)
 
     def replace(self, pod: Pod) -> Pod | None:
         """Exchange a placed pod for a changed copy of itself, where it is; returns what it was."""
@@ -197,6 +207,8 @@ class Cluster:
         was, node = placement.pod, self.nodes.names[placement.row] or ""
         self._take(placement)
         self._place(pod, node, assumed=placement.assumed)
+        if pod.scheduling_group is not None:
+            self.pod_groups.renew(pod)
         return was
 
     def forget(self, uid: str) -> Placement | None:
@@ -205,6 +217,8 @@ class Cluster:
         if placement is None or not placement.assumed:
             return None
         self._take(placement)
+        if placement.pod.scheduling_group is not None:
+            self.pod_groups.forget(uid)
         return placement
 
     @contextmanager

@@ -14,6 +14,7 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Column
 from scheduler.state.nodes import CPU, EPHEMERAL, MEMORY
 from scheduler.state.validate_devices import validate_devices
+from scheduler.state.validate_groups import validate_groups
 from scheduler.state.validate_storage import validate_storage
 from scheduler.state.validate_terms import validate_terms
 
@@ -33,6 +34,7 @@ def validate(cluster: Cluster) -> list[str]:
             *validate_terms(cluster),
             *validate_storage(cluster),
             *validate_devices(cluster),
+            *validate_groups(cluster),
         ]
     finally:
         cluster.effort.resume(end)

@@ -13,6 +13,7 @@ from scheduler.model.kinds import KINDS, SELECTING, Decoder, Modelled
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import POD_GROUP_KINDS, PodGroup
 from scheduler.state.cluster import Cluster
 from scheduler.whatif import claim_templates
 from scheduler.whatif.documents import Document, ObjectError, plain
@@ -20,7 +21,9 @@ from scheduler.whatif.places import complaint
 
 __all__ = ["ObjectError", "PriorityClass", "World"]
 
-_NAMESPACED = frozenset(("Pod", *SELECTING, "PersistentVolumeClaim", "CSIStorageCapacity", "ResourceClaim"))
+_NAMESPACED = frozenset(
+    ("Pod", *SELECTING, "PersistentVolumeClaim", "CSIStorageCapacity", "ResourceClaim", *POD_GROUP_KINDS)
+)
 _BETA = ("", "beta.")
 _MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
 
@@ -162,6 +165,9 @@ class World:
                 self._add_pod(thing)
             case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
                 self.cluster.put_device(thing)
+            case PodGroup():
+                self.cluster.pod_groups.put(thing)
+                self.cluster.pod_groups.follow(thing.key.api, followed=True)
             case _:
                 self.cluster.storage.put(thing)
 
@@ -182,7 +188,9 @@ class World:
         if not pod.uid:
             pod.uid = pod.key
         for others in (self.waiting, self.finished):
-            others.pop(pod.key, None)
+            before = others.pop(pod.key, None)
+            if before is not None and before.scheduling_group is not None:
+                self.cluster.pod_groups.gone(before.uid)
         self.cluster.nominations.drop(pod.uid)
         if pod.key in self.placed and (pod.finished or not pod.node_name):
             self.take(self.placed[pod.key])
@@ -195,6 +203,8 @@ class World:
             self.cluster.put_pod(pod)
         else:
             self.waiting[pod.key] = pod
+            if pod.scheduling_group is not None:
+                self.cluster.pod_groups.waits(pod)
             if pod.nominated_node_name:
                 self.cluster.nominations.put(pod, pod.nominated_node_name)
 
@@ -212,7 +222,7 @@ class World:
             raise ObjectError(f"{_named(kind, namespace, name, place)}: {complaint(kind, raw, error)}") from None
 
     def _refuse_twin(self, kind: str, thing: Modelled, spot: str) -> None:
-        key = (kind, thing.namespace, thing.name)
+        key = (thing.kind if isinstance(thing, PodGroup) else kind, thing.namespace, thing.name)
         uid, before = self._seen.get(key, ("", ""))
         if key in self._seen and not (uid and uid == thing.uid):
             raise ObjectError(f"{_named(kind, thing.namespace, thing.name, '')}: is there twice: {before} and {spot}")

@@ -18,6 +18,7 @@ from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import PodGroup
 from scheduler.model.promise import NOTHING_OF_NODES, NodeRequirement, keeps_own, required
 from scheduler.model.storage import STORAGE_KINDS
 from scheduler.plugins.required_during_execution import RequiredDuringExecution
@@ -113,6 +114,8 @@ class Observed:
                 self.cluster.put_selecting(thing)
             case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
                 self.cluster.put_device(thing)
+            case PodGroup():
+                self.cluster.pod_groups.put(thing)
             case _:
                 self.cluster.storage.put(thing)
 

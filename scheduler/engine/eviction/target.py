@@ -67,6 +67,6 @@ def claim(pod: Pod, row: int, cluster: Cluster) -> str:
 
     Returns the UID of what was placed; `cluster.forget` ends it.
     """
-    ghost = replace(pod, uid=f"{pod.uid}/claim", node_name=cluster.nodes.names[row] or "")
+    ghost = replace(pod, uid=f"{pod.uid}/claim", node_name=cluster.nodes.names[row] or "", scheduling_group=None)
     cluster.assume(ghost, row)
     return ghost.uid

@@ -1,0 +1,145 @@
+"""Pod groups: pods that start together, or not at all. The fields that a decision reads.
+
+They are made from bytes in `scheduler.model.pod_group_parse`. Upstream: `k8s.io/api/scheduling/v1beta1` (PodGroup), and
+scheduler-plugins' `apis/scheduling/v1alpha1` on clusters that have its custom resource.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from scheduler.model import wire
+from scheduler.model.pod_devices import PodClaim
+
+NATIVE = "scheduling.k8s.io"
+"""The API group of Kubernetes' own PodGroup."""
+COSCHEDULING = "scheduling.x-k8s.io"
+"""The API group of scheduler-plugins' PodGroup."""
+LABEL = "scheduling.x-k8s.io/pod-group"
+"""The label that names a pod's group of scheduler-plugins."""
+NATIVE_KIND = "PodGroup"
+COSCHEDULING_KIND = "PodGroup.scheduling.x-k8s.io"
+POD_GROUP_KINDS = (NATIVE_KIND, COSCHEDULING_KIND)
+INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
+DISRUPTION_TARGET = "DisruptionTarget"
+CONDITIONS = (INITIALLY_SCHEDULED, DISRUPTION_TARGET)
+"""The conditions that a scheduler writes."""
+
+_decoder = msgspec.json.Decoder(wire.SchedulingGroup)
+
+
+class GroupKey(NamedTuple):
+    """Which group. `api`: NATIVE or COSCHEDULING."""
+
+    namespace: str
+    name: str
+    api: str = NATIVE
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class GroupCondition(NamedTuple):
+    """A condition of a group's status."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    observed_generation: int
+    last_transition: str
+    """RFC 3339; empty: not said."""
+
+
+class PodGroup(Struct, gc=False, frozen=True, eq=False):
+    """A group of pods."""
+
+    key: GroupKey
+    uid: str
+    resource_version: str
+    generation: int
+    created: str
+    terminating: bool
+    min_count: int | None
+    """So many of its pods start together, or none; None: its pods are scheduled one by one (policy basic)."""
+    topology_key: str | None = None
+    """All its pods have to be on nodes with the same value of this label."""
+    disruption_mode: Literal["single", "all"] = "single"
+    """Whether its pods may be disrupted one by one, or only all together."""
+    priority: int | None = None
+    """None: not said, as in groups of scheduler-plugins."""
+    priority_class: str = ""
+    preempts: bool | None = None
+    """None: not said, and its pods say it."""
+    resource_claims: tuple[PodClaim, ...] = ()
+    """Claims for devices that its pods may share."""
+    made_claims: tuple[tuple[str, str | None], ...] = ()
+    """(name in the spec, name of the claim that was made of the template; None: none was needed)."""
+    workload: tuple[str, str] | None = None
+    """(Workload, name of its template)."""
+    parent: str | None = None
+    """The CompositePodGroup that it is a part of."""
+    conditions: tuple[GroupCondition, ...] = ()
+    """Those of `CONDITIONS`."""
+    min_resources: Mapping[str, int] | None = None
+    """Of scheduler-plugins: what has to be free for all its pods together, in the units of a pod's requests."""
+    timeout: int | None = None
+    """Of scheduler-plugins: seconds for which its pods wait on Permit."""
+    phase: str = ""
+    """Of scheduler-plugins."""
+    problems: tuple[str, ...] = ()
+    """Parts of it that can't be read, and are left out."""
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return self.key.namespace
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.key.name
+
+    @property
+    def kind(self) -> str:
+        """One of `POD_GROUP_KINDS`."""
+        return kind_of_api(self.key.api)
+
+    @property
+    def gang(self) -> bool:
+        """Whether some number of its pods has to start together."""
+        return self.min_count is not None
+
+    @property
+    def needed(self) -> int:
+        """How many of its pods have to find a node for any to start (upstream getMinCount)."""
+        return 1 if self.min_count is None else self.min_count
+
+    def condition(self, kind: str) -> GroupCondition | None:
+        """The condition of this type."""
+        return next((one for one in self.conditions if one.type == kind), None)
+
+
+def kind_of_api(api: str) -> str:
+    """What the pod groups of an API group are called here."""
+    return NATIVE_KIND if api == NATIVE else COSCHEDULING_KIND
+
+
+def api_of_kind(kind: str) -> str:
+    """The API group of one of `POD_GROUP_KINDS`."""
+    return NATIVE if kind == NATIVE_KIND else COSCHEDULING
+
+
+def group_of(namespace: str, named: bytes, labels: Mapping[str, str]) -> GroupKey | None:
+    """The group that a pod names: in spec.schedulingGroup (`named`, its JSON), else by the label."""
+    if named:
+        name = _decoder.decode(named).pod_group_name
+        if name:
+            return GroupKey(namespace, name, NATIVE)
+    if labels:
+        name = labels.get(LABEL)
+        if name:
+            return GroupKey(namespace, name, COSCHEDULING)
+    return None

@@ -1,0 +1,200 @@
+"""Pod groups: their objects, and which of their pods wait, are assumed, or are assigned.
+
+Mirrors kube-scheduler `backend/cache/podgroupstate.go`. A group is known from its object or from its pods, whichever
+come first: a pod may name a group that does not exist yet.
+"""
+
+from collections.abc import Container, Iterator
+
+from scheduler.model.pod import Pod
+from scheduler.model.pod_group import GroupKey, PodGroup
+
+Pods = dict[str, Pod]
+"""UID → pod."""
+
+
+class GroupState:
+    """One group. Each of its `pods` is in one of `unscheduled`, `assumed` and `assigned`, in the order they came."""
+
+    __slots__ = ("assigned", "assumed", "key", "object", "pods", "unscheduled", "version")
+
+    def __init__(self, key: GroupKey) -> None:
+        self.key = key
+        self.object: PodGroup | None = None
+        """None: there is none (yet)."""
+        self.pods: Pods = {}
+        self.unscheduled: Pods = {}
+        """Waiting pods of ours. Those of other schedulers are not known before they have a node."""
+        self.assumed: Pods = {}
+        """We chose their nodes, and the API has not confirmed it yet."""
+        self.assigned: Pods = {}
+        """They have their nodes, whoever chose these."""
+        self.version = 0
+        """Another one after each change of the group, and of no other group."""
+
+    @property
+    def scheduled(self) -> int:
+        """How many pods have a node, by the API's word or ours."""
+        return len(self.assumed) + len(self.assigned)
+
+    @property
+    def with_node(self) -> Iterator[Pod]:
+        """The pods that have a node, by the API's word or ours."""
+        yield from self.assigned.values()
+        yield from self.assumed.values()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody speaks of the group any more."""
+        return self.object is None and not self.pods
+
+    def move(self, pod: Pod, there: Pods) -> None:
+        """Have a pod, as it is now, in one of the three."""
+        uid = pod.uid
+        self.pods[uid] = pod
+        for some in (self.unscheduled, self.assumed, self.assigned):
+            if some is not there:
+                some.pop(uid, None)
+        there[uid] = pod
+
+    def remove(self, uid: str) -> None:
+        """A pod is no member any more."""
+        for some in (self.pods, self.unscheduled, self.assumed, self.assigned):
+            some.pop(uid, None)
+
+
+class PodGroups:
+    """All groups. Whoever calls with a pod has looked that it names a group: pods without one cost nothing here."""
+
+    def __init__(self) -> None:
+        self.followed: set[str] = set()
+        """API groups whose PodGroups can be read. A pod may name a group of an API that nobody serves."""
+        self._groups: dict[GroupKey, GroupState] = {}
+        self._of: dict[str, GroupKey] = {}
+        """UID of a pod → its group."""
+        self._version = 0
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[GroupState]:
+        return iter(self._groups.values())
+
+    def __contains__(self, uid: object) -> bool:
+        """Whether a pod of this UID is known as a member of any group."""
+        return uid in self._of
+
+    def of(self, pod: Pod) -> GroupKey | None:
+        """The group that counts for a pod; None: it names none, or one of an API group that is not followed."""
+        key = pod.scheduling_group
+        return key if key is None or key.api in self.followed else None
+
+    def get(self, key: GroupKey) -> PodGroup | None:
+        """The object of a group; None: there is none (yet)."""
+        state = self._groups.get(key)
+        return None if state is None else state.object
+
+    def state(self, key: GroupKey) -> GroupState | None:
+        """What is known of a group; None: neither object nor pod."""
+        return self._groups.get(key)
+
+    def follow(self, api: str, followed: bool) -> list[Pod]:
+        """From now on these groups count, or don't; returns the waiting pods for which that is another answer."""
+        if (api in self.followed) == followed:
+            return []
+        if followed:
+            self.followed.add(api)
+        else:
+            self.followed.remove(api)
+        return [pod for state in self._groups.values() if state.key.api == api for pod in state.unscheduled.values()]
+
+    # -- objects -----------------------------------------------------------------------------------------------------
+
+    def put(self, group: PodGroup) -> PodGroup | None:
+        """Add or update an object; returns what was there before."""
+        state = self._ensure(group.key)
+        before, state.object = state.object, group
+        return before
+
+    def drop(self, key: GroupKey) -> PodGroup | None:
+        """Remove an object; returns what was there."""
+        state = self._groups.get(key)
+        if state is None:
+            return None
+        before, state.object = state.object, None
+        self._changed(state)
+        return before
+
+    # -- pods --------------------------------------------------------------------------------------------------------
+
+    def waits(self, pod: Pod) -> None:
+        """A pod of ours waits for a node, as far as the API says: it may be assumed all the same."""
+        state = self._joined(pod)
+        if state is not None:
+            uid = pod.uid
+            state.move(pod, state.assumed if uid in state.assumed else state.unscheduled)
+
+    def assume(self, pod: Pod) -> None:
+        """We chose a node for it."""
+        state = self._joined(pod)
+        if state is not None:
+            state.move(pod, state.assumed)
+
+    def assign(self, pod: Pod) -> None:
+        """The API says that it has a node."""
+        state = self._joined(pod)
+        if state is not None:
+            state.move(pod, state.assigned)
+
+    def forget(self, uid: str) -> None:
+        """The node that we chose for a pod is not its node."""
+        state = self._groups.get(self._of[uid]) if uid in self._of else None
+        if state is not None and uid in state.assumed:
+            state.move(state.pods[uid], state.unscheduled)
+            self._changed(state)
+
+    def renew(self, pod: Pod) -> None:
+        """A placed pod is another copy of itself."""
+        state = self._groups.get(self._of[pod.uid]) if pod.uid in self._of else None
+        if state is not None:
+            state.move(pod, state.assumed if pod.uid in state.assumed else state.assigned)
+            self._changed(state)
+
+    def gone(self, uid: str) -> None:
+        """A pod is gone, or finished."""
+        key = self._of.pop(uid, None)
+        if key is not None:
+            state = self._groups[key]
+            state.remove(uid)
+            self._changed(state)
+
+    def keep(self, schedulers: Container[str]) -> None:
+        """These are our profiles now: waiting pods of others are no members any more."""
+        waiting = [pod for state in self._groups.values() for pod in state.unscheduled.values()]
+        for pod in waiting:
+            if pod.scheduler_name not in schedulers:
+                self.gone(pod.uid)
+
+    def _joined(self, pod: Pod) -> GroupState | None:
+        """The group of a pod, which it joins if it has not; None: it names none (any more)."""
+        uid, key = pod.uid, pod.scheduling_group
+        if uid in self._of and self._of[uid] != key:
+            self.gone(uid)  # its label has changed
+        if key is None:
+            return None
+        self._of[uid] = key
+        return self._ensure(key)
+
+    def _ensure(self, key: GroupKey) -> GroupState:
+        state = self._groups.get(key)
+        if state is None:
+            state = self._groups[key] = GroupState(key)
+        self._version += 1
+        state.version = self._version
+        return state
+
+    def _changed(self, state: GroupState) -> None:
+        self._version += 1
+        state.version = self._version
+        if state.empty:
+            del self._groups[state.key]
