@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import ssl
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -13,9 +14,22 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+_SIGNS = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""A CA has to say so, or Python 3.13 does not trust what it signs."""
+
 
 class Authority:
-    """A CA that signs clients' certificates."""
+    """A CA that signs certificates of clients and of servers."""
 
     def __init__(self, home: Path, name: str = "clients") -> None:
         self._home = home
@@ -23,6 +37,8 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         authority = x509.BasicConstraints(ca=True, path_length=None)
         made = _builder(self._name, self._name, self._key, timedelta(days=1)).add_extension(authority, critical=True)
+        made = made.add_extension(_SIGNS, critical=True)
+        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
         self.pem = made.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)
         self.file = home / f"{name}.crt"
         self.file.write_bytes(self.pem)
@@ -43,6 +59,20 @@ class Authority:
     def user(self, name: str, *groups: str) -> Path:
         """A certificate for a user in these groups."""
         return self.client(*((NameOID.ORGANIZATION_NAME, group) for group in groups), (NameOID.COMMON_NAME, name))
+
+    def server(self, address: str, certificate: Path, key: Path) -> None:
+        """Write the certificate of a server at this IP address, and its key, as a rotation does: the key first."""
+        own = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
+        names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        made = _builder(subject, self._name, own, timedelta(hours=1))
+        for extension in (names, usage, issuer):
+            made = made.add_extension(extension, critical=False)
+        signed = made.sign(self._key, hashes.SHA256())
+        key.write_bytes(own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        certificate.write_bytes(signed.public_bytes(Encoding.PEM))
 
 
 def der(file: Path) -> bytes:

@@ -188,6 +188,12 @@ CONFLICTS = Family(
     "(topology_spread) does not hold, since another scheduler placed a pod about the same time.",
     ("constraint",),
 )
+DEVICES_TWICE = Family(
+    "berth_devices_given_twice_total",
+    "counter",
+    "Pods bound by Berth with a device that another scheduler gave to another claim at the same time. Only ending one "
+    "of the pods mends it: the event DeviceGivenTwice names the device and both claims.",
+)
 STATUSES_WAITING = Family(
     "berth_statuses_waiting", "gauge", "Pods for which a condition or a nominated node waits to be written."
 )

@@ -108,6 +108,7 @@ class _Vitals:
             Asked(families.UNANSWERED, lambda: {(): float(scheduler.writer.bindings.unanswered)}),
             Asked(families.REFUSALS, lambda: {(why,): float(n) for why, n in scheduler.refusals.counted.items()}),
             Asked(families.CONFLICTS, lambda: {(what,): float(written.conflicts[what]) for what in CONSTRAINTS}),
+            Asked(families.DEVICES_TWICE, lambda: {(): float(written.devices_given_twice)}),
             Asked(families.STATUSES_WAITING, lambda: {(): float(len(scheduler.writer.statuses))}),
             Asked(families.STATUSES_DROPPED, lambda: {(): float(scheduler.writer.statuses.dropped)}),
             Asked(families.EVENTS_DROPPED, lambda: {(): float(written.events_dropped)}),

@@ -65,6 +65,8 @@ class Written:
     events_dropped: int = 0
     conflicts: Counter[str] = field(default_factory=Counter)
     """Pods whose requirements another scheduler broke, by kind of requirement."""
+    devices_given_twice: int = 0
+    """Pods that are bound with a device that another claim has."""
 
 
 class Writer:
@@ -133,7 +135,8 @@ class Writer:
         )
 
     def device_given_twice(self, instruction: DeviceGivenTwice) -> None:
-        """Log it, and post a Warning: it can't be undone without ending one of the pods."""
+        """Count and log it, and post a Warning: it can't be undone without ending one of the pods."""
+        self.written.devices_given_twice += 1
         log.error("a device was given twice", **about(instruction.pod), message=instruction.note)
         self._record(
             instruction.pod, kind="Warning", reason="DeviceGivenTwice", action="Scheduling", note=instruction.note

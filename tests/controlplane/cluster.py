@@ -63,6 +63,13 @@ class Cluster:
             self._api = self._admin_api()
         return self._api
 
+    def trust(self, ca: Path) -> None:
+        """From now on the API server's certificate is signed by this CA; `api` is a new client."""
+        self.ca = ca
+        if self._api is not None:
+            self._api.close()
+            self._api = None
+
     def _admin_api(self) -> Api:
         return Api(self.url, token=self.admin["token"], ca=self.ca)
 

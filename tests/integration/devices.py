@@ -25,6 +25,8 @@ class Devices:
         self.namespace = namespace
         self.name = f"dra-{secrets.token_hex(4)}"
         self.driver = f"{self.name}.test"
+        self._made: list[str] = []
+        """Paths of what is in no namespace."""
 
     def make_class(self, **spec: Any) -> None:
         """Devices of the driver."""
@@ -57,6 +59,8 @@ class Devices:
         document["metadata"].pop("uid")
         path = f"{ROOT}/namespaces/{namespace}/{plural}" if namespace else f"{ROOT}/{plural}"
         self.api.create(path, {"apiVersion": "resource.k8s.io/v1", **document})
+        if not namespace:
+            self._made.append(f"{path}/{document['metadata']['name']}")
 
     def add(self, name: str, scheduler: str, **how: Any) -> None:
         """Create a pod."""
@@ -73,6 +77,14 @@ class Devices:
         except ApiError as error:
             if error.status != 404:
                 raise
+
+    def close(self) -> None:
+        """Remove the class and the slices, and the claims, which nobody else would let go."""
+        for one in self.claims():
+            path = f"{ROOT}/namespaces/{self.namespace}/resourceclaims/{one['metadata']['name']}"
+            self.api.patch(path, {"metadata": {"finalizers": None}})
+        for path in self._made:
+            self.api.delete(path)
 
     def misplaced(self, only: Collection[str] | None = None) -> list[str]:
         """What must not be: a device that two claims have, a claim whose pod is not where its devices are.

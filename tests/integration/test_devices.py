@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,14 +21,15 @@ AddNodes = Callable[..., None]
 
 
 @pytest.fixture
-def devices(control_plane: Cluster, real_namespace: str, add_nodes: AddNodes) -> Devices:
+def devices(control_plane: Cluster, real_namespace: str, add_nodes: AddNodes) -> Iterator[Devices]:
     """Two nodes with two devices each, of two models."""
     made = Devices(control_plane, real_namespace)
     names = [f"{made.name}-a", f"{made.name}-b"]
     add_nodes(control_plane, [node(name, "zone-0") for name in names])
     for name in names:
         made.make_slice(name, device("d0", model="small"), device("d1", model="large"))
-    return made
+    yield made
+    made.close()
 
 
 def create(devices: Devices, name: str, scheduler: str, **how: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -24,7 +24,7 @@ SECONDS = 20.0
 
 
 @pytest.fixture
-def devices(control_plane: Cluster, real_namespace: str, add_nodes: AddNodes) -> Devices:
+def devices(control_plane: Cluster, real_namespace: str, add_nodes: AddNodes) -> Iterator[Devices]:
     """40 devices of two models, on ten nodes."""
     made = Devices(control_plane, real_namespace)
     names = [f"{made.name}-{i}" for i in range(DEVICES // 4)]
@@ -32,7 +32,8 @@ def devices(control_plane: Cluster, real_namespace: str, add_nodes: AddNodes) ->
     made.make_class()
     for name in names:
         made.make_slice(name, *[device(f"d{i}", model=MODELS[i % 2]) for i in range(4)])
-    return made
+    yield made
+    made.close()
 
 
 def add_pods(devices: Devices, schedulers: Sequence[str], numbers: Sequence[int]) -> None:
