@@ -13,7 +13,7 @@ from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.evictions import PastEviction, read_past_evictions
-from scheduler.kube.resources import DEVICES, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, WATCHED, Resource
+from scheduler.kube.resources import DEVICES, GROUPS, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, WATCHED, Resource
 from scheduler.kube.wire import list_page
 from scheduler.model.kinds import KINDS, Decoder
 from scheduler.whatif.documents import Document, ObjectError
@@ -23,8 +23,8 @@ PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False,
 _NEEDED = (NODES, PODS)
 _FOR_NEW_PODS = (PRIORITY_CLASSES, RESOURCE_CLAIM_TEMPLATES)
 """What only pods from a file need: of others the API server knows the priority, and their claims are made."""
-_WANTED = (*(each for each in WATCHED if each.kind in KINDS and each not in _NEEDED), *_FOR_NEW_PODS)
-_OF_DEVICES = (*DEVICES, RESOURCE_CLAIM_TEMPLATES)
+_WANTED = (*(each for each in WATCHED if each.called in KINDS and each not in _NEEDED), *_FOR_NEW_PODS)
+_OFTEN_ABSENT = (*DEVICES, RESOURCE_CLAIM_TEMPLATES, *GROUPS)
 _PAGE = 500
 _EXPIRED = 410
 _NO_SUCH_KIND = 404
@@ -116,8 +116,8 @@ async def _lists(
         if isinstance(items, ApiError | Unreachable):
             if kind in _NEEDED:
                 raise InputError(f"{connection.source}: can't list {kind.plural} of {connection.host}: {items}")
-            if kind in _OF_DEVICES and isinstance(items, ApiError) and items.status == _NO_SUCH_KIND:
-                continue  # the cluster has no devices to claim
+            if kind in _OFTEN_ABSENT and isinstance(items, ApiError) and items.status == _NO_SUCH_KIND:
+                continue  # the cluster has no devices to claim, or no pod groups
             problems.append(f"can't list {kind.plural}: {items}; left out")
         elif isinstance(items, BaseException):
             raise items
@@ -129,7 +129,7 @@ async def _lists(
 def _add(world: World, kind: Resource, item: msgspec.Raw) -> None:
     """Add one object; one that can't be read is named and left out, and the rest count."""
     try:
-        world.add_document(Document(kind.kind, item, ""))
+        world.add_document(Document(kind.called, item, ""))
     except ObjectError as error:
         world.problems += [f"{line}; left out" for line in str(error).splitlines()]
 

@@ -7,6 +7,7 @@ progress, so that each decision sees the newest state of the cluster.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -23,7 +24,7 @@ from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Instruction
-from scheduler.engine.stimuli import Broke, Cycle, Gone, Put, Stimulus, Tick
+from scheduler.engine.stimuli import Broke, Cycle, Follows, Gone, Put, Stimulus, Tick
 from scheduler.framework.config import Extender, SchedulerConfiguration
 from scheduler.framework.extenders import in_order
 from scheduler.framework.runtime import Framework
@@ -31,12 +32,14 @@ from scheduler.kube.changes import Added, Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.lease import Elector
+from scheduler.kube.listwatch import Phase
 from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
-from scheduler.kube.resources import DEVICES, PODS, SCHEDULING, Resource
+from scheduler.kube.resources import DEVICES, GROUPS, PODS, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder, Modelled
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import PodGroup
 from scheduler.plugins.annotation_affinity import annotated
 from scheduler.telemetry.blocks import Blocks
 from scheduler.telemetry.quantiles import Quantiles
@@ -119,6 +122,7 @@ class Scheduler:
         self._elector = elector
         self._led = elector is None
         self._told: dict[str, tuple[str, ...]] = {}
+        self._followed: set[str] = set()
         self._decoder = Decoder(annotated(frameworks))
         self._decoder_beside = self._decoder.beside()
         self.writer = Writer(client, self.receive, instance=f"berth-{machine.name}", machine=machine)
@@ -132,7 +136,7 @@ class Scheduler:
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         _hear_signals(frameworks)
         self.refusals = Refusals(lambda: self.engine.queue.frameworks)
-        self.reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES)]
+        self.reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES, *GROUPS)]
         self.sight = Sight(self.reflectors, NEEDED, self._awake.set)
         self._synced = asyncio.Event()
         self.blocks = Blocks(clock=machine.monotonic)
@@ -204,7 +208,9 @@ class Scheduler:
     def awaited(self) -> list[str]:
         """The kinds that are not listed yet, without those that RBAC refuses and no decision needs."""
         return [
-            r.resource.kind for r in self.reflectors if not r.has_synced and (r.refused is None or r.resource in NEEDED)
+            r.resource.called
+            for r in self.reflectors
+            if not r.has_synced and (r.refused is None or r.resource in NEEDED)
         ]
 
     @property
@@ -243,12 +249,12 @@ class Scheduler:
         await self._synced.wait()
 
     def _reflector(self, client: Client, resource: Resource) -> Reflector[Any]:
-        kind, keeping = resource.kind, self.originals.keeping
+        kind, keeping = resource.called, self.originals.keeping
         return Reflector(
             client,
             resource,
             keeping(kind, self._decoder.of_kind(kind)),
-            lambda changes, _replaced: self._deliver(kind, changes),
+            partial(self._hear, resource),
             decode_large=keeping(kind, self._decoder_beside.of_kind(kind)),
             field_selector=LIVE_PODS if resource is PODS else "",
             on_malformed=self._malformed,
@@ -262,6 +268,11 @@ class Scheduler:
             on_deleted=self.refusals.see if resource is PODS else None,
         )
 
+    def _hear(self, resource: Resource, changes: list[Change[Any]], replaced: bool) -> None:
+        self._deliver(resource.called, changes)
+        if replaced and resource in GROUPS:
+            self._tell_followed(resource)
+
     def _deliver(self, kind: str, changes: list[Change[Any]]) -> None:
         for change in changes:
             if isinstance(change, Deleted):
@@ -273,6 +284,14 @@ class Scheduler:
                 self._inbox.append(Put(change.object, isinstance(change, Added)))
         self._awake.set()
 
+    def _tell_followed(self, resource: Resource) -> None:
+        """A kind of pod groups was listed, or all of it is gone with its API: tell the engine whether it counts."""
+        reflector = next(one for one in self.reflectors if one.resource is resource)
+        followed = reflector.phase is not Phase.EMPTY
+        if followed != (resource.group in self._followed):
+            self._followed ^= {resource.group}
+            self.receive(Follows(resource.group, followed))
+
     def _warn_of_problems(self, thing: Modelled) -> None:
         """Log once which parts of an object can't be read; the rest of it counts."""
         match thing:
@@ -280,11 +299,13 @@ class Scheduler:
                 what = "parts of a node can't be read and are left out"
             case Pod():
                 what, problems = "parts of a pod can't be read and are left out", thing.shape.warnings
+            case PodGroup(problems=problems):
+                what = "parts of a pod group can't be read and are left out"
             case _:
                 return
         if problems and self._told.get(thing.uid) != problems:
             self._told[thing.uid] = problems
-            log.warning(what, **{type(thing).__name__.lower(): thing.key}, problems=list(problems)[:5])
+            log.warning(what, **{type(thing).__name__.lower(): str(thing.key)}, problems=list(problems)[:5])
 
     def receive(self, stimulus: Stimulus) -> None:
         """Put a stimulus into the inbox: a change of the watch, or an answer to an instruction."""
@@ -292,7 +313,7 @@ class Scheduler:
         self._awake.set()
 
     def _malformed(self, resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
-        log.error("an object can't be read and is left out", kind=resource.kind, key=key, error=str(error)[:300])
+        log.error("an object can't be read and is left out", kind=resource.called, key=key, error=str(error)[:300])
 
     def _refused(self, resource: Resource, error: ApiError | None) -> None:
         log_refusal(resource, error)
@@ -308,7 +329,7 @@ class Scheduler:
             told = [r.counts.errors for r in self.reflectors]
             failing = [r for r in failing if r.refused is None and r.last_error is not None]
             if failing:
-                kinds = [r.resource.kind for r in failing]
+                kinds = [r.resource.called for r in failing]
                 log.warning("list or watch failed, trying again", kinds=kinds, error=str(failing[0].last_error)[:300])
 
     async def _sync(self) -> None:

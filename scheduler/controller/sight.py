@@ -31,11 +31,11 @@ def check_seconds(resource: Resource) -> float:
 def log_refusal(resource: Resource, error: ApiError | None) -> None:
     """Log once that a kind can't be followed, and why; None: it can again."""
     if error is None:
-        log.info("allowed to list and watch again", kind=resource.kind)
+        log.info("allowed to list and watch again", kind=resource.called)
     elif error.status == _NO_SUCH_KIND and resource not in NEEDED:
-        log.info("the API server does not have this kind: scheduling without it", kind=resource.kind)
+        log.info("the API server does not have this kind: scheduling without it", kind=resource.called)
     else:
-        log.error("not allowed to follow", kind=resource.kind, needed=resource in NEEDED, error=str(error)[:300])
+        log.error("not allowed to follow", kind=resource.called, needed=resource in NEEDED, error=str(error)[:300])
 
 
 class Sight:
@@ -58,7 +58,7 @@ class Sight:
     def gap(self) -> str:
         """What can't be seen, and why; empty when all is well, and before the first list."""
         for reflector in self._needed:
-            kind = reflector.resource.kind
+            kind = reflector.resource.called
             if not reflector.has_synced:
                 continue
             if reflector.refused is not None:
@@ -73,7 +73,7 @@ class Sight:
     def missing(self) -> str:
         """The kinds that have to be listed first and are not, each with why; empty when all are."""
         return ", ".join(
-            f"{one.resource.kind} ({one.refused or one.last_error or 'the first list is under way'})"
+            f"{one.resource.called} ({one.refused or one.last_error or 'the first list is under way'})"
             for one in self._reflectors
             if not one.has_synced and (one.refused is None or one in self._needed)
         )
@@ -81,7 +81,7 @@ class Sight:
     def without(self) -> str:
         """The kinds that are forbidden and not needed, so that decisions are made without them; empty when none is."""
         return ", ".join(
-            f"{one.resource.kind} ({one.refused})"
+            f"{one.resource.called} ({one.refused})"
             for one in self._reflectors
             if one not in self._needed and one.refused is not None and one.refused.status != _NO_SUCH_KIND
         )
@@ -104,13 +104,13 @@ class Sight:
 
     def lost(self, resource: Resource, objects: int) -> None:
         """A reflector found that its watch had lost events."""
-        log.warning("events were lost, listing again", kind=resource.kind, objects=objects)
+        log.warning("events were lost, listing again", kind=resource.called, objects=objects)
 
     def back(self, resource: Resource) -> None:
         """A reflector found that the API server's data is that of a backup: no other kind is what it was either."""
         log.error(
             "resourceVersions went back: etcd was restored from a backup; listing everything again",
-            seen_at=resource.kind,
+            seen_at=resource.called,
         )
         for reflector in self._reflectors:
             if reflector.resource != resource:

@@ -113,11 +113,13 @@ class _Vitals:
             Asked(families.STATUSES_DROPPED, lambda: {(): float(scheduler.writer.statuses.dropped)}),
             Asked(families.EVENTS_DROPPED, lambda: {(): float(written.events_dropped)}),
             Asked(families.STALENESS, self._staleness),
-            Asked(families.WATCHED_OBJECTS, lambda: {(r.resource.kind,): float(len(r)) for r in scheduler.reflectors}),
+            Asked(
+                families.WATCHED_OBJECTS, lambda: {(r.resource.called,): float(len(r)) for r in scheduler.reflectors}
+            ),
             Asked(families.WATCH_TROUBLE, self._trouble),
             Asked(
                 families.WATCH_CHECKS,
-                lambda: {(r.resource.kind,): float(r.counts.checks) for r in scheduler.reflectors},
+                lambda: {(r.resource.called,): float(r.counts.checks) for r in scheduler.reflectors},
             ),
             Asked(families.BLIND, lambda: {(): float(bool(scheduler.sight.gap()))}),
             Asked(families.RETRIES, lambda: {(str(code),): float(n) for code, n in self._client.retries.items()}),
@@ -160,12 +162,12 @@ class _Vitals:
         return {(name,): debts[name] for name in heapq.nlargest(_NAMESPACES, debts, key=debts.__getitem__)}
 
     def _staleness(self) -> Values:
-        ages = {(r.resource.kind,): r.staleness() for r in self._scheduler.reflectors}
+        ages = {(r.resource.called,): r.staleness() for r in self._scheduler.reflectors}
         return {kind: age for kind, age in ages.items() if age is not None}
 
     def _trouble(self) -> Values:
         return {
-            (r.resource.kind, trouble): float(getattr(r.counts, trouble))
+            (r.resource.called, trouble): float(getattr(r.counts, trouble))
             for r in self._scheduler.reflectors
             for trouble in families.TROUBLES
         }

@@ -21,6 +21,13 @@ class Resource:
     plural: str
     namespaced: bool
     kind: str
+    alias: str = ""
+    """What Berth calls the kind where another API group has one of the same name."""
+
+    @property
+    def called(self) -> str:
+        """What Berth calls the kind: no two resources have the same."""
+        return self.alias or self.kind
 
     @property
     def api_version(self) -> str:
@@ -76,6 +83,10 @@ RESOURCE_CLAIM_TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtempl
 RESOURCE_SLICES = Resource("resource.k8s.io", "v1", "resourceslices", False, "ResourceSlice")
 DEVICE_CLASSES = Resource("resource.k8s.io", "v1", "deviceclasses", False, "DeviceClass")
 DEVICE_TAINT_RULES = Resource("resource.k8s.io", "v1", "devicetaintrules", False, "DeviceTaintRule")
+POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", True, "PodGroup")
+COSCHEDULING_POD_GROUPS = Resource(
+    "scheduling.x-k8s.io", "v1alpha1", "podgroups", True, "PodGroup", "PodGroup.scheduling.x-k8s.io"
+)
 METADATA_POLICIES = Resource("podberth.dev", "v1alpha1", "metadatapolicies", True, "MetadataPolicy")
 CONFIG_MAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
 EVENTS = Resource("events.k8s.io", "v1", "events", True, "Event")
@@ -101,10 +112,12 @@ SCHEDULING: tuple[Resource, ...] = (
 """What decisions are made from."""
 DEVICES: tuple[Resource, ...] = (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES, DEVICE_TAINT_RULES)
 """The same for devices: a cluster may not have them, and nobody need be allowed to read them."""
-WATCHED: tuple[Resource, ...] = (*SCHEDULING, *DEVICES, METADATA_POLICIES)
+GROUPS: tuple[Resource, ...] = (POD_GROUPS, COSCHEDULING_POD_GROUPS)
+"""The same for pod groups: Kubernetes' own, off by default in its API server, and those of scheduler-plugins."""
+WATCHED: tuple[Resource, ...] = (*SCHEDULING, *DEVICES, *GROUPS, METADATA_POLICIES)
 OWNERS: dict[tuple[str, str], Resource] = {
     (resource.group, resource.kind): resource
     for resource in (REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, DEPLOYMENTS, JOBS)
 }
 """Controllers that find their objects by labels, by API group and kind."""
-BY_KIND: dict[str, Resource] = {resource.kind: resource for resource in WATCHED}
+BY_KIND: dict[str, Resource] = {resource.called: resource for resource in WATCHED}

@@ -21,6 +21,7 @@ _NAMES = frozenset(
         *("storageClassName", "resourceClaimName", "resourceClaimTemplateName", "priorityClassName", "pool"),
         *("persistentVolumeName", "serviceAccountName", "hostname", "subdomain", "volumeHandle", "volumeID"),
         *("pdName", "diskName", "diskURI", "path", "server", "iqn", "volumeAttributesClassName"),
+        *("podGroupName", "workloadName", "templateName", "parentCompositePodGroupName"),
     )
 )
 """Fields that hold a name."""

@@ -129,6 +129,12 @@ RIGHTS: list[tuple[str, Object, str, set[tuple[str, str]]]] = [
             ("devicetaintrules", "watch"),
         },
     ),
+    (
+        "pod groups",
+        {"scheduler": {"rbac": {"podGroups": False}}},
+        "berth-scheduler",
+        {("podgroups", "list"), ("podgroups", "watch"), ("podgroups/status", "patch")},
+    ),
     ("owners", {"admission": {"readOwners": False}}, "berth-admission", {("jobs", "get"), ("replicasets", "get")}),
     ("own certificate", {"admission": {"tls": {"mode": "certManager"}}}, "berth-admission", {("secrets", "get")}),
     (

@@ -54,6 +54,11 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
             *((verb, "resource.k8s.io/resourceclaims", "") for verb in ("get", "create", "patch", "delete")),
             *(("patch", f"resource.k8s.io/resourceclaims/{part}", "") for part in ("status", "binding")),
         },
+        "pod groups are off by default, and get conditions (test_gangs)": {
+            (verb, f"{group}/{kind}", "")
+            for group in ("scheduling.k8s.io", "scheduling.x-k8s.io")
+            for verb, kind in (("list", "podgroups"), ("watch", "podgroups"), ("patch", "podgroups/status"))
+        },
     },
     "berth-operator": {
         **ALL_OF_THE_ROLE,
