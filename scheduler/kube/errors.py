@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 MESSAGE_LIMIT = 1024  # a proxy's HTML page is no message; events and logs take at most a kilobyte of it
@@ -29,6 +31,19 @@ class Unreachable(Exception):  # noqa: N818 - it names a state of the world, as 
         super().__init__(message)
         self.sent = sent
         self.timed_out = timed_out
+
+
+AnyError = TypeVar("AnyError", bound=BaseException)
+
+
+def without_trace(error: AnyError) -> AnyError:
+    """The same error, to be kept: what it was raised in goes, with the connection on which it came.
+
+    Traces refer to frames, and frames to all that was in use there. Where that refers to the error as well, only the
+    garbage collector would free it, which looks through what has lived for a while once a day.
+    """
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error
 
 
 class Cause(msgspec.Struct, frozen=True):

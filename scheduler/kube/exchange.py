@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpResponseParser
 
-from scheduler.kube.errors import Unreachable
+from scheduler.kube.errors import Unreachable, without_trace
 from scheduler.kube.streaming import DirectStream
 
 CONNECT_SECONDS = 10.0
@@ -63,7 +63,8 @@ class _Line(asyncio.Protocol):
         """Any byte of the answer has come."""
         self.idle_since = 0.0
         self._answer: asyncio.Future[Response] | None = None
-        self._parser = HttpResponseParser(self)
+        self._parser: HttpResponseParser
+        """There is one once it is connected: a handshake that fails ends nothing."""
         self._body: list[bytes] = []
         self._retry_after: str | None = None
         self._encoding = b""
@@ -97,6 +98,7 @@ class _Line(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self._parser = HttpResponseParser(self)
 
     def data_received(self, data: bytes) -> None:
         if self._gone:
@@ -277,6 +279,7 @@ class Exchange:
                 raise
             finally:
                 timer.cancel()
+                del answer, timer  # its exception refers to this frame
             self._put_back(line, context)
             return found
 
@@ -402,7 +405,8 @@ class Exchange:
         except TimeoutError as error:
             raise Unreachable(f"no connection to {self._authority} in time", sent=False, timed_out=True) from error
         except (OSError, ssl.SSLError) as error:
-            raise Unreachable(f"cannot connect to {self._authority}: {error}", sent=False) from error
+            # Asyncio's frames refer to the connection, and to the future that has this error.
+            raise Unreachable(f"cannot connect to {self._authority}: {error}", sent=False) from without_trace(error)
         keep_alive(transport.get_extra_info("socket"))
         return line
 

@@ -26,7 +26,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.errors import ApiError, Unreachable, without_trace
 from scheduler.kube.flow import LEASE
 from scheduler.kube.machine import boottime
 from scheduler.kube.resources import LEASES
@@ -280,7 +280,7 @@ class Elector:
         except (ApiError, Unreachable) as error:
             if self._on_problem is not None and str(error) != str(self.last_error):
                 self._on_problem(str(error))
-            self.last_error = error
+            self.last_error = without_trace(error)
             return False
         self.last_error = None
         self.reached = True

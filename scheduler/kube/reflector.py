@@ -27,7 +27,7 @@ from scheduler.kube.beside import LARGE_BYTES, beside
 from scheduler.kube.changes import Change, Counts, Key, T
 from scheduler.kube.client import Client
 from scheduler.kube.cross_check import Back, CrossCheck, Lost
-from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.errors import ApiError, Unreachable, without_trace
 from scheduler.kube.flow import CHECK, WATCH
 from scheduler.kube.listwatch import AskVersion, FetchPage, ListWatch, OpenWatch, Pause, Phase, object_of
 from scheduler.kube.resources import Resource
@@ -297,7 +297,7 @@ class Reflector(Generic[T]):
                     while machine.phase is Phase.WATCHING and (chunk := await stream.read()):
                         await self._apply(machine.received(chunk, self._clock()))
                 except Unreachable as error:
-                    lost = self.last_error = error
+                    lost = self.last_error = without_trace(error)
                 finally:
                     self._stream = None
         except (ApiError, Unreachable) as error:
@@ -365,7 +365,7 @@ class Reflector(Generic[T]):
             self._deliver(changes, False)
 
     def _failed(self, error: ApiError | Unreachable) -> None:
-        self.last_error = error
+        self.last_error = without_trace(error)
         if self._machine.failed(error, self._clock()):
             self._deliver(self._machine.take(), True)
         self._tell_refused()

@@ -86,7 +86,8 @@ class DirectStream(asyncio.Protocol):
     async def _hear(self) -> None:
         """Return when something has changed. Raises Unreachable."""
         if self._error is not None:
-            raise self._error
+            # Another one for each who is told: an exception refers to where it was raised, which is here.
+            raise Unreachable(str(self._error), timed_out=self._error.timed_out)
         self._news = self._loop.create_future()
         await self._news
 

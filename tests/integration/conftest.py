@@ -18,6 +18,22 @@ from tests.integration.installed import Installed
 from tests.integration.objects import NODES
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+LEFT = (
+    NODES,
+    CLASSES,
+    "/api/v1/namespaces",
+    "/api/v1/pods",
+    "/api/v1/persistentvolumes",
+    "/api/v1/persistentvolumeclaims",
+    "/apis/storage.k8s.io/v1/storageclasses",
+    "/apis/storage.k8s.io/v1/csinodes",
+    "/apis/resource.k8s.io/v1/deviceclasses",
+    "/apis/resource.k8s.io/v1/resourceslices",
+    "/apis/resource.k8s.io/v1/resourceclaims",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+)
+"""Collections of what a test could leave on a control plane that others use too."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -29,6 +45,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
             if isinstance(started, (Harbour, Installed, Policed)):
                 report.sections += started.logs()
     return report
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A control plane that tests share is the same after each of them: what one leaves behind, another one meets."""
+    names = [name for name in ("control_plane", "audited") if name in request.fixturenames]
+    shared = [cluster for cluster in map(request.getfixturevalue, names) if cluster.owned]
+    before = [_there(cluster) for cluster in shared]
+    yield
+    for cluster, was in zip(shared, before, strict=True):
+        left = sorted(_there(cluster) - was)
+        assert not left, f"the test left on a shared control plane: {left}"
+
+
+def _there(cluster: Cluster) -> set[str]:
+    """What tests may leave behind: pods and claims, and what is in no namespace."""
+    return {
+        f"{path.rpartition('/')[2]} {one['metadata'].get('namespace', '')}/{one['metadata']['name']}"
+        for path in LEFT
+        for one in cluster.api.list(path)
+    }
 
 
 @pytest.fixture

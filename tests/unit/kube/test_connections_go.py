@@ -11,19 +11,24 @@ import gc
 import ssl
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 
+from scheduler.kube.errors import Unreachable
 from scheduler.kube.exchange import Exchange, _Line
+from scheduler.kube.streaming import DirectStream
 from tests.certificates import Authority
-from tests.unit.kube.conftest import until
+from tests.unit.kube.conftest import ScriptedServer, until
+from tests.unit.kube.test_reflector import Cluster, reflecting
+from tests.unit.kube.wirekit import bookmark, listing
 
 LONG = 60.0
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+ENDLESS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n"
 
 
 @pytest.fixture
@@ -35,25 +40,44 @@ def without_collector() -> Iterator[None]:
     gc.enable()
 
 
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[tuple[str, ssl.SSLContext]]:
-    """A server with TLS that answers each piece it gets; its address, and a client's context."""
-    authority = Authority(tmp_path)
-    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    own.load_cert_chain(authority.client((x509.NameOID.COMMON_NAME, str(ip_address("127.0.0.1")))))
+class Served:
+    """A server with TLS that answers each piece it gets, or hangs up; its address, and a client's context."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self) -> None:
+        self.url = ""
+        self.context = ssl._create_unverified_context()
+        self.says = ANSWER
+        self.hangs_up = False
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
         try:
-            while await reader.read(4096):
-                writer.write(ANSWER)
+            while await reader.read(4096) and not self.hangs_up:
+                writer.write(self.says)
         except ConnectionError:
             pass
         finally:
-            writer.close()
+            self._open.discard(writer)
+            writer.transport.abort() if self.hangs_up else writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=own)
+    def cut(self) -> None:
+        """End all connections, as a process does that is killed."""
+        for writer in list(self._open):
+            writer.transport.abort()
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    """It listens."""
+    authority = Authority(tmp_path)
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(authority.client((x509.NameOID.COMMON_NAME, str(ip_address("127.0.0.1")))))
+    made = Served()
+    server = await asyncio.start_server(made.answer, "127.0.0.1", 0, ssl=own)
     async with server:
-        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", ssl._create_unverified_context()
+        made.url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield made
 
 
 class Watched(Exchange):
@@ -70,27 +94,96 @@ class Watched(Exchange):
 
 
 @pytest.mark.usefixtures("without_collector")
-async def test_one_that_is_closed(served: tuple[str, ssl.SSLContext]) -> None:
+async def test_one_that_is_closed(served: Served) -> None:
     """It has carried a request."""
-    url, context = served
-    made = Watched(url)
-    assert (await made.send("GET", made.message("GET", "/x", "", None, ""), context, LONG)).body == b"ok"
+    made = Watched(served.url)
+    assert (await made.send("GET", made.message("GET", "/x", "", None, ""), served.context, LONG)).body == b"ok"
     (line,) = made.lines
     made.close()
     await until(lambda: line() is None)
 
 
 @pytest.mark.usefixtures("without_collector")
-async def test_one_that_carried_a_stream(served: tuple[str, ssl.SSLContext]) -> None:
+async def test_one_that_carried_a_stream(served: Served) -> None:
     """A watch took it over."""
-    url, context = served
-    made = Watched(url)
-    await made.send("GET", made.message("GET", "/x", "", None, ""), context, LONG)
+    made = Watched(served.url)
+    await made.send("GET", made.message("GET", "/x", "", None, ""), served.context, LONG)
     (line,) = made.lines
-    stream = await made.open(made.message("GET", "/w", "", None, ""), context, LONG)
+    stream = await made.open(made.message("GET", "/w", "", None, ""), served.context, LONG)
     assert await stream.read() == b"ok"
     assert line() is None
     stream.abort()
     carried = weakref.ref(stream)
     del stream
     await until(lambda: carried() is None)
+
+
+async def fails(wanted: Awaitable[object]) -> None:
+    """It is Unreachable, and nobody keeps the exception."""
+    try:
+        await wanted
+    except Unreachable:
+        return
+    raise AssertionError("it did not fail")
+
+
+def lines() -> int:
+    """How many connections of clients there are that carry no stream, open or not."""
+    return sum(isinstance(one, _Line) for one in gc.get_objects())
+
+
+@pytest.mark.usefixtures("without_collector")
+async def test_one_on_which_no_answer_came(served: Served) -> None:
+    """The server hung up: who asked has its exception, and nobody has the connection."""
+    served.hangs_up = True
+    made = Watched(served.url)
+    await fails(made.send("POST", made.message("POST", "/x", "", b"x", "text/plain"), served.context, LONG))
+    await until(lambda: lines() == 0)
+
+
+@pytest.mark.usefixtures("without_collector")
+async def test_one_whose_stream_was_cut(served: Served) -> None:
+    """Whoever read the stream was told."""
+    served.says = ENDLESS
+    made = Watched(served.url)
+    stream = await made.open(made.message("GET", "/w", "", None, ""), served.context, LONG)
+    assert await stream.read() == b"ok"
+    served.cut()
+    await fails(read_on(stream))
+    carried = weakref.ref(stream)
+    del stream
+    await until(lambda: carried() is None)
+
+
+async def read_on(stream: DirectStream) -> None:
+    """Until it is cut."""
+    while await stream.read():
+        pass
+
+
+@pytest.mark.usefixtures("without_collector")
+async def test_one_that_never_came_about(served: Served) -> None:
+    """The server's certificate is nobody's that is trusted."""
+    made = Watched(served.url)
+    for _ in range(3):
+        await fails(made.open(made.message("GET", "/w", "", None, ""), ssl.create_default_context(), LONG))
+    await until(lambda: lines() == 0)
+
+
+def streams() -> int:
+    """How many streams there are, open or not."""
+    return sum(isinstance(one, DirectStream) for one in gc.get_objects())
+
+
+@pytest.mark.usefixtures("without_collector")
+async def test_watches_that_were_cut(server: ScriptedServer) -> None:
+    """A reflector keeps its last error for people, and not the connection on which it came: after ten, one is open."""
+    cluster = Cluster()
+    cluster.pages = [listing(9)]
+    for i in range(10):
+        cluster.streams.append([bookmark(10 + i), "reset"])
+    cluster.streams.append([bookmark(30), "hold"])
+    async with reflecting(server, cluster) as (reflector, _):
+        await until(lambda: reflector.position == "30")
+        assert isinstance(reflector.last_error, Unreachable)
+        await until(lambda: streams() == 1)
