@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from scheduler.framework.status import printable
 from tests.conformance.comparison import Case, described, differing
 from tests.differential.answers import answer
 from tests.differential.client import Oracle
@@ -36,21 +37,22 @@ class Verdict:
 
 def judge(oracle: Oracle, vectors: list[Case]) -> list[Verdict]:
     """The verdict on each line of `Oracle.vectors`, in order."""
-    found = [_judge(vector) for vector in vectors]
+    found = [judged(vector) for vector in vectors]
     unsure = [i for i, verdict in enumerate(found) if verdict.fields == ("preemption",)]
     asked = [{**vectors[i], "repeat": PATIENCE} for i in unsure]
     for i, more in zip(unsure, oracle.answers(asked) if asked else (), strict=True):
-        found[i] = _judge({**vectors[i], "want": more["want"]})
+        found[i] = judged({**vectors[i], "want": more["want"]})
     return found
 
 
 def _same_failure(got: str, want: Case) -> bool:
     """Whether a node's error is told in the same words, where they are about devices. Which node's is chance."""
-    said = {_POINT.sub("", text) for text in want.get("errors", ())}
+    said = {printable(_POINT.sub("", text)) for text in want.get("errors", ())}
     return _POINT.sub("", got) in said or not any(map(_OF_DEVICES.search, said))
 
 
-def _judge(vector: Case) -> Verdict:
+def judged(vector: Case) -> Verdict:
+    """The verdict on one line, whose preemptions are taken as they are."""
     name = vector["id"]
     if "error" in vector:
         return Verdict(name, "refused", (f"{name}: {vector['error']}",))

@@ -15,6 +15,10 @@ class ClaimError(Exception):
     """Why a pod can't be scheduled as long as its claims are as they are."""
 
 
+class RequestError(Exception):
+    """A request of a kind that is not known: it fails the pod's attempt."""
+
+
 def keys_of(pod: Pod) -> Iterator[tuple[ClaimKey, bool]]:
     """(key, made for the pod) of each claim that the pod uses, as far as they are known by name.
 
@@ -53,7 +57,10 @@ def claims_of(pod: Pod, devices: Devices) -> list[ResourceClaim]:
 
 
 def problem_of(claims: Sequence[ResourceClaim], devices: Devices) -> str | None:
-    """What keeps any pod from having claims allocated, on whatever node (PreFilter)."""
+    """What keeps any pod from having claims allocated, on whatever node (PreFilter).
+
+    Raises RequestError.
+    """
     for claim in claims:
         if claim.allocation is not None:
             continue
@@ -67,6 +74,8 @@ def problem_of(claims: Sequence[ResourceClaim], devices: Devices) -> str | None:
             if not asked:
                 return f"resource claim {claim}, request {request.name}: unknown request type"
             for name, of in asked:
+                if not of:
+                    raise RequestError(f"request {name}: unsupported request type")
                 if of not in devices.classes:
                     return f"request {name}: device class {of} does not exist"
     return None

@@ -29,6 +29,7 @@ from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allo
 from scheduler.plugins.dynamic_resources.arguments import DynamicResourcesArgs
 from scheduler.plugins.dynamic_resources.claims import (
     ClaimError,
+    RequestError,
     claims_of,
     device_resources,
     keys_of,
@@ -121,6 +122,8 @@ class DynamicResources(Plugin):
             problem = problem_of(claims_of(pod, cluster.devices), cluster.devices)
         except ClaimError as error:
             problem = str(error)
+        except RequestError as error:
+            raise PluginError(self.name, str(error), "PreFilter") from None
         return None if problem is None else Reject(Unresolvable(problem))
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:

@@ -5,6 +5,7 @@ Next stage: `scheduler.plugins.dynamic_resources.results` asks the allocator abo
 
 from scheduler.model.devices import PoolID
 from scheduler.model.node import Node
+from scheduler.plugins.dynamic_resources.pool_states import PoolStates
 from scheduler.plugins.dynamic_resources.pools import Pool, pools_of
 from scheduler.state.cluster import Cluster
 from scheduler.state.devices import Devices
@@ -23,9 +24,11 @@ class PoolsByNode:
         self._devices: Devices | None = None
         self._nodes: Nodes | None = None
         self._seen = (-1, -1)
-        self._by_row: dict[int, tuple[Node, list[Pool]]] = {}
+        self._by_row: dict[int, tuple[Node, list[Pool], bool]] = {}
+        """Row → its node, the pools, and whether no other node reaches any of them."""
         self._rows: dict[PoolID, set[int]] = {}
         self._alike: dict[tuple[PoolID, frozenset[str]], Pool] = {}
+        self._states = PoolStates()
 
     def renew(self, cluster: Cluster) -> None:
         """Follow the changes since the last call."""
@@ -37,7 +40,7 @@ class PoolsByNode:
         changes = devices.log.since(self._seen[0]) if known else None
         rows = nodes.object_log.since(self._seen[1]) if known else None
         self._devices, self._nodes, self._seen = devices, nodes, version
-        if changes is None or rows is None or any(one.rebuilt and not self._is_local(one.pool) for one in changes):
+        if changes is None or rows is None or any(one.rebuilt and not self.is_local(one.pool) for one in changes):
             self._forget_all()
             return
         for row in rows:
@@ -56,17 +59,25 @@ class PoolsByNode:
         found = self._by_row.get(row)
         if found is None or found[0] is not node:
             pools = [self._shared(pool) for pool in pools_of(node, devices)]
-            self._by_row[row] = found = (node, pools)
+            self._by_row[row] = found = (node, pools, all(self.is_local(pool.id) for pool in pools))
             for pool in pools:
                 self._rows.setdefault(pool.id, set()).add(row)
         return found[1]
+
+    def are_local(self, row: int) -> bool:
+        """Whether no other node reaches any of the pools that `of` has given for a row."""
+        return self._by_row[row][2]
+
+    def state_of(self, pool: Pool, devices: Devices) -> int:
+        """The number of the state that a pool is in: pools of the same number differ in names only."""
+        return self._states.of(pool, devices.allocated)
 
     def rows_of(self, pool: PoolID) -> set[int]:
         """The rows that can use a pool, among those that were asked for."""
         return self._rows.get(pool, set())
 
-    def _is_local(self, pool: PoolID | None) -> bool:
-        """Whether a pool is for nodes that its slices name, or for none."""
+    def is_local(self, pool: PoolID | None) -> bool:
+        """Whether a pool is for the nodes that its slices name, or for none."""
         devices = self._devices
         if pool is None or devices is None:
             return False
@@ -81,7 +92,9 @@ class PoolsByNode:
         return self._alike.setdefault((pool.id, frozenset(slices)), pool)
 
     def _forget(self, row: int) -> None:
-        self._by_row.pop(row, None)
+        found = self._by_row.pop(row, None)
+        for pool in found[1] if found is not None else ():
+            self._states.forget(pool)
         self.log.touch(row)
 
     def _forget_all(self) -> None:
@@ -89,3 +102,4 @@ class PoolsByNode:
         self._by_row.clear()
         self._rows.clear()
         self._alike.clear()
+        self._states.clear()

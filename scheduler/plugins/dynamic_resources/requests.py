@@ -52,6 +52,8 @@ class AllocationRequest:
         self._resources = [name for name, amount in requests.items() if amount and may_be_devices(name)]
         self._devices: Devices | None = None
         self._version = -1
+        self._of_classes: dict[str, DeviceClass] = {}
+        """The resources that a class serves now."""
         self._variants: dict[frozenset[str], tuple[RequestedClaim, ...]] = {}
         self._extended: dict[frozenset[str], ExtendedClaim] = {}
 
@@ -59,6 +61,8 @@ class AllocationRequest:
         """Use the device classes as they are now."""
         if self._devices is not devices or self._version != devices.class_changes:
             self._devices, self._version = devices, devices.class_changes
+            found = {name: devices.class_of(name) for name in self._resources}
+            self._of_classes = {name: of for name, of in found.items() if of is not None}
             self._variants.clear()
             self._extended.clear()
 
@@ -88,21 +92,23 @@ class AllocationRequest:
     def _claim_for(self, names: frozenset[str]) -> ExtendedClaim:
         found = self._extended.get(names)
         if found is None:
-            classes = {name: of for name in names if (of := self._class_of(name)) is not None}
+            classes = {name: self._of_classes[name] for name in names}
             found = self._extended[names] = extended_claim(self._containers, classes)
         return found
 
     def _by_devices(self, node: Node) -> frozenset[str] | None:
+        if not self._resources:
+            return _NO_RESOURCES
         found = []
         for name in self._resources:
-            if self._class_of(name) is not None and not node.allocatable.get(name, 0):
+            if name in self._of_classes and not node.allocatable.get(name, 0):
                 found.append(name)
             elif name not in node.allocatable:
                 return None
         return frozenset(found)
 
-    def _class_of(self, name: str) -> DeviceClass | None:
-        return None if self._devices is None else self._devices.class_of(name)
+
+_NO_RESOURCES: frozenset[str] = frozenset()
 
 
 def whose(number: int) -> str:

@@ -4,6 +4,7 @@ When a slice is used up, the next one goes on with the same node, and within its
 """
 
 from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -24,6 +25,10 @@ _STEPS_AT_ONCE = 500
 """After so many steps, looking through the devices of a pool is interrupted."""
 _NODE = 8
 """Steps for a node, besides its search."""
+_KNOWN_NODE = 4
+"""Steps for a node whose pools are as those of one that was searched."""
+_MOST_KNOWN = 1 << 14
+"""So many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
 
 _NO_OTHER = "looking further found no other way"
 _GIVEN_UP = "looking further was given up, as it took too many steps"
@@ -40,12 +45,26 @@ class NodeAllocation(Struct, eq=False):
     code: int
     chosen: Sequence[Sequence[Chosen]] = ()
     text: str = ""
+    score: int = 0
 
-    @property
-    def score(self) -> int:
-        """More for earlier alternatives of `firstAvailable` (computeScore)."""
-        used = {one.alternative for claim in self.chosen for one in claim}
-        return sum(MOST_ALTERNATIVES - one.place for one in used if one.parent)
+
+class _Outcome(Struct, eq=False):
+    """What a search of these pools has found; true of all that differ from them in names only."""
+
+    answer: NodeAllocation
+    pools: Sequence[Pool]
+
+    def for_pools(self, pools: Sequence[Pool]) -> NodeAllocation:
+        """The same, with the devices of other pools."""
+        if pools is self.pools or not self.answer.chosen:
+            return self.answer
+        places = {entry.id: (i, j) for i, pool in enumerate(self.pools) for j, entry in enumerate(pool.devices)}
+        there = []
+        for claim in self.answer.chosen:
+            at = [places[one.entry.id] for one in claim]
+            entries = [pools[i].devices[j] for i, j in at]
+            there.append([Chosen(e, one.alternative, one.consumed) for e, one in zip(entries, claim, strict=True)])
+        return NodeAllocation(self.answer.code, there, self.answer.text, self.answer.score)
 
 
 class _Judged(Struct, eq=False):
@@ -77,33 +96,40 @@ class AllocationsByNode:
         self._version = -1
         self.codes: Ints = np.zeros(0, dtype=np.int64)
         self.scores: Ints = np.zeros(0, dtype=np.int64)
-        self._answers: dict[int, NodeAllocation] = {}
+        self._answers: dict[int, tuple[_Outcome, Sequence[Pool]]] = {}
+        """Row → an outcome, and the row's own pools."""
         self._open: dict[int, None] = {}
         self._search: tuple[int, Search, NodeAllocation | None] | None = None
         """(row, the search under way, what kube-scheduler's search came to if this one looks further)."""
-        self._alike: dict[tuple[int, ...], NodeAllocation] = {}
+        self._known: dict[tuple[Any, ...], _Outcome] = {}
+        """Claims, and the states of the pools that they may use → the outcome."""
+        self._failed: dict[tuple[int, ...], _Outcome] = {}
+        """Claims and pools, by identity → a search that failed, as its message names devices."""
         self._idle: dict[tuple[int, int], _Judged] = {}
         """Claims and a pool, by identity → whether no claim can use a device of it."""
         self._searched_pools: set[PoolID] = set()
-        """Pools with a device that a claim may use."""
+        """Pools with a device that a claim may use, of those that several nodes may reach."""
         self._looking: _Looking | None = None
+        self._steps = _NODE
 
     def renew(self, cluster: Cluster) -> None:
         """Bring all rows up to date. Raises SliceOver."""
         self._reopen(cluster)
         nodes, effort = cluster.nodes, cluster.effort
-        while self._open:
-            row = next(iter(self._open))
+        for row in tuple(self._open):
             node = nodes.objects[row]
-            answer = NodeAllocation(REFUSED) if node is None else self._answer(row, node, cluster, effort)
-            self._answers[row] = answer
+            self._steps = _NODE
+            found = (_REFUSED, ()) if node is None else self._answer(row, node, cluster, effort)
+            self._answers[row] = found
+            answer = found[0].answer
             self.codes[row], self.scores[row] = answer.code, answer.score
             del self._open[row]
-            effort.charge(_NODE)
+            effort.charge(self._steps)
 
     def of(self, row: int) -> NodeAllocation:
         """The outcome for one row."""
-        return self._answers[row]
+        outcome, pools = self._answers[row]
+        return outcome.for_pools(pools)
 
     def _reopen(self, cluster: Cluster) -> None:
         pools, rows = self._pools_by_node, cluster.nodes.rows
@@ -117,7 +143,8 @@ class AllocationsByNode:
             self._idle.clear()
             self._searched_pools.clear()
             self._looking = None
-            self._alike.clear()
+            self._known.clear()
+            self._failed.clear()
             self._search = None
             self._open = dict.fromkeys(range(rows))
         elif changed:
@@ -125,38 +152,55 @@ class AllocationsByNode:
             for entry in changed:
                 if isinstance(entry, int):
                     again.add(entry)
-                elif entry in self._searched_pools:
+                elif entry in self._searched_pools or pools.is_local(entry):
                     again |= pools.rows_of(entry)
             if again:
-                self._alike.clear()
+                self._failed.clear()
                 if self._search is not None and self._search[0] in again:
                     self._search = None
                 self._open |= dict.fromkeys(sorted(again))
         self._version = pools.log.version
 
-    def _answer(self, row: int, node: Node, cluster: Cluster, effort: Effort) -> NodeAllocation:
-        wanted = self._ask(node)
+    def _answer(self, row: int, node: Node, cluster: Cluster, effort: Effort) -> tuple[_Outcome, Sequence[Pool]]:
+        try:
+            wanted = self._ask(node)
+        except AllocationError as error:
+            return _Outcome(NodeAllocation(FAILED, text=str(error)), ()), ()
         if wanted is None:
-            return NodeAllocation(REFUSED)
+            return _REFUSED, ()
         if not wanted:
-            return NodeAllocation(FITS)
-        pools = self._pools_by_node.of(row, node, cluster.devices)
-        alike = (id(wanted), *map(id, pools))
-        known = self._alike.get(alike)
-        if known is None:
-            known = self._alike[alike] = self._searched(row, wanted, pools, cluster, effort)
-        return known
+            return _FITS, ()
+        by_node, devices = self._pools_by_node, cluster.devices
+        pools = by_node.of(row, node, devices)
+        if not by_node.are_local(row):
+            pools = [pool for pool in pools if not self._is_idle(pool, wanted, effort)]
+            self._searched_pools.update([pool.id for pool in pools])
+        states = (wanted, *[by_node.state_of(pool, devices) for pool in pools])
+        known = self._known.get(states)
+        if known is not None:
+            self._steps = _KNOWN_NODE
+            return known, pools
+        same = (id(wanted), *map(id, pools))
+        known = self._failed.get(same)
+        if known is not None:
+            return known, pools
+        found = _Outcome(self._searched(row, wanted, pools, cluster, effort), pools)
+        if found.answer.code == FAILED:
+            self._failed[same] = found
+        else:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[states] = found
+        return found, pools
 
     def _searched(
-        self, row: int, wanted: Sequence[RequestedClaim], pools: list[Pool], cluster: Cluster, effort: Effort
+        self, row: int, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, effort: Effort
     ) -> NodeAllocation:
         if self._search is None or self._search[0] != row:
-            looked_at = [pool for pool in pools if not self._is_idle(pool, wanted, effort)]
-            self._searched_pools.update([pool.id for pool in looked_at])
-            self._search = (row, Search(wanted, looked_at, cluster.devices.allocated, self._selects), None)
+            self._search = (row, Search(wanted, pools, cluster.devices.allocated, self._selects), None)
         _, search, usual = self._search
         if usual is None:
-            usual = self._outcome_of(search, effort)
+            usual = self._outcome_of(search, wanted, effort)
             self._search = None
             if usual.code == FITS or not self._further:
                 return usual
@@ -165,18 +209,18 @@ class AllocationsByNode:
         found = search.go_on(effort)
         self._search = None
         if found:
-            return NodeAllocation(FITS, search.result)
+            return _found(wanted, search)
         if usual.code == FAILED:
             return NodeAllocation(FAILED, text=f"{usual.text}; {_GIVEN_UP if search.given_up else _NO_OTHER}")
         return NodeAllocation(GIVEN_UP if search.given_up else NO_OTHER)
 
-    def _outcome_of(self, search: Search, effort: Effort) -> NodeAllocation:
+    def _outcome_of(self, search: Search, wanted: Sequence[RequestedClaim], effort: Effort) -> NodeAllocation:
         try:
             found = search.go_on(effort)
         except AllocationError as error:
             return NodeAllocation(FAILED, text=str(error))
         if found:
-            return NodeAllocation(FITS, search.result)
+            return _found(wanted, search)
         return NodeAllocation(INVALID if search.problem else NO_SOLUTION, text=search.problem)
 
     def _is_idle(self, pool: Pool, wanted: Sequence[RequestedClaim], effort: Effort) -> bool:
@@ -222,6 +266,20 @@ class AllocationsByNode:
             else:
                 yield
                 return selected
+
+
+def _found(wanted: Sequence[RequestedClaim], search: Search) -> NodeAllocation:
+    """What a search came to. The score is higher for earlier alternatives of `firstAvailable` (computeScore)."""
+    score = 0
+    for claim, chosen in zip(wanted, search.result, strict=True):
+        used = {one.alternative.name for one in chosen if one.alternative.parent}
+        for alternatives in claim.requests if used else ():
+            score += sum(MOST_ALTERNATIVES - one.place for one in alternatives if one.parent and one.name in used)
+    return NodeAllocation(FITS, search.result, score=score)
+
+
+_REFUSED = _Outcome(NodeAllocation(REFUSED), ())
+_FITS = _Outcome(NodeAllocation(FITS), ())
 
 
 def _outcome(going_on: Generator[None, None, bool], effort: Effort) -> bool:

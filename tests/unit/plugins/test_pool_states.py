@@ -1,0 +1,210 @@
+"""Nodes whose devices are alike share what was found; what they are given is what a search on each of them finds."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from scheduler.framework.config import default_configuration
+from scheduler.framework.profiles import build
+from scheduler.framework.status import PluginError
+from scheduler.model.devices import AllocatedDevice, Allocation, ResourceClaim
+from scheduler.model.pod import Pod
+from scheduler.plugins.dynamic_resources import results
+from scheduler.plugins.dynamic_resources.plugin import DynamicResources
+from scheduler.plugins.dynamic_resources.pools import pools_of
+from scheduler.plugins.dynamic_resources.requested import wanted
+from scheduler.plugins.dynamic_resources.search import Search
+from scheduler.plugins.dynamic_resources.selecting import Programs
+from scheduler.plugins.registry import IN_TREE
+from scheduler.state.effort import Effort
+from scheduler.whatif.world import World
+from tests.builders import Object, node, pod
+from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice
+from tests.unit.whatif.story import world
+
+Names = list[list[tuple[str, str, str]]]
+"""Of each claim: request, pool and device."""
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Any]]:
+    """The pools of each search that is begun."""
+    begun: list[Sequence[Any]] = []
+
+    class Counted(Search):
+        def __init__(self, claims: Any, pools: Any, *more: Any, **options: Any) -> None:
+            begun.append(pools)
+            super().__init__(claims, pools, *more, **options)
+
+    monkeypatch.setattr(results, "Search", Counted)
+    return begun
+
+
+def plugin() -> DynamicResources:
+    found = build(default_configuration(), IN_TREE)["berth"].plugin("DynamicResources")
+    assert isinstance(found, DynamicResources)
+    return found
+
+
+def rows_of(there: World) -> int:
+    return there.cluster.nodes.rows
+
+
+def claimant(there: World, number: int, *requests: Object, **more: Any) -> Pod:
+    """A pod with a claim of its own for these."""
+    there.add_all([claim(f"c{number}", *requests, **more)])
+    found = there.decode(claiming(pod(f"p{number}"), f"c{number}"))
+    assert isinstance(found, Pod)
+    return found
+
+
+def taken_by(there: World, number: int, given: Sequence[AllocatedDevice]) -> None:
+    """A claim has these devices from now on."""
+    key = f"h{number}"
+    there.add_all([claim(key)])
+    there.cluster.devices.assume(f"claim/{key}", Allocation(tuple(given), None), ("default", key))
+
+
+def test_equal_nodes_are_searched_once(searches: list[Sequence[Any]]) -> None:
+    """And once more, all of them, for each number of devices that is taken of one; none, for what is known."""
+    there = world([node(f"n{i}") for i in range(300)])
+    there.add_all(
+        [device_class(), *(resource_slice(f"n{i}", device("a"), device("b"), node=f"n{i}") for i in range(300))]
+    )
+    mine = plugin()
+    first = claimant(there, 1, request())
+    assert not any(where.any() for _, where in mine.filter(first, there.cluster))
+    assert len(searches) == 1
+    for number, row in enumerate((7, 8, 9)):
+        given = mine.given(first, there.cluster, row)
+        assert given is not None
+        assert [one.id.pool for one in given["c1"]] == [f"n{row}"]
+        taken_by(there, number, given["c1"])
+        mine.filter(first, there.cluster)
+    assert len(searches) == 2
+    again = mine.given(first, there.cluster, 8)
+    assert again is not None
+    assert [one.id.device for one in again["c1"]] == ["b"]
+
+
+def test_many_classes_do_not_search_again_what_changed_for_all(searches: list[Sequence[Any]]) -> None:
+    """Each of 25 classes searches a node without its first device once, however many such nodes there are."""
+    classes = [device_class(f"gpu-{i}", 'device.driver == "gpu.test"') for i in range(25)]
+    there = world([node(f"n{i}") for i in range(60)])
+    there.add_all([*classes, *(resource_slice(f"n{i}", device("a"), device("b"), node=f"n{i}") for i in range(60))])
+    mine = plugin()
+    pods = [claimant(there, i, request("r", f"gpu-{i}")) for i in range(25)]
+    for turn in range(50):
+        mine.filter(pods[turn % 25], there.cluster)
+        given = mine.given(pods[turn % 25], there.cluster, turn)
+        assert given is not None
+        taken_by(there, turn, given[f"c{turn % 25}"])
+    assert len(searches) == 2 * 25
+
+
+def test_a_request_that_nobody_can_serve_fails_its_pod() -> None:
+    """With kube-scheduler's words, and the name of the claim."""
+    there = world([node("n")])
+    there.add_all([device_class()])
+    made = claimant(there, 1, {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "Some"}})
+    ((reason, _),) = [one for one in plugin().filter(made, there.cluster) if one[1].any()]
+    assert reason.text == "claim default/c1, request r: unsupported count mode Some"
+    assert reason.broken
+    nameless = claimant(there, 2, {"name": "r", "exactly": {"deviceClassName": ""}})
+    with pytest.raises(
+        PluginError, match='running PreFilter plugin "DynamicResources": request r: unsupported request'
+    ):
+        plugin().pre_filter(nameless, there.cluster)
+
+
+SHARED = {"_allowMultipleAllocations": True}
+COUNTED = [{"name": "s", "counters": {"slots": {"value": "2"}}}]
+USES = [{"counterSet": "s", "counters": {"slots": {"value": "1"}}}]
+TAINT = {"_taints": [{"key": "k", "effect": "NoSchedule"}]}
+MAKES: list[list[Object]] = [
+    [device("a", model="x"), device("b", model="y"), device("c", model="x")],
+    [device("c", model="x"), device("d", model="x")],
+    [device("a", {"memory": "8Gi"}, **SHARED), device("b", model="x", **TAINT)],
+    [
+        device("a", model="x", _consumesCounters=USES),
+        device("b", _consumesCounters=USES),
+        device("c", _consumesCounters=USES),
+    ],
+    [],
+]
+ASKED = [
+    [request()],
+    [request(count=2)],
+    [request("r", "gpu", 'device.attributes["gpu.test"].?model.orValue("") == "x"')],
+    [request(capacity={"requests": {"memory": "3Gi"}})],
+    [request(allocationMode="All")],
+    [request("r", adminAccess=True)],
+    [first_of("r", two=asks(count=2), one=asks())],
+    [request(count=2, tolerations=[{"operator": "Exists"}])],
+    [request("r"), request("s", "nic")],
+]
+
+
+def random_world(dice: Random) -> World:
+    """Nodes of a few makes, some of which reach a pool for all."""
+    names = [f"n{i}" for i in range(8)]
+    there = world([node(name) for name in names])
+    found = [device_class(), device_class("nic", 'device.driver == "nic.test"')]
+    for name in names:
+        make = dice.choice(MAKES)
+        counted = any("consumesCounters" in one for one in make)
+        if counted:
+            found.append(resource_slice(f"{name}-s", pool=name, node=name, count=2, sharedCounters=COUNTED))
+        found.append(resource_slice(name, *make, node=name, count=2 if counted else 1))
+        if dice.random() < 0.5:
+            found.append(resource_slice(f"nic-{name}", device("p"), node=name, driver="nic.test"))
+    if dice.random() < 0.5:
+        found.append(resource_slice("net", device("x", model="x"), device("y"), allNodes=True))
+    there.add_all(found)
+    return there
+
+
+def searched(there: World, claims: list[ResourceClaim], row: int) -> Names | str | None:
+    """What a search on the node alone finds; a text: what it fails with."""
+    devices, place = there.cluster.devices, there.cluster.nodes.objects[row]
+    assert place is not None
+    search = Search(
+        [wanted(f"\0{i}\0", one.spec, devices.classes) for i, one in enumerate(claims)],
+        pools_of(place, devices),
+        devices.allocated,
+        Programs().selects_at_once,
+    )
+    if not search.go_on(Effort()):
+        return None
+    return [[(one.alternative.name, one.entry.id.pool, one.entry.id.device) for one in each] for each in search.result]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_node_gets_what_its_own_search_finds(seed: int) -> None:
+    """While devices are taken and given back, and slices change."""
+    dice = Random(seed)
+    there, mine = random_world(dice), plugin()
+    kinds = [claimant(there, i, *asked) for i, asked in enumerate(ASKED)]
+    held: list[str] = []
+    for turn in range(30):
+        which = dice.randrange(len(kinds))
+        asking, cluster = kinds[which], there.cluster
+        passes = [row for row in range(rows_of(there)) if not any(w[row] for _, w in mine.filter(asking, cluster))]
+        spec = cluster.devices.claims["default", f"c{which}"]
+        alone = {row: searched(there, [spec], row) for row in range(rows_of(there))}
+        assert passes == [row for row, found in alone.items() if found is not None]
+        for row in passes:
+            given = mine.given(asking, cluster, row)
+            assert given is not None
+            assert [[(one.request, one.id.pool, one.id.device) for one in given[f"c{which}"]]] == alone[row]
+        if passes and dice.random() < 0.7:
+            given = mine.given(asking, cluster, dice.choice(passes))
+            assert given is not None
+            taken_by(there, turn, given[f"c{which}"])
+            held.append(f"claim/h{turn}")
+        elif held:
+            cluster.devices.restore(held.pop(dice.randrange(len(held))))
+        if dice.random() < 0.2:
+            there.add_all([resource_slice("n0", *dice.choice(MAKES[:3]), node="n0")])
