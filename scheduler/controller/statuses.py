@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from scheduler.controller.under_way import UnderWay
+from scheduler.controller.waiting_writes import WaitingWrites
 from scheduler.engine.stimuli import Stimulus, Unwritten
 from scheduler.kube import live_pod
 from scheduler.kube.client import Client
@@ -47,52 +48,6 @@ class _Wanted:
     nominated: str | None
 
 
-class _Waiting:
-    """What waits to be written, by namespace, which take turns."""
-
-    def __init__(self) -> None:
-        self._by_namespace: dict[str, dict[str, _Wanted]] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def of(self, namespace: str) -> int:
-        """How many of a namespace."""
-        return len(self._by_namespace.get(namespace, ()))
-
-    def put(self, wanted: _Wanted) -> None:
-        """It takes the place of what waited before, if anything."""
-        pods = self._by_namespace.setdefault(wanted.pod.namespace, {})
-        self._count += wanted.pod.uid not in pods
-        pods[wanted.pod.uid] = wanted
-
-    def get(self, pod: Pod) -> _Wanted | None:
-        """What waits to be written of a pod."""
-        return self._by_namespace.get(pod.namespace, {}).get(pod.uid)
-
-    def take(self, pod: Pod) -> _Wanted | None:
-        """Have it wait no longer."""
-        pods = self._by_namespace.get(pod.namespace, {})
-        found = pods.pop(pod.uid, None)
-        if found is not None:
-            self._count -= 1
-            if not pods:
-                del self._by_namespace[pod.namespace]
-        return found
-
-    def next(self, busy: set[str]) -> _Wanted | None:
-        """The first of the namespace whose turn it is. `busy`: pods for which something is just being written."""
-        for namespace, pods in self._by_namespace.items():
-            for uid, wanted in pods.items():
-                if uid not in busy:
-                    found = self.take(wanted.pod)
-                    if namespace in self._by_namespace:
-                        self._by_namespace[namespace] = self._by_namespace.pop(namespace)
-                    return found
-        return None
-
-
 class Statuses:
     """Writes a few at a time. `answer` gets Unwritten for what could not be written."""
 
@@ -112,8 +67,8 @@ class Statuses:
         self._answer = answer
         self._under_way = under_way
         self._wall = wall
-        self._urgent = _Waiting()
-        self._ordinary = _Waiting()
+        self._urgent: WaitingWrites[_Wanted] = WaitingWrites()
+        self._ordinary: WaitingWrites[_Wanted] = WaitingWrites()
         self._busy: set[str] = set()
         self._workers = 0
 
@@ -122,7 +77,8 @@ class Statuses:
 
     def want(self, pod: Pod, condition: tuple[str, str] | None, nominated: str | None) -> None:
         """Write this, in place of what waits to be written of the pod."""
-        before = self._urgent.get(pod) or self._ordinary.get(pod)
+        at = pod.namespace, pod.uid
+        before = self._urgent.get(*at) or self._ordinary.get(*at)
         wanted = _Wanted(pod, condition, nominated)
         if before is not None:
             wanted.condition = condition or before.condition
@@ -133,8 +89,8 @@ class Statuses:
             self._answer(Unwritten(pod.uid))
             return
         if there is self._urgent:
-            self._ordinary.take(pod)
-        there.put(wanted)
+            self._ordinary.take(*at)
+        there.put(*at, wanted)
         if self._workers < AT_ONCE:
             self._workers += 1
             self._under_way.start(self._work())
@@ -142,7 +98,7 @@ class Statuses:
     def drop(self, pod: Pod) -> None:
         """The pod is about to be bound: nobody needs to know any more why it was not."""
         for waiting in (self._urgent, self._ordinary):
-            if waiting.take(pod) is not None:
+            if waiting.take(pod.namespace, pod.uid) is not None:
                 self.dropped += 1
                 self._answer(Unwritten(pod.uid))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from scheduler.controller.bindings import Bindings
+from scheduler.controller.group_statuses import GroupStatuses
 from scheduler.controller.objects import write_object
 from scheduler.controller.statuses import Statuses
 from scheduler.controller.under_way import UnderWay
@@ -84,7 +85,9 @@ class Writer:
         self._waiting_events = 0
         self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=machine.monotonic)
         self.statuses = Statuses(client, answer, self._under_way, wall=machine.wall)
+        self.group_statuses = GroupStatuses(client, self._under_way, wall=machine.wall, clock=machine.monotonic)
         self.carries: Carries = {
+            **self.group_statuses.carries,
             Bind: self.bind,
             Withdraw: self.bindings.withdraw,
             BoundByPlugin: self.bound_by_plugin,

@@ -11,6 +11,7 @@ from scheduler.framework.extenders import Question
 from scheduler.framework.status import PluginError
 from scheduler.framework.verify import Difference
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import PodGroup
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -118,6 +119,26 @@ class PatchCondition(Instruction, frozen=True):
     reason: str
     message: str
     nominated: str | None = None
+
+
+class SetGroupCondition(Instruction, frozen=True):
+    """Set PodGroupInitiallyScheduled of a pod group. True is final: a later False is not written.
+
+    `pod` is one of the group.
+    """
+
+    group: PodGroup
+    status: str
+    """"True" or "False"."""
+    reason: str
+    message: str
+
+
+class DisruptGroup(Instruction, frozen=True):
+    """Set DisruptionTarget of a pod group whose pods are removed to make room for `pod`."""
+
+    group: PodGroup
+    message: str
 
 
 class RecordFailure(Instruction, frozen=True):
