@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check unit controlplane browser vectors reference manifests schemas chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-trace bench-scale hostile storm soak
+.PHONY: help setup demo tour test check unit controlplane browser vectors reference manifests schemas chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-ceiling bench-trace bench-scale hostile storm soak
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ evictor-scale: $(STAMP) controlplane ## The evictor at its goal: 2,000 nodes, 20
 
 bench: $(STAMP) controlplane ## kube-scheduler, Berth and a bare binder on every workload: make bench WORKLOADS=basic,affinity SCALE=0.2 RECORD=1
 	@$(BIN)/python -m bench $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(SCALE),--scale $(SCALE)) $(if $(PODS),--pods $(PODS)) $(if $(RECORD),--record)
+
+bench-ceiling: $(STAMP) controlplane ## The same on an API server that does almost nothing: make bench-ceiling WORKLOADS=basic,affinity RECORD=1
+	@$(BIN)/python -m bench --ceiling $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(SCALE),--scale $(SCALE)) $(if $(PODS),--pods $(PODS)) $(if $(RECORD),--record)
 
 bench-trace: $(STAMP) controlplane ## Placement quality on a trace, kube-scheduler beside it: make bench-trace TRACE=path RECORD=1
 	@$(BIN)/python -m bench.trace $(TRACE) $(if $(RECORD),--record)

@@ -11,11 +11,12 @@ from pathlib import Path
 from bench import history, page
 from bench.contenders import CONTENDERS, Contender
 from bench.goals import goals, lines
+from bench.null_server import NullServer
 from bench.run import Row, Runner
 from bench.table import tables
 from scheduler.workloads.workload import Workload, WorkloadError, read
-from tests.controlplane.build import binaries
-from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.build import NULL_SERVER, binaries
+from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.once import BuildError, UnreachableError
 
 WORKLOADS = Path(__file__).with_name("workloads")
@@ -45,6 +46,8 @@ def main() -> int:
         return 2
     try:
         binaries()
+        if chosen.ceiling:
+            NULL_SERVER.command()
     except (BuildError, UnreachableError) as error:
         print(f"bench: no control plane: {error}", file=sys.stderr)
         return 1
@@ -55,7 +58,8 @@ def main() -> int:
         print(f"{time.monotonic() - began:6.0f} s  {text}", file=sys.stderr, flush=True)
 
     kinds = [kind for kind in CONTENDERS if kind.key in chosen.contenders.split(",")]
-    with tempfile.TemporaryDirectory(prefix="berth-bench-") as directory, ControlPlane() as cluster:
+    server: Cluster = NullServer() if chosen.ceiling else ControlPlane()
+    with tempfile.TemporaryDirectory(prefix="berth-bench-") as directory, server as cluster:
         contenders: list[Contender] = [kind(cluster, Path(directory)) for kind in kinds]
         runner = Runner(cluster, Path(directory), say)
         for workload in workloads:
@@ -63,8 +67,9 @@ def main() -> int:
                 workload, [each for each in contenders if each.key != "kube-all" or workload.name in ALL_NODES]
             )
             if chosen.record:  # each time, so that a run that is cut short leaves what it has
-                page.write(history.record(run, rows, chosen.scale, chosen.pods, time.monotonic() - began))
-    print(tables(lines(rows), goals()))
+                seconds = time.monotonic() - began
+                page.write(history.record(run, rows, chosen.scale, chosen.pods, seconds, ceiling=chosen.ceiling))
+    print(tables(lines(rows), goals().of_ceiling() if chosen.ceiling else goals()))
     return 0
 
 
@@ -95,6 +100,9 @@ def _options() -> argparse.ArgumentParser:
     options.add_argument("--scale", type=float, default=1.0, help="multiplies every count")
     options.add_argument("--pods", type=float, default=1.0, help="multiplies the number of measured pods")
     options.add_argument("--contenders", default=",".join(kind.key for kind in CONTENDERS), help="comma-separated")
+    options.add_argument(
+        "--ceiling", action="store_true", help="on a server that does almost nothing: what schedulers do by themselves"
+    )
     options.add_argument("--record", action="store_true", help="write bench/history, docs/benchmarks.md and its chart")
     return options
 

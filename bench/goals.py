@@ -33,13 +33,19 @@ class Goals(msgspec.Struct, forbid_unknown_fields=True):
 
     common: dict[str, Goal]
     workloads: dict[str, dict[str, Goal]]
+    ceiling: dict[str, dict[str, Goal]] = {}
+    """For workloads on a server that does almost nothing."""
 
     def of(self, workload: str, mode: Mode) -> dict[str, Goal]:
         """The goals of one workload. The first binding counts from a start, which a stream does not measure."""
         found = {**self.common, **self.workloads.get(workload, {})}
         if mode is Mode.STREAM:
-            del found["first_to_kube"]
+            found.pop("first_to_kube", None)
         return found
+
+    def of_ceiling(self) -> Goals:
+        """The goals that hold where the server does almost nothing. No others do there."""
+        return Goals({}, self.ceiling)
 
 
 def goals() -> Goals:
@@ -63,6 +69,7 @@ class Line(msgspec.Struct):
             ("rate_to_kube", "kube", _rate, _rate),
             ("rate_to_binder", "binder", _rate, _rate),
             ("cpu_to_kube", "kube", _cpu, _cpu),
+            ("cpu_to_binder", "binder", _cpu, _cpu),
             ("memory_to_kube", "kube", _memory, _memory),
             ("first_to_kube", "kube", _first, _first),
         ):

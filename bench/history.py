@@ -30,6 +30,8 @@ class Record(msgspec.Struct, rename="camel", frozen=True):
     """What the number of measured pods was multiplied by."""
     seconds: float
     rows: list[Row]
+    ceiling: bool = False
+    """On a server that does almost nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ def begin() -> Began:
     return Began(datetime.now(UTC), commit())
 
 
-def record(began: Began, rows: Sequence[Row], scale: float, measured: float, seconds: float) -> Record:
+def record(
+    began: Began, rows: Sequence[Row], scale: float, measured: float, seconds: float, *, ceiling: bool = False
+) -> Record:
     """Write the file of a run, or write it anew with more rows; the run as recorded so far."""
     made = Record(
         date=began.at.strftime("%Y-%m-%d %H:%M UTC"),
@@ -56,9 +60,11 @@ def record(began: Began, rows: Sequence[Row], scale: float, measured: float, sec
         measured=measured,
         seconds=round(seconds),
         rows=list(rows),
+        ceiling=ceiling,
     )
-    DIRECTORY.mkdir(exist_ok=True)
-    file = DIRECTORY / f"{began.at:%Y-%m-%d-%H%M}-{made.commit.partition(' ')[0]}.json"
+    place = DIRECTORY / "ceiling" if ceiling else DIRECTORY
+    place.mkdir(exist_ok=True)
+    file = place / f"{began.at:%Y-%m-%d-%H%M}-{made.commit.partition(' ')[0]}.json"
     file.write_bytes(msgspec.json.format(msgspec.json.encode(made)) + b"\n")
     return made
 

@@ -33,10 +33,14 @@ def write(record: history.Record) -> None:
     others = [line for line in found if line not in devices]
     size = "" if record.scale == 1 else f", every count times {record.scale:g}"
     size += "" if record.measured == 1 else f", the measured pods times {record.measured:g}"
+    command = "make bench-ceiling RECORD=1" if record.ceiling else "make bench RECORD=1"
     head = (
-        f"`make bench RECORD=1` on {record.date}, commit {record.commit}, {record.cores} cores shared by everything, "
+        f"`{command}` on {record.date}, commit {record.commit}, {record.cores} cores shared by everything, "
         f"Python {record.python}, {record.seconds / 60:.0f} minutes{size}."
     )
+    if record.ceiling:
+        replace_between(PAGE, "ceiling", f"{head}\n\n{tables(found, goals().of_ceiling())}")
+        return
     if others:
         replace_between(PAGE, "figures", f"{head}\n\n{tables(others, goals())}")
         CHART.write_text(chart(others))

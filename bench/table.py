@@ -30,6 +30,7 @@ def _cost(lines: Sequence[Line], goals: Goals) -> str:
         ("Berth CPU", _of("berth", _cpu)),
         ("binder CPU", _of("binder", _cpu)),
         ("CPU Berth / kube", _held("cpu_to_kube", goals)),
+        ("CPU Berth / binder", _held("cpu_to_binder", goals)),
     ]
     return _table(lines, columns)
 

@@ -16,6 +16,7 @@ from tests.controlplane.once import BuildError, main
 from tests.controlplane.program import Program
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
 VERSION = re.findall(r"^(?:require)?\s+k8s\.io/kubernetes (v\S+)", (HERE / "go.mod").read_text(), re.MULTILINE)[0]
 BINARIES = ("etcd", "kube-apiserver", "kube-scheduler", "kubectl")
 
@@ -48,6 +49,9 @@ GARBAGE_COLLECTOR = replace(_OURS, name="gc", sources=(HERE / "gc" / "main.go",)
 QOS = replace(_OURS, name="qos", sources=(HERE / "qos" / "main.go",))
 """Kubernetes' functions for a pod's class; of tests/unit/policy/record_qos.py."""
 
+NULL_SERVER = replace(_OURS, name="nullserver", sources=tuple(sorted((ROOT / "bench" / "nullserver").glob("*.go"))))
+"""An API server that does almost nothing; of bench/null_server.py."""
+
 
 def binaries() -> Path:
     """The directory with the binaries, built first when they are not there; raise UnreachableError or BuildError."""
@@ -61,4 +65,8 @@ def binaries() -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main("The control plane", (binaries, ORACLE.command, CEL.command, GARBAGE_COLLECTOR.command)))
+    sys.exit(
+        main(
+            "The control plane", (binaries, ORACLE.command, CEL.command, GARBAGE_COLLECTOR.command, NULL_SERVER.command)
+        )
+    )

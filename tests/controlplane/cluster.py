@@ -156,7 +156,7 @@ class Cluster:
         scheduler.url = f"https://127.0.0.1:{port}"
         scheduler.start()
         self.processes.append(scheduler)
-        _wait_ready(scheduler, home / "kube-scheduler.crt", token=None)
+        wait_ready(scheduler, home / "kube-scheduler.crt", token=None)
         return scheduler
 
     def scheduler_token(self) -> str | None:
@@ -254,7 +254,7 @@ class ControlPlane(Cluster):
     def start_apiserver(self) -> None:
         """Start the API server again where it was, after it was killed, and wait until it is ready."""
         self.apiserver.start()
-        _wait_ready(self.apiserver, self.ca, self.admin_token)
+        wait_ready(self.apiserver, self.ca, self.admin_token)
         wait_for("the namespace default", self._has_default_namespace)
 
     def restart_apiserver(self) -> None:
@@ -348,7 +348,9 @@ def free_port() -> int:
     raise OSError("no free port among 100 tried")
 
 
-def _wait_ready(server: Process, certificate: Path | None, token: str | None, timeout: float = 60) -> None:
+def wait_ready(server: Process, certificate: Path | None, token: str | None, timeout: float = 60) -> None:
+    """Wait until a server says that it is ready; DiedError if it ends or does not get there."""
+
     def ready() -> bool:
         server.check()
         if certificate is not None and not certificate.exists():

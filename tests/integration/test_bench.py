@@ -1,4 +1,4 @@
-"""`make bench` in small: some workloads, all contenders, and a table."""
+"""`make bench` and `make bench-ceiling` in small: some workloads, all contenders, and a table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from bench.__main__ import load
 from bench.contenders import CONTENDERS
 from bench.goals import goals, lines
+from bench.null_server import NullServer
 from bench.run import Row, Runner
 from bench.table import tables
 from tests.controlplane.cluster import ControlPlane
@@ -39,3 +40,20 @@ def test_in_small(tmp_path: Path) -> None:
         assert row.cpu_ms is not None and row.memory_mb > 10
         assert row.contender == "binder" or (row.decision_p50 is not None and row.decision_p99 is not None)
     assert "| spread, backlog" in tables(found, goals())
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("control_plane_binaries")
+def test_ceiling_in_small(tmp_path: Path) -> None:
+    """On the server that does almost nothing everybody binds everything too, in both of its languages."""
+    with NullServer() as cluster:
+        contenders = [kind(cluster, tmp_path) for kind in CONTENDERS]
+        runner = Runner(cluster, tmp_path, lambda _: None)
+        rows: list[Row] = []
+        for workload in load("basic,csi,preemption"):
+            rows += runner.run(workload.scaled(0.01), contenders)
+        assert cluster.api.list("/api/v1/pods") == [], "the runner has removed what it made"
+    assert {row.workload for row in rows} == {"basic", "csi", "preemption"}
+    for row in rows:
+        assert (row.figures.bound, row.events_missing) == (row.figures.pods, 0), row
+    assert "≥ 12" in tables(lines(rows), goals().of_ceiling())

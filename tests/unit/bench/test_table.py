@@ -1,10 +1,12 @@
 """Goals beside figures."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from bench import binder
 from bench.goals import Goal, Goals, goals, lines
 from bench.page import chart, replace_between
 from bench.run import Row
@@ -12,6 +14,7 @@ from bench.table import tables
 from scheduler.workloads.figures import Figures
 from scheduler.workloads.workload import Mode
 
+FROZEN = "df382257e293aee9f29ceb56c366b0267be4d6e3cf17ba79c0cd502ce92e1bc8"
 GOALS = Goals(
     {"first_to_kube": Goal(at_most=1.0), "rate_to_kube": Goal(at_least=2.0)}, {"w": {"cpu_to_kube": Goal(at_most=0.5)}}
 )
@@ -29,6 +32,7 @@ def test_ratios_and_goals() -> None:
         "rate_to_kube": 3.0,
         "rate_to_binder": 2.0,
         "cpu_to_kube": 0.75,
+        "cpu_to_binder": 6.0,
         "memory_to_kube": 1.0,
         "first_to_kube": 1.0,
         "decision_p50": 0.05,
@@ -70,12 +74,25 @@ def test_who_binds_less_is_named() -> None:
         ("affinity", "rate_to_kube", 11),
         ("affinity", "cpu_to_kube", 0.04),
         ("csi", "rate_to_binder", 0.9),
+        ("csi", "cpu_to_binder", 1.2),
+        ("basic", "cpu_to_binder", 0.8),
     ],
 )
 def test_file(workload: str, name: str, want: float) -> None:
     """The file of goals is read, common ones apply to all."""
     goal = goals().of(workload, Mode.BACKLOG)[name]
     assert want in (goal.at_least, goal.at_most)
+
+
+def test_goals_of_the_ceiling() -> None:
+    """Where the server does almost nothing only its own goals hold."""
+    assert goals().of_ceiling().of("spread", Mode.STREAM) == {"rate_to_kube": Goal(at_least=25)}
+    assert goals().of_ceiling().of("gated", Mode.STREAM) == {}
+
+
+def test_the_yardstick_stays_as_it_is() -> None:
+    """What Berth costs is held against the frozen binder, so figures of two years can be compared."""
+    assert sha256(Path(binder.__file__).read_bytes()).hexdigest() == FROZEN
 
 
 def test_chart() -> None:
