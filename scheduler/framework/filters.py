@@ -61,7 +61,7 @@ class FilterPlugins:
                     survivors = survivors & ~here
                 if any_here:
                     if reason.broken and not trying:
-                        raise PluginError(plugin.name, reason.text, "Filter")
+                        raise PluginError(plugin.name, reason.text_on(int(here.argmax())), "Filter")
                     reasons.append((reason, here))
             said: Rejections = reasons
             if many is not None:

@@ -1,7 +1,7 @@
 """A plugin's verdict on a pod and on nodes (kube-scheduler `framework/interface.go`, Status and Code)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from scheduler.state.column import Bools
 
@@ -26,6 +26,21 @@ class Reason:
     def code(self) -> str:
         """The status code under its upstream name."""
         return UNRESOLVABLE if self.unresolvable else UNSCHEDULABLE
+
+    def text_on(self, row: int) -> str:
+        """What it says of one node."""
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorByNode(Reason):
+    """An error that says something else of each node. The attempt ends with one of them, so the others are not made."""
+
+    of_row: Callable[[int], str] = field(default=str, compare=False)
+
+    def text_on(self, row: int) -> str:
+        """What it says of one node."""
+        return self.of_row(row)
 
 
 def Unschedulable(text: str) -> Reason:  # noqa: N802 (reads as the status it makes)

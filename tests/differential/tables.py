@@ -50,7 +50,7 @@ def allocator_cases(folder: Path) -> list[Case]:
 
 
 def plugin_cases(folder: Path) -> list[Case]:
-    """The cases of the plugin's table."""
+    """The cases of the plugin's table, but for those about pods of a group, which wait for gangs."""
     module = folder / "plugin"
     _copy(golang.module("k8s.io/kubernetes", build.VERSION) / PLUGIN, module / "dynamicresources")
     for name in ("go.mod", "go.sum"):
@@ -62,7 +62,7 @@ def plugin_cases(folder: Path) -> list[Case]:
     table.write_text(text.replace(_LINE, "note(name, &tc, nodes)\n" + _LINE))
     shutil.copy(HERE / "tables" / "plugin_cases_test.go", module / "dynamicresources")
     said = _run(module, "./dynamicresources", "TestPlugin$", folder / "plugin.jsonl")
-    return [_of_plugin(one) for one in said]
+    return [_of_plugin(one) for one in said if "schedulingGroup" not in one["pod"]["spec"]]
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -105,6 +105,7 @@ def _of_allocator(said: dict[str, Any]) -> Case:
 
 
 _API = "resource.k8s.io/v1"
+_CONTAINER = {"name": "main", "image": "registry.test/app:1"}
 
 
 def _apart(objects: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -122,13 +123,12 @@ def _kind(version: str, kind: str, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pod(uses: list[dict[str, str]]) -> dict[str, Any]:
-    container = {"name": "main", "image": "registry.test/app:1"}
     meta = {"name": "pod", "namespace": "default", "uid": "pod"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": meta,
-        "spec": {"containers": [container], "resourceClaims": uses},
+        "spec": {"containers": [_CONTAINER], "resourceClaims": uses},
     }
 
 
@@ -153,18 +153,24 @@ def _holder(result: dict[str, Any], number: int) -> dict[str, Any]:
 def _of_plugin(said: dict[str, Any]) -> Case:
     """As a scheduling question; claims that are in flight are those that other pods are being bound with."""
     nodes = [_with_room(one) for one in said["nodes"]]
-    known = {one["metadata"]["uid"] for one in said["claims"] or ()}
-    flying = [{**one, "status": {}} for one in said["inFlight"] or () if one["metadata"]["uid"] not in known]
+    known = {one["metadata"].get("uid") for one in said["claims"] or ()}
+    flying = [{**one, "status": {}} for one in said["inFlight"] or () if one["metadata"].get("uid") not in known]
     objects = [
         *(_kind("v1", "Node", one) for one in nodes),
-        *(_kind("v1", "Pod", one) for one in said["pods"] or ()),
+        *(_runnable(one) for one in said["pods"] or ()),
         *(_kind(_API, "ResourceClaim", one) for one in (*(said["claims"] or ()), *flying)),
         *(_kind(_API, "DeviceClass", one) for one in said["classes"] or ()),
         *(_kind(_API, _KIND_OF[_shape(one)], one) for one in said["objects"] or () if _shape(one) in _KIND_OF),
     ]
     pending = [_kind(_API, "ResourceClaim", one) for one in said["inFlight"] or ()]
-    pod = _kind("v1", "Pod", said["pod"])
+    pod = _runnable(said["pod"])
     return {"id": f"plugin/{said['name']}", "objects": objects, "pod": pod, "pending": pending, "gates": []}
+
+
+def _runnable(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod, with a container if it has none."""
+    spec = {**pod["spec"], "containers": pod["spec"].get("containers") or [_CONTAINER]}
+    return _kind("v1", "Pod", {**pod, "spec": spec})
 
 
 _KIND_OF = {"slice": "ResourceSlice", "rule": "DeviceTaintRule"}

@@ -21,7 +21,7 @@ from scheduler.framework.plugin import (
     Plugin,
     PostFilterResult,
 )
-from scheduler.framework.status import PluginError, Reason, Reject, Rejections, Unresolvable
+from scheduler.framework.status import ErrorByNode, PluginError, Reason, Reject, Rejections, Unresolvable
 from scheduler.model.devices import AllocatedDevice, ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -148,7 +148,7 @@ class DynamicResources(Plugin):
                 )
             ]
             if (codes == FAILED).any():
-                found += self._broken(pod, wants, wants.results)
+                found.append(self._broken(pod, wants, wants.results))
         failed = self._unavailable(wants.claims, cluster)
         if failed:
             unavailable = np.any(np.stack(failed), axis=0)
@@ -292,16 +292,14 @@ class DynamicResources(Plugin):
                 found[name] = list(allocated(chosen, name))
         return found
 
-    def _broken(self, pod: Pod, wants: PodDevices, results: AllocationsByNode) -> list[tuple[Reason, Bools]]:
-        found: dict[str, list[int]] = {}
-        for row in np.flatnonzero(results.codes == FAILED).tolist():
-            found.setdefault(results.of(row).text, []).append(row)
-        broken = []
-        for text, rows in found.items():
-            where = np.zeros(len(results.codes), dtype=np.bool_)
-            where[rows] = True
-            broken.append((Reason(named(text, wants, pod), True, True), where))
-        return broken
+    def _broken(self, pod: Pod, wants: PodDevices, results: AllocationsByNode) -> tuple[Reason, Bools]:
+        """One reason for all nodes: each of thousands may have an error of its own, which names its devices."""
+        failed = results.codes == FAILED
+
+        def said(row: int) -> str:
+            return named(results.of(row).text, wants, pod)
+
+        return ErrorByNode(said(int(failed.argmax())), True, True, said), failed
 
     def _unavailable(self, claims: list[ResourceClaim], cluster: Cluster) -> list[Bools]:
         """For each allocated claim that some node can't use: bool[rows] of those."""

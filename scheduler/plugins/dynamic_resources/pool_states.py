@@ -18,7 +18,7 @@ _MOST = 1 << 16
 _FREE = 0
 
 
-class _Known(Struct, eq=False):
+class _Known(Struct, gc=False, eq=False):
     """What is known of a pool. `version`: how often its devices were taken or given back by then."""
 
     pool: Pool

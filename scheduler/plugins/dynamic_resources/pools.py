@@ -12,7 +12,7 @@ from scheduler.state.devices import Devices
 _HARD = ("NoSchedule", "NoExecute")
 
 
-class PoolDevice(Struct, frozen=True, eq=False):
+class PoolDevice(Struct, gc=False, frozen=True, eq=False):
     """A device of a pool, as one node sees it."""
 
     id: DeviceID
@@ -24,7 +24,7 @@ class PoolDevice(Struct, frozen=True, eq=False):
     """Those that keep claims off it."""
 
 
-class Pool(Struct, frozen=True, eq=False):
+class Pool(Struct, gc=False, frozen=True, eq=False):
     """The devices that a node reaches of one pool."""
 
     id: PoolID
@@ -126,8 +126,12 @@ def _pool(node: Node, slices: list[ResourceSlice], devices: Devices) -> Pool | N
 
 def _entries(node: Node, one: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> Iterator[PoolDevice]:
     rules = [rule for rule in rules if rule.driver in (None, one.driver) and rule.pool in (None, one.pool)]
+    for_all = None if any(rule.device is not None for rule in rules) else tuple([rule.taint for rule in rules])
     for device in one.devices:
-        taints = (*device.taints, *(rule.taint for rule in rules if rule.device in (None, device.name)))
+        ruled = for_all
+        if ruled is None:
+            ruled = tuple([rule.taint for rule in rules if rule.device in (None, device.name)])
+        taints = (*device.taints, *ruled)
         yield PoolDevice(
             DeviceID(one.driver, one.pool, device.name),
             device,

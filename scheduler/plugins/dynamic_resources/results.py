@@ -39,7 +39,7 @@ Ask = Callable[[Node], "Sequence[RequestedClaim] | None"]
 """The claims to allocate on a node; None: it can't serve the pod for another reason."""
 
 
-class NodeAllocation(Struct, eq=False):
+class NodeAllocation(Struct, gc=False, eq=False):
     """The outcome for one node, with the chosen devices of each claim."""
 
     code: int
@@ -48,7 +48,7 @@ class NodeAllocation(Struct, eq=False):
     score: int = 0
 
 
-class _Outcome(Struct, eq=False):
+class _Outcome(Struct, gc=False, eq=False):
     """What a search of these pools has found; true of all that differ from them in names only."""
 
     answer: NodeAllocation
@@ -124,7 +124,7 @@ class AllocationsByNode:
             answer = found[0].answer
             self.codes[row], self.scores[row] = answer.code, answer.score
             del self._open[row]
-            effort.charge(self._steps)
+            effort.charge(self._steps + self._pools_by_node.take_steps())
 
     def of(self, row: int) -> NodeAllocation:
         """The outcome for one row."""

@@ -39,7 +39,7 @@ class Found(Enum):
     """It would take more devices than a claim may have: what comes before it need not be tried otherwise."""
 
 
-class Chosen(Struct, eq=False):
+class Chosen(Struct, gc=False, eq=False):
     """A device that was chosen for a request."""
 
     entry: PoolDevice
@@ -53,7 +53,7 @@ class Chosen(Struct, eq=False):
         return self.consumed is not None
 
 
-class _Undo(Struct, eq=False):
+class _Undo(Struct, gc=False, eq=False):
     """What choosing a device changed."""
 
     entry: PoolDevice

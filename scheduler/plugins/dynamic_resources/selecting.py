@@ -21,6 +21,8 @@ from scheduler.state.effort import Effort
 
 _MOST = 5_000
 """Steps that one evaluation may take in an attempt whose steps are limited: it can't be interrupted."""
+_SHOWN_PER_STEP = 4
+"""So many attributes of a device are made ready for an expression in one step."""
 _TOO_COSTLY = f"the expression costs more than {_MOST:,} steps (about {_MOST / 1e3:g} ms of one core) for one device"
 _NO_SUCH_KEY = "no such key:"
 _HINT = (
@@ -69,7 +71,7 @@ class Programs:
         effort.count(steps)
         if program is None:
             raise UnfinishedError
-        effort.count(program.owed())
+        effort.count(program.owed() + len(traits.attributes) // _SHOWN_PER_STEP)
         if program.error is not None:
             raise program.error
         try:

@@ -21,7 +21,7 @@ from scheduler.plugins.registry import IN_TREE
 from scheduler.state.effort import Effort
 from scheduler.whatif.world import World
 from tests.builders import Object, node, pod
-from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice
+from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice, taint_rule
 from tests.unit.whatif.story import world
 
 Names = list[list[tuple[str, str, str]]]
@@ -117,6 +117,37 @@ def test_a_request_that_nobody_can_serve_fails_its_pod() -> None:
         PluginError, match='running PreFilter plugin "DynamicResources": request r: unsupported request'
     ):
         plugin().pre_filter(nameless, there.cluster)
+
+
+def test_an_error_of_each_node_is_one_reason() -> None:
+    """Each names the device: the attempt ends with that of the first node that is left, and no other text is made."""
+    there = world([node(f"n{i}") for i in range(50)])
+    there.add_all([device_class(), *(resource_slice(f"n{i}", device("a", number=i), node=f"n{i}") for i in range(50))])
+    made = claimant(there, 1, request("r", "gpu", 'device.attributes["gpu.test"].never == "x"'))
+    found = plugin().filter(made, there.cluster)
+    assert len(found) < 10
+    ((reason, where),) = [one for one in found if one[1].any()]
+    assert reason.broken
+    assert where.all()
+    assert "on device gpu.test/n7/a: CEL runtime error: no such key: never" in reason.text_on(7)
+    framework = build(default_configuration(), IN_TREE)["berth"]
+    with pytest.raises(PluginError, match=r"on device gpu\.test/n0/a: CEL runtime error: no such key: never"):
+        framework.decide(made, there.cluster)
+
+
+def test_finding_the_devices_of_nodes_is_counted() -> None:
+    """So that what comes after a change of all of them is done in slices."""
+    there = world([node(f"n{i}") for i in range(20)])
+    devices = [device(f"d{k}") for k in range(10)]
+    there.add_all([device_class(), *(resource_slice(f"n{i}", *devices, node=f"n{i}") for i in range(20))])
+    mine, made, effort = plugin(), claimant(there, 1, request()), there.cluster.effort
+    mine.filter(made, there.cluster)
+    before = effort.spent
+    mine.filter(made, there.cluster)
+    assert effort.spent == before
+    there.add_all([taint_rule("t", {"key": "k", "effect": "NoSchedule"}, driver="other.test")])
+    mine.filter(made, there.cluster)
+    assert effort.spent - before > 20 * 10 * 2
 
 
 SHARED = {"_allowMultipleAllocations": True}
