@@ -13,6 +13,7 @@ Whoever sends the annotation by himself has it taken away in 1. Names say releas
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
@@ -41,6 +42,8 @@ class Compiled(Struct, frozen=True):
     objects: tuple[Object, ...]
     comments: Mapping[str, str]
     webhook: tuple[Stays, ...]
+    native: tuple[str, ...] = ()
+    """Names of the policies that the objects enforce. Without any there are no objects."""
 
 
 class _Variables:
@@ -62,11 +65,30 @@ class _Variables:
         return [{"name": name, "expression": expression} for name, expression in self._found.items()]
 
 
-def compile_namespace(policies: Policies, namespace: str, release: str, reserved: Reserved) -> Compiled:
-    """The objects for a namespace's policies; `policies` hold those of this namespace only."""
-    split = partition(policies, reserved)
-    build = _Namespace(split.native, namespace, release, reserved)
-    return Compiled(tuple(build.objects()), build.comments, split.webhook)
+def compile_namespace(
+    policies: Policies,
+    namespace: str,
+    release: str,
+    reserved: Reserved,
+    *,
+    elsewhere: Mapping[str, str] | None = None,
+    closed: str = "",
+) -> Compiled:
+    """The objects for a namespace's policies; `policies` hold those of this namespace only.
+
+    `elsewhere`: as for `partition`. `closed`: why nothing is let into the namespace at all; empty where it is open.
+    """
+    split = partition(policies, reserved, elsewhere)
+    if not split.native.policies:
+        return Compiled((), {}, split.webhook)
+    build = _Namespace(split.native, namespace, release, reserved, closed)
+    names = tuple(policy.name for policy in split.native.policies)
+    return Compiled(tuple(build.objects()), build.comments, split.webhook, names)
+
+
+def label_of(release: str) -> str:
+    """The release as a label's value, which has 63 characters at most."""
+    return release if len(release) <= 63 else f"{release[:46]}-{sha256(release.encode()).hexdigest()[:16]}"
 
 
 def name_of(release: str, namespace: str, mode: Mode = "enforce") -> str:
@@ -77,8 +99,9 @@ def name_of(release: str, namespace: str, mode: Mode = "enforce") -> str:
 class _Namespace:
     """One namespace while it is compiled."""
 
-    def __init__(self, policies: Policies, namespace: str, release: str, reserved: Reserved) -> None:
+    def __init__(self, policies: Policies, namespace: str, release: str, reserved: Reserved, closed: str) -> None:
         self._policies = policies.policies
+        self._closed = closed
         self._namespace, self._release, self._reserved = namespace, release, reserved
         self.comments: dict[str, str] = {}
         self._numbers = {
@@ -211,7 +234,7 @@ class _Namespace:
         first = f'({key} in variables.annotations ? string(variables.annotations[{key}]) : "")'
         variables.add(
             "verdict",
-            f'[{first}, variables.wrongClass, variables.refusal].filter(reason, reason != "")',
+            f'[{first}, variables.wrongClass, variables.refusal, {text(self._closed)}].filter(reason, reason != "")',
         )
         self.comments |= variables.comments
         validation = {
@@ -269,7 +292,7 @@ class _Namespace:
         }
 
     def _object(self, kind: str, mode: Mode, spec: Object) -> Object:
-        labels = {**LABELS, RELEASE_LABEL: self._release, NAMESPACE_LABEL: self._namespace}
+        labels = {**LABELS, RELEASE_LABEL: label_of(self._release), NAMESPACE_LABEL: self._namespace}
         meta = {"name": name_of(self._release, self._namespace, mode), "labels": labels}
         return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
