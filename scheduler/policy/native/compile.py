@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from scheduler.policy import keys, verdict
 from scheduler.policy.native import pod_class, requests
-from scheduler.policy.native.expressions import every, held, meets, text
+from scheduler.policy.native.expressions import chunks, every, held, meets, some, text
 from scheduler.policy.native.partition import Stays, partition
 from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import GROUP, Mode, Policies, Policy, Rule, Write
@@ -131,15 +131,19 @@ class _Namespace:
 
     def _condition(self, rule: Rule, variables: _Variables) -> str:
         """Whether the rule's predicate holds."""
+        return variables.add(self._numbers[id(rule)], self._asked(rule), f"{rule}: {rule.predicate}")
+
+    def _asked(self, rule: Rule) -> str:
         criteria = [meets("labels", one) for one in rule.predicate.labels]
         criteria += [meets("annotations", one) for one in rule.predicate.annotations]
-        return variables.add(self._numbers[id(rule)], every(criteria), f"{rule}: {rule.predicate}")
+        return every(criteria)
 
     def _refusal(self, variables: _Variables) -> str:
         """Why rules reject; an empty text when none does."""
-        reasons = []
+        reasons, asked = [], []
         for _, rule in self._rules("enforce"):
             if rule.action.reject:
+                asked.append(self._asked(rule))
                 condition = self._condition(rule, variables)
                 reason = " ".join(rule.rejection.split("\n"))
                 said = f'{condition} ? {text(reason)} : ""'
@@ -154,9 +158,11 @@ class _Namespace:
             f'size(variables.reasons) <= {most} ? variables.reasons.join("; ") : '
             f'variables.reasons.slice(0, {most}).join("; ") + {more}',
         )
+        # Nearly always no rule rejects, and then nothing but this is evaluated.
+        rejects = [variables.add(f"rejects{i}", some(part)) for i, part in enumerate(chunks(asked))]
         return variables.add(
             "refusal",
-            f"size(bytes(variables.allReasons)) <= {MOST_BYTES} ? variables.allReasons : "
+            f'!{some(rejects)} ? "" : size(bytes(variables.allReasons)) <= {MOST_BYTES} ? variables.allReasons : '
             f'variables.allReasons.substring(0, [{_CUT}, size(variables.allReasons)].min()) + "..."',
         )
 
@@ -177,7 +183,7 @@ class _Namespace:
         variables.add("scheduler", scheduler)
         self.comments |= variables.comments
         spec = {
-            "matchConstraints": {"resourceRules": requests.rules()},
+            "matchConstraints": {"resourceRules": requests.rules(), "excludeResourceRules": requests.excluded()},
             "matchConditions": requests.of_requests(),
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
@@ -202,6 +208,13 @@ class _Namespace:
                 if id(rule) not in conditions:
                     conditions[id(rule)] = self._condition(rule, variables)
                 values.append(f"{conditions[id(rule)]} ? [{text(write.value)}] : []")
+            if len(wished[key]) == 1:
+                (rule, write), *_ = wished[key]
+                pair = f"[[{text(key)}, {text(write.value)}]]"
+                found[key] = variables.add(
+                    f"write{number}", f"{conditions[id(rule)]} ? {pair} : []", f"annotation {key}"
+                )
+                continue
             listed = variables.add(f"values{number}", f"[{', '.join(values)}].flatten()", f"annotation {key}")
             last = f"string({listed}[size({listed}) - 1])"
             pair = f"size({listed}) > 0 ? [[{text(key)}, {last}]] : []"
@@ -284,7 +297,7 @@ class _Namespace:
 
     def _checks(self, variables: _Variables, validations: Sequence[Object], on_failure: str) -> Object:
         return {
-            "matchConstraints": {"resourceRules": requests.rules()},
+            "matchConstraints": {"resourceRules": requests.rules(), "excludeResourceRules": requests.excluded()},
             "matchConditions": requests.of_requests(),
             "failurePolicy": on_failure,
             "variables": variables.spelled(),
