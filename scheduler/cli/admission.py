@@ -54,6 +54,14 @@ def admission(
     register: Annotated[
         bool, typer.Option(help="Create the webhook configurations and repair them when they are changed.")
     ] = True,
+    leave_native: Annotated[
+        bool,
+        typer.Option(
+            "--leave-native/--judge-native",
+            help="Leave policies to the API server where their status says that it enforces them. Only with an "
+            "operator that has them enforced so.",
+        ),
+    ] = False,
     secret: Annotated[
         str, typer.Option(help="The Secret of the webhook's certificates; created if there is none.")
     ] = "berth-admission-tls",
@@ -122,6 +130,7 @@ def admission(
         configuration=configuration,
         owner=owner,
         register=register,
+        leave_native=leave_native,
         secret=secret,
         lease=lease,
         cert_file=cert_file,

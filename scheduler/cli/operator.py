@@ -34,6 +34,27 @@ def operator(
     allow_prefix: services.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
+    enforcement: Annotated[
+        str,
+        typer.Option(
+            help="Who enforces policies: auto (the API server itself where it can, else the webhook), native (the API "
+            "server only; what it can't is not enforced) or webhook. The annotation podberth.dev/policy-enforcement of "
+            "a Namespace counts instead."
+        ),
+    ] = "webhook",
+    release: Annotated[
+        str, typer.Option(help="How the names of our admission policies begin; no other operator may have the same.")
+    ] = "berth",
+    webhook: Annotated[
+        str,
+        typer.Option(
+            "--webhook",
+            help="The name of the admission server's webhook configurations; empty: there is no admission server.",
+        ),
+    ] = "zz-berth-admission",
+    owner: Annotated[
+        str, typer.Option(help="A ClusterRole that owns our admission policies: they are deleted with it.")
+    ] = "",
     audit_kind: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,9 +90,12 @@ def operator(
     from scheduler.policy.operator.launch import audit_once as audit
     from scheduler.policy.operator.launch import operate
     from scheduler.policy.operator.settings import Settings
+    from scheduler.policy.operator.ways import SWITCHES
     from scheduler.service.run import run_service
 
     services.log_at(log_level, quiet=audit_once)
+    if enforcement not in SWITCHES:
+        raise typer.BadParameter(f"{enforcement}: want one of {', '.join(SWITCHES)}", param_hint="--enforcement")
     listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
     connection = connect(kubeconfig, context)
     settings = Settings(
@@ -84,6 +108,10 @@ def operator(
         allowed_prefixes=tuple(allow_prefix or ()),
         reserved_prefixes=tuple(prefix.lower() for prefix in reserve_prefix or ()),
         reserve_known=reserve_known,
+        enforcement=enforcement,
+        release=release,
+        webhook=webhook,
+        owner=owner,
         audit_kinds=tuple(audit_kind or DEFAULT_KINDS),
         audit_seconds=audit_interval,
         host=host,

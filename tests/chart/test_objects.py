@@ -186,8 +186,9 @@ def test_no_wildcards(chart: Chart) -> None:
     objects = chart.objects(EVERYTHING)
     rules = [rule for one in objects for rule in one.get("rules", []) if one["kind"] in ("Role", "ClusterRole")]
     assert not [rule for rule in rules if "*" in str(rule)]
-    (own,) = (rule for rule in rules if "rbac.authorization.k8s.io" in rule.get("apiGroups", []))
-    assert (own["resources"], own["resourceNames"], own["verbs"]) == (["clusterroles"], ["berth-admission"], ["get"])
+    owns = [rule for rule in rules if "rbac.authorization.k8s.io" in rule.get("apiGroups", [])]
+    assert sorted(own["resourceNames"] for own in owns) == [["berth-admission"], ["berth-operator"]]
+    assert all((own["resources"], own["verbs"]) == (["clusterroles"], ["get"]) for own in owns)
     for one in by_kind(objects, "ClusterRole").values():
         assert not [rule for rule in one["rules"] if "secrets" in rule.get("resources", [])]
 

@@ -53,7 +53,10 @@ class Ship:
         )
         for old in ("name: berth-operator-audit\n", "name: berth-operator\n"):
             text = text.replace(old, old.replace("berth-operator", self._name))
+        limited = "resources: [clusterroles]\n    resourceNames: [berth-operator]"
+        text = text.replace(limited, limited.replace("berth-operator", self._name))
         self._rights = text
+        self.role = self._name
         cluster.kubectl("apply", "-f", "-", stdin=text)
         self.kubeconfig = cluster.kubeconfig(home / "operator", cluster.service_account_token(self.berth, self._name))
         self.started: list[Replica] = []

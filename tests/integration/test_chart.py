@@ -44,6 +44,11 @@ ALL_OF_THE_ROLE = {
         ("get", "configmaps", "extension-apiserver-authentication")
     }
 }
+NATIVE = [
+    f"admissionregistration.k8s.io/{kind}admission{what}"
+    for kind in ("mutating", "validating")
+    for what in ("policies", "policybindings")
+]
 # Granted, and not used by what happens below: why each is needed all the same, and which test uses it.
 UNUSED: dict[str, dict[str, set[Right]]] = {
     "berth-scheduler": {
@@ -63,6 +68,14 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
     "berth-operator": {
         **ALL_OF_THE_ROLE,
         "a policy's conditions change (test_operator)": {("create", "events.k8s.io/events", "")},
+        "an apply makes what is not there (test_native_operator)": {("create", one, "") for one in NATIVE},
+        "an admission policy goes, or is repaired (test_native_operator)": {
+            (verb, one, "") for one in NATIVE for verb in ("delete", "update")
+        },
+        "a policy moves to the webhook (test_native_moves)": {
+            ("get", f"admissionregistration.k8s.io/{kind}webhookconfigurations", "zz-berth-admission")
+            for kind in ("mutating", "validating")
+        },
         "owners of what is audited, as the owner guard asks for them (unit: operator/test_audit)": {
             ("list", "apps/replicasets", ""),
             ("list", "replicationcontrollers", ""),

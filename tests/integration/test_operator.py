@@ -293,6 +293,7 @@ def test_an_expensive_namespace_waits_for_itself(ship: Ship) -> None:
         ship.put("quiet", writes(tier="b"))
         ship.wait_conditions("quiet", Accepted="True", Conflict="False", SelfConsistent="True")
         said = wait_for("the large policies' status", lambda: reasons(ship, large, "large-0"), PATIENCE)
+        assert said.pop("Enforced") == "Switched"  # what was said before of who enforces stays
         assert said == {"Accepted": "NotLookedAt", "Conflict": "NotLookedAt", "SelfConsistent": "NotLookedAt"}
         wait_for(
             "the long analysis",

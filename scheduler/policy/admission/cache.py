@@ -42,8 +42,18 @@ class _Meta(Meta):
     creation_timestamp: str | None = msgspec.field(name="creationTimestamp", default=None)
 
 
+class _Enforcement(msgspec.Struct):
+    way: str = ""
+    generation: int = 0
+
+
+class _Status(msgspec.Struct):
+    enforcement: _Enforcement | None = None
+
+
 class _Head(msgspec.Struct):
     metadata: _Meta
+    status: _Status | None = None
 
 
 _head = msgspec.json.Decoder(_Head).decode
@@ -70,7 +80,11 @@ class PolicyCache:
         on_change: Callable[[], None] = lambda: None,
         machine: Machine = MACHINE,
         check_seconds: float = EVERY_SECONDS,
+        leave_native: bool = False,
     ) -> None:
+        self._leave_native = leave_native
+        self._clock = machine.monotonic
+        self._left: dict[str, float] = {}
         self._client = client
         self._aside = aside
         self._on_change = on_change
@@ -124,6 +138,15 @@ class PolicyCache:
         """What applies in this namespace; nothing applies to objects without one."""
         return self._held.get(namespace, NONE)
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The namespaces whose policies the API server enforces by itself: nobody need ask us about them."""
+        now = self._clock()
+        for namespace in [one for one, until in self._left.items() if until <= now]:
+            log.warning("nobody says who enforces the policies of a namespace, it is judged here", namespace=namespace)
+            del self._left[namespace]
+        return tuple(sorted(self._left))
+
     def uid(self, namespace: str, name: str) -> str | None:
         """The uid of a policy that is there."""
         found = self._stored(namespace, name)
@@ -156,12 +179,21 @@ class PolicyCache:
     # -- from the reflector --------------------------------------------------------------------------------------
 
     def _decode(self, raw: msgspec.Raw) -> Stored:
-        meta = _head(raw).metadata
+        head = _head(raw)
+        meta = head.metadata
         stored = Stored(meta.namespace, meta.name, meta.uid, meta.resource_version, meta.generation)
         stored.created = meta.creation_timestamp or ""
+        stored.seen = self._clock()
+        said = None if head.status is None else head.status.enforcement
+        if self._leave_native and said is not None and said.generation == meta.generation:
+            stored.left, stored.ours = said.way in ("Native", "None"), said.way == "Webhook"
         known = self._stored(meta.namespace, meta.name)
         if known is not None and (known.uid, known.generation) == (meta.uid, meta.generation) and meta.generation:
-            return known  # a write of the status, which are many
+            if (known.left, known.ours) == (stored.left, stored.ours):
+                return known  # a write of the status, which are many
+            return msgspec.structs.replace(
+                known, resource_version=meta.resource_version, left=stored.left, ours=stored.ours
+            )
         size = len(memoryview(raw))
         if size < LONG_BYTES:
             stored.learn(jobs.parsed(raw, self._aside.terms.allowed_prefixes))
@@ -203,7 +235,13 @@ class PolicyCache:
             if not group.stored:
                 del self._groups[namespace]
                 self._held.pop(namespace, None)
+                self._left.pop(namespace, None)
                 continue
+            until = group.left_until(namespace in self._left) if self._leave_native else 0.0
+            if until:
+                self._left[namespace] = until
+            else:
+                self._left.pop(namespace, None)
             before = self._held.get(namespace, NONE)
             self._versions += 1
             held, missing = group.settle(self._versions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from heapq import nsmallest
+from math import inf
 
 import msgspec
 
@@ -11,6 +12,10 @@ from scheduler.policy import bounds
 from scheduler.policy.admission.jobs import Parsed
 from scheduler.policy.admission.judging import MOST_NAMED, Held
 from scheduler.policy.bounds import Place
+
+LATE_SECONDS = 10.0
+"""Within which the operator says who enforces a policy. Where it does not, the webhook is asked about it."""
+MOST_KEPT = 64
 
 
 class Stored(msgspec.Struct):
@@ -29,6 +34,12 @@ class Stored(msgspec.Struct):
     problem: str = ""
     units: int = 0
     kind: int = 0
+    left: bool = False
+    """Whether it is left to the API server: the status says so of this generation."""
+    ours: bool = False
+    """Whether the status says of this generation that the webhook enforces it."""
+    seen: float = 0.0
+    """When this generation was first seen."""
 
     @property
     def place(self) -> Place:
@@ -47,6 +58,8 @@ class Group:
     def __init__(self) -> None:
         self.stored: dict[str, Stored] = {}
         self.refused: set[str] = set()
+        self.kept: set[str] = set()
+        """Those that are not left to the API server."""
         self._order: list[tuple[Place, int]] = []
         self._applied: tuple[Place, ...] = ()
         self._new: list[Stored] = []
@@ -55,6 +68,8 @@ class Group:
         """A policy that is new, or says something else."""
         self.remove(stored.name)
         self.stored[stored.name] = stored
+        if not stored.left:
+            self.kept.add(stored.name)
         if stored.problem:
             self.refused.add(stored.name)
         else:
@@ -67,6 +82,7 @@ class Group:
         if stored is None:
             return
         self.refused.discard(name)
+        self.kept.discard(name)
         if not stored.problem:
             del self._order[bisect_left(self._order, (stored.place, stored.units))]
 
@@ -84,7 +100,7 @@ class Group:
         self._applied = found.applied
         applied = [self.stored[place.name] for place in found.applied]
         held = Held(
-            specs=tuple(one.spec for one in applied if one.spec),
+            specs=tuple(one.spec for one in applied if one.spec and not one.left),
             refused=tuple(nsmallest(MOST_NAMED, self.refused)),
             uids={one.name: one.uid for one in applied},
             left_out=len(self._order) - len(applied),
@@ -93,6 +109,19 @@ class Group:
             version=version,
         )
         return held, [one for one in applied if not one.spec]
+
+    def left_until(self, before: bool) -> float:
+        """Until when the webhook need not be asked about this namespace: 0 for not at all.
+
+        `before`: whether it is not asked now. Then a policy that has just been written changes nothing, since who
+        enforces it is about to be said; unless that is the webhook, or it is late.
+        """
+        if not self.kept:
+            return inf
+        if not before or len(self.kept) > MOST_KEPT:
+            return 0.0
+        kept = [self.stored[name] for name in self.kept]
+        return 0.0 if any(one.ours for one in kept) else min(one.seen for one in kept) + LATE_SECONDS
 
     @property
     def counts(self) -> tuple[int, int, int]:

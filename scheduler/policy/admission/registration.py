@@ -47,7 +47,8 @@ class Certificates(Protocol):
 
 
 class Registration:
-    """Both configurations. `allowed` is asked before each write: whether we lead at this moment.
+    """Both configurations. `allowed` is asked before each write: whether we lead at this moment. `left` tells the
+    namespaces that they leave out.
 
     `repairs` counts what had to be written after the first time.
     """
@@ -58,10 +59,13 @@ class Registration:
         settings: Settings,
         certificates: Certificates,
         allowed: Callable[[], bool],
+        left: Callable[[], tuple[str, ...]] = tuple,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.repairs = 0
+        self._left = left
+        self._told_left: tuple[str, ...] = ()
         self._client = client
         self._settings = settings
         self._certificates = certificates
@@ -99,8 +103,11 @@ class Registration:
 
     async def reconcile(self) -> None:
         """Write what differs, then rotate certificates if it is time."""
-        bundle = self._certificates.bundle
-        done = [await self._attempt(r.plural, partial(self._one, r, bundle)) for r in (MUTATING, VALIDATING)]
+        bundle, left = self._certificates.bundle, self._left()
+        if left != self._told_left:
+            log.info("namespaces whose policies the API server enforces by itself", namespaces=len(left))
+            self._told_left = left
+        done = [await self._attempt(r.plural, partial(self._one, r, bundle, left)) for r in (MUTATING, VALIDATING)]
         if not all(done):
             return
         if self._published is None or self._published[0] != bundle:
@@ -122,8 +129,8 @@ class Registration:
         self._complained.pop(what, None)
         return True
 
-    async def _one(self, resource: Resource, bundle: bytes | None) -> None:
-        wanted = desired(self._settings, resource, bundle, await self._owner())
+    async def _one(self, resource: Resource, bundle: bytes | None, left: tuple[str, ...]) -> None:
+        wanted = desired(self._settings, resource, bundle, await self._owner(), left)
         path = resource.path(None, self._settings.configuration)
         try:
             found: dict[str, Any] = msgspec.json.decode(await self._client.get(path))

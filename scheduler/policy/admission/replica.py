@@ -67,7 +67,9 @@ class Replica:
             settings.reserve_known,
         )
         self._aside = Aside(terms, settings.workers)
-        self.cache = PolicyCache(client, self._aside, on_change=self._policies_changed, machine=machine)
+        self.cache = PolicyCache(
+            client, self._aside, on_change=self._policies_changed, machine=machine, leave_native=settings.leave_native
+        )
         self._owners = Owners(client, clock=machine.monotonic)
         self.tallies = Tallies(machine.wall)
         self.reviewer = Reviewer(self.cache, self._owners, self._aside, self.tallies)
@@ -91,7 +93,10 @@ class Replica:
             wall=lambda: datetime.fromtimestamp(machine.wall(), UTC),
             rng=machine.chance,
         )
-        self.registration = Registration(client, settings, self.certificates, lambda: self.elector.leading)
+        self.registration = Registration(
+            client, settings, self.certificates, lambda: self.elector.leading, lambda: self.cache.left
+        )
+        self._left: tuple[str, ...] = ()
         self.metrics = self._metrics()
         self.server = AdmissionServer(self.reviewer, self.metrics, tls, lambda: self.cache.unready)
 
@@ -172,6 +177,9 @@ class Replica:
     def _policies_changed(self) -> None:
         accepted, refused = self.cache.counts()
         log.info("policies changed", accepted=accepted, refused=refused)
+        if self.cache.left != self._left:
+            self._left = self.cache.left
+            self.registration.wake()
 
     def _metrics(self) -> Metrics:
         started = time.monotonic()
@@ -190,6 +198,10 @@ class Replica:
                 "berth_admission_namespaces_closed": (
                     "Namespaces where every create is refused, because a policy that rejects is not applied there",
                     lambda: self.cache.closed,
+                ),
+                "berth_admission_namespaces_left": (
+                    "Namespaces whose policies the API server enforces by itself, so that the webhook is not asked",
+                    lambda: len(self.cache.left),
                 ),
                 "berth_admission_longest_turn_seconds": (
                     "The longest turn of the event loop since the start, in seconds of CPU time",

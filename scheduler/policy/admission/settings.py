@@ -32,6 +32,8 @@ class Settings(ServiceSettings):
     owner: str = ""
     """A ClusterRole that owns them: they go when it goes. Empty: they stay."""
     register: bool = True
+    leave_native: bool = False
+    """Whether policies are left to the API server where their status says that it enforces them."""
     secret: str = "berth-admission-tls"
     cert_file: Path | None = None
     key_file: Path | None = None

@@ -6,6 +6,7 @@ Every field is spelled out, also where it is the default, so that what the API s
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 from scheduler.kube.resources import Resource
@@ -27,9 +28,16 @@ LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component"
 Object = dict[str, Any]
 
 
-def desired(settings: Settings, resource: Resource, bundle: bytes | None, owner_uid: str | None = None) -> Object:
+def desired(
+    settings: Settings,
+    resource: Resource,
+    bundle: bytes | None,
+    owner_uid: str | None = None,
+    left: Sequence[str] = (),
+) -> Object:
     """One of the two configurations; without a bundle the caBundle is left to whoever injects it.
 
+    `left`: namespaces that it is not asked about, besides the exempt ones.
     `owner_uid`: of the ClusterRole `settings.owner`, with which the garbage collector removes them.
     """
     path = PATHS[resource.plural]
@@ -49,7 +57,7 @@ def desired(settings: Settings, resource: Resource, bundle: bytes | None, owner_
         "matchPolicy": "Equivalent",
         "namespaceSelector": {
             "matchExpressions": [
-                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(settings.exempt)}
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [*settings.exempt, *left]}
             ]
         },
         "objectSelector": {},

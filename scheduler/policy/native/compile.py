@@ -13,13 +13,14 @@ Whoever sends the annotation by himself has it taken away in 1. Names say releas
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
 
 from scheduler.policy import keys, verdict
 from scheduler.policy.native import pod_class, requests
-from scheduler.policy.native.expressions import every, held, meets, text
+from scheduler.policy.native.expressions import chunks, every, held, meets, some, text
 from scheduler.policy.native.partition import Stays, partition
 from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import GROUP, Mode, Policies, Policy, Rule, Write
@@ -41,6 +42,8 @@ class Compiled(Struct, frozen=True):
     objects: tuple[Object, ...]
     comments: Mapping[str, str]
     webhook: tuple[Stays, ...]
+    native: tuple[str, ...] = ()
+    """Names of the policies that the objects enforce. Without any there are no objects."""
 
 
 class _Variables:
@@ -62,11 +65,30 @@ class _Variables:
         return [{"name": name, "expression": expression} for name, expression in self._found.items()]
 
 
-def compile_namespace(policies: Policies, namespace: str, release: str, reserved: Reserved) -> Compiled:
-    """The objects for a namespace's policies; `policies` hold those of this namespace only."""
-    split = partition(policies, reserved)
-    build = _Namespace(split.native, namespace, release, reserved)
-    return Compiled(tuple(build.objects()), build.comments, split.webhook)
+def compile_namespace(
+    policies: Policies,
+    namespace: str,
+    release: str,
+    reserved: Reserved,
+    *,
+    elsewhere: Mapping[str, str] | None = None,
+    closed: str = "",
+) -> Compiled:
+    """The objects for a namespace's policies; `policies` hold those of this namespace only.
+
+    `elsewhere`: as for `partition`. `closed`: why nothing is let into the namespace at all; empty where it is open.
+    """
+    split = partition(policies, reserved, elsewhere)
+    if not split.native.policies:
+        return Compiled((), {}, split.webhook)
+    build = _Namespace(split.native, namespace, release, reserved, closed)
+    names = tuple(policy.name for policy in split.native.policies)
+    return Compiled(tuple(build.objects()), build.comments, split.webhook, names)
+
+
+def label_of(release: str) -> str:
+    """The release as a label's value, which has 63 characters at most."""
+    return release if len(release) <= 63 else f"{release[:46]}-{sha256(release.encode()).hexdigest()[:16]}"
 
 
 def name_of(release: str, namespace: str, mode: Mode = "enforce") -> str:
@@ -77,8 +99,9 @@ def name_of(release: str, namespace: str, mode: Mode = "enforce") -> str:
 class _Namespace:
     """One namespace while it is compiled."""
 
-    def __init__(self, policies: Policies, namespace: str, release: str, reserved: Reserved) -> None:
+    def __init__(self, policies: Policies, namespace: str, release: str, reserved: Reserved, closed: str) -> None:
         self._policies = policies.policies
+        self._closed = closed
         self._namespace, self._release, self._reserved = namespace, release, reserved
         self.comments: dict[str, str] = {}
         self._numbers = {
@@ -108,15 +131,19 @@ class _Namespace:
 
     def _condition(self, rule: Rule, variables: _Variables) -> str:
         """Whether the rule's predicate holds."""
+        return variables.add(self._numbers[id(rule)], self._asked(rule), f"{rule}: {rule.predicate}")
+
+    def _asked(self, rule: Rule) -> str:
         criteria = [meets("labels", one) for one in rule.predicate.labels]
         criteria += [meets("annotations", one) for one in rule.predicate.annotations]
-        return variables.add(self._numbers[id(rule)], every(criteria), f"{rule}: {rule.predicate}")
+        return every(criteria)
 
     def _refusal(self, variables: _Variables) -> str:
         """Why rules reject; an empty text when none does."""
-        reasons = []
+        reasons, asked = [], []
         for _, rule in self._rules("enforce"):
             if rule.action.reject:
+                asked.append(self._asked(rule))
                 condition = self._condition(rule, variables)
                 reason = " ".join(rule.rejection.split("\n"))
                 said = f'{condition} ? {text(reason)} : ""'
@@ -131,9 +158,11 @@ class _Namespace:
             f'size(variables.reasons) <= {most} ? variables.reasons.join("; ") : '
             f'variables.reasons.slice(0, {most}).join("; ") + {more}',
         )
+        # Nearly always no rule rejects, and then nothing but this is evaluated.
+        rejects = [variables.add(f"rejects{i}", some(part)) for i, part in enumerate(chunks(asked))]
         return variables.add(
             "refusal",
-            f"size(bytes(variables.allReasons)) <= {MOST_BYTES} ? variables.allReasons : "
+            f'!{some(rejects)} ? "" : size(bytes(variables.allReasons)) <= {MOST_BYTES} ? variables.allReasons : '
             f'variables.allReasons.substring(0, [{_CUT}, size(variables.allReasons)].min()) + "..."',
         )
 
@@ -154,7 +183,7 @@ class _Namespace:
         variables.add("scheduler", scheduler)
         self.comments |= variables.comments
         spec = {
-            "matchConstraints": {"resourceRules": requests.rules()},
+            "matchConstraints": {"resourceRules": requests.rules(), "excludeResourceRules": requests.excluded()},
             "matchConditions": requests.of_requests(),
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
@@ -179,6 +208,13 @@ class _Namespace:
                 if id(rule) not in conditions:
                     conditions[id(rule)] = self._condition(rule, variables)
                 values.append(f"{conditions[id(rule)]} ? [{text(write.value)}] : []")
+            if len(wished[key]) == 1:
+                (rule, write), *_ = wished[key]
+                pair = f"[[{text(key)}, {text(write.value)}]]"
+                found[key] = variables.add(
+                    f"write{number}", f"{conditions[id(rule)]} ? {pair} : []", f"annotation {key}"
+                )
+                continue
             listed = variables.add(f"values{number}", f"[{', '.join(values)}].flatten()", f"annotation {key}")
             last = f"string({listed}[size({listed}) - 1])"
             pair = f"size({listed}) > 0 ? [[{text(key)}, {last}]] : []"
@@ -211,7 +247,7 @@ class _Namespace:
         first = f'({key} in variables.annotations ? string(variables.annotations[{key}]) : "")'
         variables.add(
             "verdict",
-            f'[{first}, variables.wrongClass, variables.refusal].filter(reason, reason != "")',
+            f'[{first}, variables.wrongClass, variables.refusal, {text(self._closed)}].filter(reason, reason != "")',
         )
         self.comments |= variables.comments
         validation = {
@@ -261,7 +297,7 @@ class _Namespace:
 
     def _checks(self, variables: _Variables, validations: Sequence[Object], on_failure: str) -> Object:
         return {
-            "matchConstraints": {"resourceRules": requests.rules()},
+            "matchConstraints": {"resourceRules": requests.rules(), "excludeResourceRules": requests.excluded()},
             "matchConditions": requests.of_requests(),
             "failurePolicy": on_failure,
             "variables": variables.spelled(),
@@ -269,7 +305,7 @@ class _Namespace:
         }
 
     def _object(self, kind: str, mode: Mode, spec: Object) -> Object:
-        labels = {**LABELS, RELEASE_LABEL: self._release, NAMESPACE_LABEL: self._namespace}
+        labels = {**LABELS, RELEASE_LABEL: label_of(self._release), NAMESPACE_LABEL: self._namespace}
         meta = {"name": name_of(self._release, self._namespace, mode), "labels": labels}
         return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 

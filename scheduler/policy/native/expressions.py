@@ -1,6 +1,7 @@
 """Pieces of CEL: texts, criteria on labels and annotations, and lists of what may be there."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import Literal
 
 from scheduler.model.selectors import Requirement
@@ -41,11 +42,38 @@ def meets(field: Field, criterion: Requirement) -> str:
 
 
 def every(conditions: Iterable[str]) -> str:
-    """All of these, as one list: a chain of && nests too deep for CEL's parser."""
-    found = list(conditions)
-    if not found:
-        return "true"
-    return found[0] if len(found) == 1 else f"[{', '.join(found)}].all(met, met)"
+    """All of these. A list with `all` would be as short, and takes the API server many times as long."""
+    return _balanced("&&", list(conditions)) or "true"
+
+
+def some(conditions: Iterable[str]) -> str:
+    """At least one of these."""
+    return _balanced("||", list(conditions)) or "false"
+
+
+def chunks(parts: Iterable[str], longest: int = LONGEST // 2) -> list[list[str]]:
+    """Parts in groups, each of which fits into an expression."""
+    found: list[list[str]] = [[]]
+    size = 0
+    for part in parts:
+        size += len(part) + 8
+        if size > longest and found[-1]:
+            found.append([])
+            size = len(part) + 8
+        found[-1].append(part)
+    return found
+
+
+def _balanced(operator: str, parts: list[str]) -> str:
+    """Parts joined in pairs: a plain chain nests too deep for CEL's parser."""
+    while len(parts) > 1:
+        parts = [f"({' '.join(pair)})" if len(pair) > 1 else pair[0] for pair in _pairs(operator, parts)]
+    return parts[0] if parts else ""
+
+
+def _pairs(operator: str, parts: list[str]) -> Iterator[tuple[str, ...]]:
+    for left, right in zip_longest(parts[::2], parts[1::2]):
+        yield (left,) if right is None else (left, operator, right)
 
 
 def _of_map(held_key: str, criterion: Requirement) -> str:

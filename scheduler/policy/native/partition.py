@@ -5,17 +5,21 @@ So a policy that reads or writes what one of the other half writes goes with it,
 of them does, as a refusal names every reason.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from scheduler.policy import keys
+from scheduler.policy import bounds, keys
 from scheduler.policy.native import expressions
 from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import Field, Policies, Policy, Rule
 
-LARGEST = 256 * 1024
-"""Characters of the texts that one namespace's policies hold together; etcd takes objects of 1.5 MB."""
+LARGEST = 128 * 1024
+"""Bytes of the texts that one namespace's policies hold together; etcd takes objects of 1.5 MB."""
+MOST_UNITS = 1024
+"""What the policies of a namespace may cost (`bounds`). The API server evaluates them in every create and update there,
+with CPU time that all tenants share; what costs more is the webhook's, where each namespace waits for itself."""
 
 Touched = tuple[Field, str]
 
@@ -34,19 +38,29 @@ class Partition(Struct, frozen=True):
     webhook: tuple[Stays, ...]
 
 
-def partition(policies: Policies, reserved: Reserved) -> Partition:
-    """Split the policies of one namespace."""
+def partition(policies: Policies, reserved: Reserved, elsewhere: Mapping[str, str] | None = None) -> Partition:
+    """Split the policies of one namespace.
+
+    `elsewhere` are policies that need the webhook for a reason that is not in them: the API server refuses them, say.
+    """
     reasons: dict[str, str] = {}
-    size = 0
+    size = units = 0
     for policy in policies.policies:
-        own = _by_itself(policy, reserved)
-        if not own and size + (more := _size(policy)) > LARGEST:
-            own = f"the policies of this namespace hold more than {LARGEST} characters together"
-        elif not own:
-            size += more
+        own = (elsewhere or {}).get(policy.name) or _by_itself(policy, reserved)
+        if not own:
+            more, price = _size(policy), bounds.price(policy).units
+            if size + more > LARGEST:
+                own = f"the policies of this namespace hold more than {LARGEST} bytes together"
+            elif units + price > MOST_UNITS:
+                own = (
+                    f"the policies of this namespace cost more than {MOST_UNITS} units together, "
+                    "which is too much work for the API server"
+                )
+            else:
+                size, units = size + more, units + price
         if own:
             reasons[policy.name] = own
-    reasons |= dict(_drawn_along(policies, reserved, reasons.copy()))
+    reasons |= _drawn_along(policies, reserved, reasons)
     native = Policies(policy for policy in policies.policies if policy.name not in reasons)
     return Partition(native, tuple(Stays(name, reasons[name]) for name in sorted(reasons)))
 
@@ -73,44 +87,58 @@ def _by_itself(policy: Policy, reserved: Reserved) -> str:
         for criterion in (*rule.predicate.labels, *rule.predicate.annotations):
             texts.append(criterion.key)
             texts += criterion.values
-        if 2 * sum(map(len, texts)) > expressions.LONGEST:
+        if 2 * sum(map(_length, texts)) > expressions.LONGEST:
             return f"{_short(rule)} is too long for an expression of the API server"
     return ""
 
 
-def _drawn_along(policies: Policies, reserved: Reserved, reasons: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Policies that share something with one that needs the webhook, and those that share with these."""
-    left = [policy for policy in policies.policies if policy.name not in reasons]
-    elsewhere = [policy for policy in policies.policies if policy.name in reasons]
-    while elsewhere:
-        other = elsewhere.pop()
-        for policy in list(left):
-            why = _shared(policy, other, reserved)
-            if why:
-                left.remove(policy)
-                elsewhere.append(policy)
-                yield policy.name, why
-    writes = {touched: policy for policy in left if policy.mode == "enforce" for touched in _writes(policy, reserved)}
+def _drawn_along(policies: Policies, reserved: Reserved, reasons: Mapping[str, str]) -> dict[str, str]:
+    """Policies that share something with one that needs the webhook, and those that share with these.
+
+    Each key is looked at once, so that thousands of policies cost thousands of steps and not millions.
+    """
+    writes = {policy.name: _writes(policy, reserved) for policy in policies.policies}
+    readers, writers = defaultdict[Touched, list[str]](list), defaultdict[Touched, list[str]](list)
+    touched: dict[str, set[Touched]] = {}
+    for policy in policies.policies:
+        reads = _reads(policy)
+        touched[policy.name] = reads | writes[policy.name]
+        for key in reads:
+            readers[key].append(policy.name)
+        for key in writes[policy.name]:
+            writers[key].append(policy.name)
+    rejects = [policy.name for policy in policies.policies if _rejects(policy)]
+    found: dict[str, str] = {}
+    waiting = sorted(reasons)
+    seen: set[Touched] = set()
+    while waiting:
+        other = waiting.pop()
+        along = []
+        for key in sorted(touched[other] - seen):
+            if key in writers:
+                seen.add(key)
+                why = f"it shares {key[0]} {key[1]} with policy {other}, which needs the webhook"
+                along += [(name, why) for name in (*writers[key], *readers[key])]
+        if other in rejects:
+            why = f"it rejects, as policy {other} does, which needs the webhook: a refusal names all reasons"
+            along += [(name, why) for name in rejects]
+            rejects = []
+        for name, why in along:
+            if name not in reasons and name not in found:
+                found[name] = why
+                waiting.append(name)
+    left = [policy for policy in policies.policies if policy.name not in reasons and policy.name not in found]
+    written_by = {key: policy.name for policy in left for key in writes[policy.name]}
     for policy in left:
         if policy.mode == "warn":
-            for touched in _reads(policy):
-                if touched in writes:
-                    yield (
-                        policy.name,
-                        f"it warns by {touched[0]} {touched[1]}, which policy {writes[touched].name} writes: "
-                        "the API server warns of the object as it is stored",
+            for key in sorted(_reads(policy)):
+                if key in written_by:
+                    found[policy.name] = (
+                        f"it warns by {key[0]} {key[1]}, which policy {written_by[key]} writes: "
+                        "the API server warns of the object as it is stored"
                     )
                     break
-
-
-def _shared(policy: Policy, other: Policy, reserved: Reserved) -> str:
-    """What two policies have to be asked about at the same time for; "" for nothing."""
-    ours, theirs = _writes(policy, reserved), _writes(other, reserved)
-    for field, key in sorted(ours & (theirs | _reads(other)) | (theirs & _reads(policy))):
-        return f"it shares {field} {key} with policy {other.name}, which needs the webhook"
-    if _rejects(policy) and _rejects(other):
-        return f"it rejects, as policy {other.name} does, which needs the webhook: a refusal names all reasons"
-    return ""
+    return found
 
 
 def _writes(policy: Policy, reserved: Reserved) -> set[Touched]:
@@ -136,10 +164,16 @@ def _rejects(policy: Policy) -> bool:
 def _size(policy: Policy) -> int:
     found = 0
     for rule in policy.rules:
-        found += 200 + len(rule.rejection) + sum(len(write.key) + len(write.value) for write in rule.writes)
+        found += 200 + _length(rule.rejection)
+        found += sum(_length(write.key) + _length(write.value) for write in rule.writes)
         for criterion in (*rule.predicate.labels, *rule.predicate.annotations):
-            found += len(criterion.key) * 3 + sum(map(len, criterion.values))
+            found += _length(criterion.key) * 3 + sum(map(_length, criterion.values))
     return found
+
+
+def _length(value: str) -> int:
+    """Bytes of a text as CEL spells it: a character that can't be printed takes six or more."""
+    return len(expressions.text(value).encode())
 
 
 def _short(rule: Rule) -> str:

@@ -41,6 +41,8 @@ class Condition(msgspec.Struct, frozen=True):
     def is_problem(self) -> bool:
         """Whether somebody should be told by an Event."""
         bad = {"Accepted": "False", "Conflict": "True", "SelfConsistent": "False", "SchedulerAvailable": "False"}
+        if self.type == "Enforced":
+            return self.reason == "Refused" or (self.status == "False" and self.reason != "Starting")
         return self.status == bad[self.type] or self.reason == "AcceptedWithRemarks"
 
 
@@ -59,6 +61,8 @@ class Stored(msgspec.Struct, frozen=True):
     created: str = ""
     over: int = 0
     """What it costs, when it is left out because the policies of its namespace cost too much."""
+    closes: bool = False
+    """Whether nothing is let into the namespace, since a policy that rejects is left out."""
     unread: str = ""
     """Why nobody looked at the spec."""
 
@@ -103,9 +107,13 @@ def bounded(stored: Iterable[Stored]) -> list[Stored]:
     priced = [(one, bounds.price(one.policy)) for one in found if one.policy is not None]
     places = {one.name: bounds.Place(price.kind, one.created, one.name) for one, price in priced}
     ordered = sorted((places[one.name], price.units) for one, price in priced)
-    applied = set(bounds.bound(ordered).applied)
+    kept = bounds.bound(ordered)
+    applied = set(kept.applied)
     units = {place.name: cost for place, cost in ordered if place not in applied}
-    return [structs.replace(one, policy=None, over=units[one.name]) if one.name in units else one for one in found]
+    return [
+        structs.replace(one, policy=None, over=units[one.name], closes=kept.closed) if one.name in units else one
+        for one in found
+    ]
 
 
 class Metadata(msgspec.Struct, rename="camel"):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
@@ -24,11 +24,13 @@ from scheduler.kube.writes import micro_time
 from scheduler.policy.operator import judge, reading, status
 from scheduler.policy.operator.audit import Audit
 from scheduler.policy.operator.counting import Counting
+from scheduler.policy.operator.enforcer import Enforcer
 from scheduler.policy.operator.judge import Judged, Stored, Told
 from scheduler.policy.operator.reading import Read
 from scheduler.policy.operator.settings import Settings
 from scheduler.policy.operator.status import Counts
 from scheduler.policy.operator.turns import Turns
+from scheduler.policy.operator.ways import Enforcement
 
 GATHER_SECONDS = 0.1
 """After the first word of a change: `kubectl apply` of ten policies is one look."""
@@ -38,6 +40,8 @@ WORKERS = 2
 """Namespaces that are looked at side by side: each waits for the API server most of the time."""
 QUICK = 300_000
 """Steps of an analysis that everybody behind in the queue waits for; what takes more goes to the other queue."""
+COMPILED = 10
+"""Bytes that are charged for each byte of admission policies: the API server compiles them, too."""
 TURN_WRITES, TURN_EVENTS = 20, 10
 """Statuses that are written, and Events that are posted, in one turn of a namespace."""
 
@@ -58,9 +62,11 @@ class Reconciler:
         leading: Callable[[], bool],
         *,
         identity: str,
+        enforcer: Enforcer | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._enforcer = enforcer
         self.writes = 0
         self._client = client
         self._settings = settings
@@ -116,7 +122,8 @@ class Reconciler:
         except (ApiError, Unreachable) as error:
             self._failed("", error)
             return False
-        for namespace in sorted(found | self._judged.keys()):
+        ours = frozenset() if self._enforcer is None else self._enforcer.namespaces
+        for namespace in sorted(found | ours | self._judged.keys()):
             self.turns.want(namespace)
         return True
 
@@ -165,8 +172,10 @@ class Reconciler:
         """
         read = await self.read(namespace)
         self.turns.charge(namespace, size=read.size)
-        stored = judge.bounded(read.policies)
+        watched = not self._settings.watched or namespace in self._settings.watched
+        stored = judge.bounded(read.policies) if watched else []
         revision = _revision(stored)
+        ways = await self._enforce(namespace, stored)
         if not stored:
             self._judged.pop(namespace, None)
             self._counting.forget(namespace)
@@ -182,7 +191,17 @@ class Reconciler:
                 else:
                     self._pending[namespace] = revision
                     self.long.want(namespace)
-        return await self._tell_all(namespace, stored, None if kept is None else kept[1], revision)
+        return await self._tell_all(namespace, stored, None if kept is None else kept[1], revision, ways)
+
+    async def _enforce(self, namespace: str, stored: Sequence[Stored]) -> Mapping[str, Enforcement]:
+        """Have the API server enforce what it can; who enforces each policy, as far as that is known now."""
+        found = None if self._enforcer is None else await self._enforcer.enforce(namespace, stored)
+        if found is None:
+            return {}
+        self.turns.charge(namespace, size=COMPILED * found.size, writes=found.writes)
+        if found.again:
+            self.turns.want(namespace, after=found.again)
+        return found.ways
 
     async def _judge(
         self, lock: asyncio.Lock, turns: Turns, namespace: str, stored: Sequence[Stored], total: int, each: int
@@ -230,20 +249,25 @@ class Reconciler:
         self._counting.want(namespace)
 
     async def _tell_all(
-        self, namespace: str, stored: Sequence[Stored], judged: Judged | None, revision: Revision
+        self,
+        namespace: str,
+        stored: Sequence[Stored],
+        judged: Judged | None,
+        revision: Revision,
+        ways: Mapping[str, Enforcement],
     ) -> bool:
         """Write as many statuses as a turn may; False when some are left. `judged` None: that is under way."""
         counted = self._counting.of(namespace, revision)
         before, events = self.writes, TURN_EVENTS
         left = False
         for one in stored:
-            if judged is None and one.status.get("observedGeneration") == one.generation:
-                continue  # what was said of this very spec stays until there is more to say
             left = self.writes - before >= TURN_WRITES
             if left:
                 break
-            told = judge.WAITING if judged is None else judged.told.get(one.name, judge.NOTHING_TOLD)
-            events -= await self.report(one, told, counted.get(one.name), max(events, 0))
+            told: Told | None = judge.WAITING if judged is None else judged.told.get(one.name, judge.NOTHING_TOLD)
+            if judged is None and one.status.get("observedGeneration") == one.generation:
+                told = None  # what was said of this very spec stays until there is more to say
+            events -= await self.report(one, told, counted.get(one.name), max(events, 0), ways.get(one.name))
         if events < 0:
             log.warning(
                 "some events are not posted, there are too many for one turn", namespace=namespace, left=-events
@@ -251,11 +275,21 @@ class Reconciler:
         self.turns.charge(namespace, writes=self.writes - before)
         return not left
 
-    async def report(self, one: Stored, told: Told, counts: Counts | None, events: int = TURN_EVENTS) -> int:
-        """Write one policy's status if it differs, and some Events of its problems; how many those are."""
-        conditions = judge.conditions(one, told, self._live(), self._settings.exempt)
+    async def report(
+        self,
+        one: Stored,
+        told: Told | None,
+        counts: Counts | None,
+        events: int = TURN_EVENTS,
+        enforcement: Enforcement | None = None,
+    ) -> int:
+        """Write one policy's status if it differs, and some Events of its problems; how many those are.
+
+        `told` None: the conditions that it has stay.
+        """
+        conditions = () if told is None else judge.conditions(one, told, self._live(), self._settings.exempt)
         now = self._clock()
-        change = status.change(one, conditions, counts, _stamp(now))
+        change = status.change(one, conditions, counts, _stamp(now), enforcement)
         if change is None or not self._leading():
             return 0
         path, body = status.patch(one, change.status)
@@ -276,6 +310,7 @@ class Reconciler:
             namespace=one.namespace,
             name=one.name,
             conditions={condition.type: condition.reason for condition in conditions},
+            enforced=None if enforcement is None else enforcement.way,
         )
         for condition in change.told[:events]:
             try:

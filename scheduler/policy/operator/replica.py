@@ -14,10 +14,13 @@ from scheduler.kube.lease import Elector
 from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.schedulers import LiveSchedulers, Schedulers
 from scheduler.policy.operator.audit import Audit
+from scheduler.policy.operator.enforcer import Enforcer
 from scheduler.policy.operator.kinds import resource
+from scheduler.policy.operator.natives import Natives
 from scheduler.policy.operator.probe import Probe
 from scheduler.policy.operator.reconciler import Reconciler
 from scheduler.policy.operator.settings import Settings
+from scheduler.policy.operator.switches import Switches
 from scheduler.policy.operator.watch import Watch
 from scheduler.service.election import candidate, lead
 
@@ -49,6 +52,19 @@ class Operator:
             wall=machine.wall,
             rng=machine.chance,
         )
+        self.natives = Natives(
+            client, settings.release, lambda namespace: self.reconciler.mark(namespace), monotonic=machine.monotonic
+        )
+        self.switches = Switches(client, settings.enforcement, lambda namespace: self.reconciler.mark(namespace))
+        enforcer = Enforcer(
+            client,
+            settings,
+            self.natives,
+            self.switches,
+            lambda: self.elector.leading,
+            wall=machine.wall,
+            monotonic=machine.monotonic,
+        )
         self.reconciler = Reconciler(
             client,
             self.audit,
@@ -56,6 +72,7 @@ class Operator:
             lambda: self.schedulers.live,
             lambda: self.elector.leading,
             identity=self.elector.term.identity,
+            enforcer=enforcer,
             clock=machine.wall,
             monotonic=machine.monotonic,
         )
@@ -83,4 +100,6 @@ class Operator:
     async def _led(self) -> None:
         log.info("leads", identity=self.elector.term.identity)
         await self.schedulers.synced()
-        await self.reconciler.lead()
+        async with asyncio.TaskGroup() as tasks:
+            for part in (self.natives.run(), self.switches.run(), self.reconciler.lead()):
+                tasks.create_task(part)

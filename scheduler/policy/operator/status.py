@@ -12,7 +12,9 @@ import msgspec
 
 from scheduler.kube.resources import EVENTS, METADATA_POLICIES
 from scheduler.kube.writes import NOTE_BYTES, event_name, micro_time, shorten
+from scheduler.policy.operator import ways
 from scheduler.policy.operator.judge import Condition, Stored
+from scheduler.policy.operator.ways import Enforcement
 
 CONTROLLER = "podberth.dev/operator"
 MOST_EXAMPLES = 10
@@ -36,8 +38,19 @@ class Change(msgspec.Struct, frozen=True):
     told: Sequence[Condition]
 
 
-def change(stored: Stored, found: Sequence[Condition], counts: Counts | None, now: str) -> Change | None:
-    """What to write; None when the stored status says it all. `counts` None: as they are. `now`: RFC 3339, seconds."""
+def change(
+    stored: Stored,
+    found: Sequence[Condition],
+    counts: Counts | None,
+    now: str,
+    enforcement: Enforcement | None = None,
+) -> Change | None:
+    """What to write; None when the stored status says it all. `now`: RFC 3339, seconds.
+
+    `counts` and `enforcement` None: as they are.
+    """
+    if enforcement is not None:
+        found = (*found, enforcement.condition)
     listed = [one for one in stored.status.get("conditions") or [] if isinstance(one, dict)]
     before = {str(one.get("type")): one for one in listed}
     ours = [_dated(condition, before.get(condition.type), stored.generation, now) for condition in found]
@@ -49,6 +62,8 @@ def change(stored: Stored, found: Sequence[Condition], counts: Counts | None, no
     }
     if counts is not None:
         wanted["audit"] = _audit(counts, stored.status.get("audit"), now)
+    if enforcement is not None:
+        wanted["enforcement"] = ways.block(enforcement, stored, now)
     if all(stored.status.get(field) == value for field, value in wanted.items()):
         return None
     told = [one for one in found if one.is_problem and not _says(before.get(one.type), one)]

@@ -20,7 +20,25 @@ WATCH_AGE = Family(
 SCHEDULERS = Family(
     "berth_operator_live_schedulers", "gauge", "1 for each schedulerName that a live scheduler serves.", ("name",)
 )
-FAMILIES = (LEADER, WATCH_AGE, SCHEDULERS)
+NATIVES = Family(
+    "berth_operator_admission_policies",
+    "gauge",
+    "Admission policies and bindings by which the API server enforces MetadataPolicies.",
+)
+NATIVE_NAMESPACES = Family(
+    "berth_operator_native_namespaces",
+    "gauge",
+    "Namespaces in which the API server enforces MetadataPolicies by itself.",
+)
+NATIVE_WRITES = Family(
+    "berth_operator_admission_policy_writes_total", "counter", "Admission policies and bindings written or deleted."
+)
+NATIVE_REPAIRS = Family(
+    "berth_operator_admission_policy_repairs_total",
+    "counter",
+    "Admission policies and bindings that somebody else had changed or deleted.",
+)
+FAMILIES = (LEADER, WATCH_AGE, SCHEDULERS, NATIVES, NATIVE_NAMESPACES, NATIVE_WRITES, NATIVE_REPAIRS)
 
 
 def endpoints(operator: Operator, lease: str) -> Endpoints:
@@ -35,6 +53,10 @@ def endpoints(operator: Operator, lease: str) -> Endpoints:
         return [
             Asked(LEADER, lambda: {(lease,): float(operator.elector.leading)}),
             Asked(WATCH_AGE, age),
+            Asked(NATIVES, lambda: {(): float(len(operator.natives))}),
+            Asked(NATIVE_NAMESPACES, lambda: {(): float(len(operator.natives.namespaces))}),
+            Asked(NATIVE_WRITES, lambda: {(): float(operator.natives.writes)}),
+            Asked(NATIVE_REPAIRS, lambda: {(): float(operator.natives.repairs)}),
             Asked(SCHEDULERS, lambda: {(name,): 1.0 for name in operator.schedulers.live or ()}),
         ]
 

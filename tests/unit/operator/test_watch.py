@@ -158,7 +158,7 @@ async def test_whole_operator(api: Api) -> None:
 
         await until(written)
         status: dict[str, Any] = (await api.get(f"{TEAM}/one"))["status"]
-        assert [one["status"] for one in status["conditions"]] == ["True", "False", "True", "True"]
+        assert [one["status"] for one in status["conditions"]] == ["True", "False", "True", "True", "True"]
         async with api.session.get(f"http://127.0.0.1:{operator.probe.port}/livez") as answer:
             assert answer.status == 200
             assert "leads" in await answer.text()

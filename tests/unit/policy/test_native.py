@@ -10,7 +10,7 @@ import yaml
 
 from scheduler.model.selectors import Requirement
 from scheduler.policy import keys
-from scheduler.policy.native.compile import compile_namespace, name_of
+from scheduler.policy.native.compile import compile_namespace, label_of, name_of
 from scheduler.policy.native.expressions import LONGEST, meets, text
 from scheduler.policy.native.partition import partition
 from scheduler.policy.powers import Reserved
@@ -197,3 +197,59 @@ def test_nobody_else_may_write_the_verdict() -> None:
         if one["kind"] == "MutatingAdmissionPolicy"
     ]
     assert 'JSONPatch{op: "remove"' in mutating["spec"]["mutations"][0]["jsonPatch"]["expression"]
+
+
+def test_what_costs_too_much_is_the_webhooks() -> None:
+    """The API server evaluates policies with CPU time that all share: beyond a bound they are left to the webhook."""
+    many = [rule(has(**{f"k{i}": "v" for i in range(16)}), set_annotations={f"a{n}": "1"}) for n in range(30)]
+    first, second = policy("first", *many), policy("second", *many, rule(set_annotations={"z": "1"}))
+    assert stays(first) == {}
+    assert "too much work for the API server" in stays(NOTE, first, second)["second"]
+
+
+def test_texts_count_as_they_are_spelled() -> None:
+    """A character that can't be printed takes six bytes of an expression."""
+    odd = policy("odd", rule(set_annotations={"note": "\x01" * 8000}))
+    assert stays(odd) == {"odd": "rules[0] is too long for an expression of the API server"}
+    assert stays(policy("plain", rule(set_annotations={"note": "x" * 8000}))) == {}
+
+
+def test_what_the_api_server_refuses_takes_along_what_shares_with_it() -> None:
+    reads = policy("reads", rule(annotations=needs("note", "Exists"), set_annotations={"b": "1"}))
+    split = partition(policies(NOTE, reads), Reserved(), {"note": "refused"})
+    assert {one.policy: one.reason for one in split.webhook} == {
+        "note": "refused",
+        "reads": "it shares annotation note with policy note, which needs the webhook",
+    }
+    other = policy("other", rule(set_annotations={"other": "1"}))
+    assert [one.policy for one in partition(policies(NOTE, other), Reserved(), {"note": "refused"}).webhook] == ["note"]
+
+
+def test_each_key_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain of policies that share keys takes as many steps as there are policies, not as many as there are pairs."""
+    calls = 0
+    real = Reserved.why
+
+    def counted(self: Reserved, key: str, power: str) -> str | None:
+        nonlocal calls
+        calls += 1
+        return real(self, key, power)
+
+    monkeypatch.setattr(Reserved, "why", counted)
+    chain = [TEAM, policy("p000", rule(has(team="a"), set_annotations={"a0": "1"}))]
+    for number in range(1, 200):
+        seen = needs(f"a{number - 1}", "Exists")
+        chain.append(policy(f"p{number:03}", rule(annotations=seen, set_annotations={f"a{number}": "1"})))
+    assert len(partition(policies(*chain), Reserved()).webhook) == len(chain)
+    assert calls <= 4 * len(chain)
+
+
+def test_nothing_native_is_nothing_at_all() -> None:
+    assert compile_namespace(policies(TEAM), "shop", "berth", Reserved()).objects == ()
+
+
+def test_a_long_release_still_is_a_label() -> None:
+    long = "r" * 100
+    assert label_of("berth") == "berth"
+    assert len(label_of(long)) <= 63
+    assert label_of(long) != label_of(long + "r")

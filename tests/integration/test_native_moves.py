@@ -1,0 +1,181 @@
+"""Policies move between the API server and the webhook while objects are created as fast as may be: nothing gets by."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler.policy.operator.ways import ANNOTATION
+from tests.controlplane import namespaces
+from tests.controlplane.api import Api, Object
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.wait import wait_for
+from tests.integration import admission
+from tests.integration.admission import MANIFESTS, MUTATING, NAMESPACE, POLICIES, VALIDATING, Policed, policy
+from tests.integration.ship import PATIENCE, Replica, rejects, writes
+from tests.native.judge import PLURALS, ROOT
+
+NOTE: Object = {"policyAction": {"updatedAnnotations": {"note": "here"}}}
+THREADS = 3
+
+
+@pytest.fixture
+def policed(control_plane_binaries: Path, tmp_path: Path) -> Iterator[Policed]:
+    """A control plane of its own: the webhook configurations are the whole cluster's."""
+    with ControlPlane() as cluster:
+        made = Policed(cluster, tmp_path)
+        made.prepare()
+        cluster.kubectl("apply", "-f", str(MANIFESTS / "operator-rbac.yaml"))
+        yield made
+        made.unregister()
+
+
+class Team:
+    """A namespace whose policies move."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.name = namespaces.create(api, "team")
+
+    def choose(self, way: str) -> None:
+        """Annotate the namespace."""
+        path = f"/api/v1/namespaces/{self.name}"
+        self.api.patch(path, {"metadata": {"annotations": {ANNOTATION: way}}})
+
+    def put(self, name: str, *rules: Object) -> None:
+        """Create a policy."""
+        self.api.create(POLICIES.format(self.name), policy(name, *rules))
+
+    def wait(self, **wanted: str) -> None:
+        """Until the statuses say who enforces which policy."""
+
+        def ways() -> bool:
+            found = self.api.list(POLICIES.format(self.name))
+            said = {one["metadata"]["name"]: one.get("status", {}).get("enforcement", {}).get("way") for one in found}
+            return said == wanted
+
+        wait_for(f"policies to be {wanted}", ways, PATIENCE)
+
+    def wait_asked(self, wanted: bool) -> None:
+        """Until the webhook configurations say that the webhook is asked about this namespace, or is not."""
+        wait_for(f"the webhook to be asked: {wanted}", lambda: set(map(self._asked, HOOKS)) == {wanted}, PATIENCE)
+
+    def _asked(self, path: str) -> bool:
+        (hook,) = self.api.get(path)["webhooks"]
+        (criterion,) = hook["namespaceSelector"]["matchExpressions"]
+        return self.name not in criterion["values"]
+
+    def objects(self) -> int:
+        """How many admission policies there are."""
+        return sum(len(self.api.list(f"{ROOT}/{plural}")) for plural in PLURALS.values())
+
+    def tried(self) -> str:
+        """Create an object as a dry run: what is wrong with the answer; empty for nothing."""
+        path = f"/api/v1/namespaces/{self.name}/configmaps"
+        bad = self.api.tell("POST", path, {"metadata": {"name": "o", "labels": {"bad": "yes"}}}, dryRun="All")
+        if bad.status != 403:
+            return f"let in: {bad.status} {bad.body}"
+        good = self.api.tell("POST", path, {"metadata": {"name": "o"}}, dryRun="All")
+        if good.status != 201:
+            return f"refused: {good.status} {good.body}"
+        annotations = good.body["metadata"].get("annotations")
+        return "" if annotations == {"note": "here"} else f"written: {annotations}"
+
+
+HOOKS = (MUTATING, VALIDATING)
+
+
+@contextlib.contextmanager
+def creates(team: Team) -> Iterator[itertools.count[int]]:
+    """Objects meanwhile, each of which has to be answered as the policies say."""
+    stop, wrong, done = threading.Event(), list[str](), itertools.count()
+
+    def work() -> None:
+        while not stop.is_set() and not wrong:
+            found = team.tried()
+            if found:
+                wrong.append(found)
+            next(done)
+
+    threads = [threading.Thread(target=work) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield done
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+    assert wrong == []
+
+
+def test_moves_without_a_gap(policed: Policed, tmp_path: Path) -> None:
+    """There and back, with a policy that needs the webhook in between, and at last with nobody but the API server."""
+    team = Team(policed.api)
+    team.choose("webhook")
+    judge = policed.start("--leave-native", "--count-interval=0")
+    policed.wait_registered()
+    token = policed.cluster.service_account_token(NAMESPACE, "berth-operator")
+    kubeconfig = policed.cluster.kubeconfig(tmp_path / "operator.kubeconfig", token)
+    options = ("--enforcement=auto", "--owner=berth-operator", "--audit-interval=0", f"--namespace={NAMESPACE}")
+    operator = Replica(tmp_path, kubeconfig, *options)
+    operator.start()
+    try:
+        _move(team, judge, operator)
+    finally:
+        operator.kill()
+
+
+def _move(team: Team, judge: admission.Replica, operator: Replica) -> None:
+    team.put("forbid", rejects("bad", "Exists"))
+    team.put("note", NOTE)
+    team.wait(forbid="Webhook", note="Webhook")
+    wait_for("both to be in force", lambda: not team.tried(), PATIENCE)
+    assert team.objects() == 0
+    with creates(team) as done:
+        team.choose("auto")
+        team.wait(forbid="Native", note="Native")
+        team.wait_asked(False)
+        team.put("label", writes(team="a"))
+        team.wait(forbid="Native", note="Native", label="Webhook")
+        team.wait_asked(True)
+        wait_for("the label", lambda: _labelled(team), PATIENCE)
+        team.api.delete(f"{POLICIES.format(team.name)}/label")
+        team.wait_asked(False)
+        wait_for("the webhook to rest", lambda: _rests(judge, team), PATIENCE)
+        team.choose("webhook")
+        team.wait(forbid="Webhook", note="Webhook")
+        wait_for("the objects to go", lambda: team.objects() == 0, PATIENCE)
+        team.wait_asked(True)
+        team.choose("native")
+        team.wait(forbid="Native", note="Native")
+        team.wait_asked(False)
+        operator.kill()
+        wait_for("the webhook to rest", lambda: _rests(judge, team), PATIENCE)
+        judge.kill()
+        for _ in range(20):
+            assert team.tried() == ""
+    assert next(done) > 100
+
+
+def _labelled(team: Team) -> bool:
+    path = f"/api/v1/namespaces/{team.name}/configmaps"
+    found = team.api.create(path, {"metadata": {"name": "o"}}, dryRun="All")
+    return bool(found["metadata"].get("labels") == {"team": "a"})
+
+
+def _rests(judge: admission.Replica, team: Team) -> bool:
+    """Whether objects are created and the replica is not asked about them."""
+    before = _reviews(judge)
+    for _ in range(5):
+        assert team.tried() == ""
+    return _reviews(judge) == before
+
+
+def _reviews(judge: admission.Replica) -> float:
+    return sum(count for name, count in judge.metrics().items() if name.startswith("berth_admission_reviews_total"))

@@ -1,0 +1,241 @@
+"""The operator has the API server enforce policies: with the rights of its manifest, on the real API server."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.policy.native.compile import RELEASE_LABEL
+from scheduler.policy.operator.ways import ANNOTATION
+from tests.controlplane import namespaces
+from tests.controlplane.api import ApiError, Object
+from tests.controlplane.cluster import Cluster
+from tests.controlplane.wait import wait_for
+from tests.integration.ship import PATIENCE, POLICIES, Replica, Ship, rejects, wait_served, writes
+from tests.native.judge import PLURALS, ROOT
+
+
+class Native(Ship):
+    """A ship of a release of its own, without an admission server."""
+
+    def __init__(self, cluster: Cluster, home: Path) -> None:
+        super().__init__(cluster, home)
+        self.release = f"r{secrets.token_hex(4)}"
+
+    def sail(self, *options: str, enforcement: str = "auto", webhook: str = "", **more: Any) -> Replica:
+        """An operator that enforces."""
+        given = (f"--enforcement={enforcement}", f"--release={self.release}", f"--owner={self.role}")
+        return self.start(*given, f"--webhook={webhook}", *options, **more)
+
+    def objects(self, namespace: str = "") -> dict[str, Object]:
+        """Our admission policies (of a namespace), by kind and name."""
+        selector = f"{RELEASE_LABEL}={self.release}"
+        selector += f",podberth.dev/policies-of={namespace}" if namespace else ""
+        return {
+            f"{kind} {one['metadata']['name']}": one
+            for kind, plural in PLURALS.items()
+            for one in self.api.list(f"{ROOT}/{plural}", labelSelector=selector)
+        }
+
+    def create(self, labels: dict[str, str], namespace: str = "") -> tuple[int, Object]:
+        """Create a ConfigMap as a dry run: status and body of the answer."""
+        path = f"/api/v1/namespaces/{namespace or self.team}/configmaps"
+        told = self.api.tell("POST", path, {"metadata": {"name": "probe", "labels": labels}}, dryRun="All")
+        return told.status, told.body
+
+    def refuses(self, labels: dict[str, str], wanted: bool = True, namespace: str = "") -> None:
+        """Wait until such an object is refused (or not any more)."""
+        wait_for(
+            f"{labels} to be {'refused' if wanted else 'let in'}",
+            lambda: (self.create(labels, namespace)[0] == 403) == wanted,
+            PATIENCE,
+        )
+
+    def enforced(self, name: str, way: str) -> Object:
+        """Wait until the status says that; its enforcement."""
+        found: Object = self.wait_status(name, lambda one: one.get("enforcement", {}).get("way") == way)
+        return found
+
+    def close(self) -> None:
+        """Take the admission policies away, too."""
+        self.end()
+        for one in self.objects():
+            kind, name = one.split()
+            with contextlib.suppress(ApiError):
+                self.api.delete(f"{ROOT}/{PLURALS[kind]}/{name}")
+        super().close()
+
+
+@pytest.fixture(scope="module")
+def served(control_plane: Cluster) -> Iterator[Cluster]:
+    """The control plane that all tests share, with the CRD; left as it was found."""
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    had = any(found["metadata"]["name"] == "metadatapolicies.podberth.dev" for found in control_plane.api.list(crds))
+    wait_served(control_plane)
+    yield control_plane
+    if not had:
+        control_plane.kubectl("delete", "-f", str(Path(__file__).parents[2] / "manifests/crd-metadatapolicies.yaml"))
+
+
+@pytest.fixture
+def ship(served: Cluster, tmp_path: Path) -> Iterator[Native]:
+    """Our rights and namespaces there."""
+    opened = Native(served, tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_from_the_first_policy_to_the_last(ship: Native) -> None:
+    """Policies come into force, change and go with nobody but the API server asked; the status says who enforces."""
+    replica = ship.sail()
+    ship.put("forbid", rejects("bad", "Exists"))
+    ship.put("note", {"policyAction": {"updatedAnnotations": {"note": "here"}}})
+    ship.put("label", writes(team="a"))
+    ship.refuses({"bad": "yes"})
+    wait_for("the annotation", lambda: _noted(ship.create({})[1]), PATIENCE)
+    native = ship.enforced("forbid", "Native")
+    assert native["enforcement"]["generation"] == 1
+    assert _condition(native)["status"] == "True"
+    said = _condition(ship.enforced("label", "None"))
+    assert (said["status"], said["reason"]) == ("False", "NotNative")
+    assert "writes label team" in said["message"]
+    assert "team" not in (ship.create({})[1]["metadata"].get("labels") or {})
+    assert {one.split()[0] for one in ship.objects(ship.team)} == set(PLURALS)
+
+    path = f"{POLICIES.format(ship.team)}/forbid"
+    ship.api.patch(path, {"spec": {"rules": [rejects("worse", "Exists")]}})
+    ship.refuses({"worse": "yes"})
+    ship.refuses({"bad": "yes"}, False)
+    changed = ship.wait_status("forbid", lambda one: one["enforcement"]["generation"] == 2)
+    assert changed["enforcement"]["since"] == native["enforcement"]["since"]
+
+    for name in ("forbid", "note", "label"):
+        ship.api.delete(f"{POLICIES.format(ship.team)}/{name}")
+    wait_for("all to be gone", lambda: not ship.objects(), PATIENCE)
+    ship.refuses({"worse": "yes"}, False)
+    assert replica.stop(PATIENCE) == 0
+    assert "Traceback" not in replica.log.read_text()
+
+
+def _noted(body: Object) -> bool:
+    return bool((body["metadata"].get("annotations") or {}).get("note") == "here")
+
+
+def _condition(status: Object) -> Object:
+    found: Object = next(one for one in status["conditions"] if one["type"] == "Enforced")
+    return found
+
+
+def test_drift_is_repaired(ship: Native) -> None:
+    """What somebody deletes, takes the label from, or makes hollow, is as it was soon after."""
+    replica = ship.sail()
+    ship.put("forbid", rejects("bad", "Exists"))
+    ship.enforced("forbid", "Native")
+    before = ship.objects()
+
+    def whole() -> bool:
+        now = ship.objects()
+        return now.keys() == before.keys() and all(_plain(now[key]) == _plain(before[key]) for key in now)
+
+    for number, key in enumerate(sorted(before)):
+        kind, name = key.split()
+        path = f"{ROOT}/{PLURALS[kind]}/{name}"
+        match number % 3, kind:
+            case _, "MutatingAdmissionPolicyBinding":
+                ship.api.patch(path, {"metadata": {"labels": {RELEASE_LABEL: "other"}}})
+            case _, "ValidatingAdmissionPolicy":
+                never = {"name": "never", "expression": "false"}
+                ship.api.patch(path, {"spec": {"matchConditions": [never]}})
+            case _, "MutatingAdmissionPolicy":
+                ship.api.patch(path, {"metadata": {"ownerReferences": None}})
+            case _:
+                ship.api.delete(path)
+        wait_for(f"{kind} to be repaired", whole, PATIENCE)
+    ship.refuses({"bad": "yes"})
+    assert ship.get("forbid")["status"]["enforcement"]["way"] == "Native"
+    assert len(replica.lines("an admission policy was changed or deleted by somebody, writing it again")) >= 4
+
+
+def _plain(one: Object) -> Object:
+    meta = one["metadata"]
+    return {
+        "spec": one["spec"],
+        "labels": meta["labels"],
+        "owners": [owner["uid"] for owner in meta.get("ownerReferences", [])],
+    }
+
+
+def test_nobody_is_needed(ship: Native) -> None:
+    """The operator is killed: policies hold. What becomes garbage meanwhile goes when the next one leads."""
+    replica = ship.sail(everywhere=True)
+    other = namespaces.create(ship.api, "other")
+    try:
+        ship.put("forbid", rejects("bad", "Exists"))
+        ship.put("forbid", rejects("bad", "Exists"), namespace=other)
+        ship.enforced("forbid", "Native")
+        ship.refuses({"bad": "yes"}, namespace=other)
+        replica.kill()
+        for _ in range(20):
+            assert ship.create({"bad": "yes"})[0] == 403
+            assert ship.create({"good": "yes"})[0] == 201
+        left = ship.objects(ship.team).keys()
+    finally:
+        namespaces.remove(ship.api, other, by_hand=ship.cluster.owned)
+    assert ship.objects(other)
+    ship.sail(everywhere=True)
+    wait_for("the garbage to go", lambda: not ship.objects(other), PATIENCE)
+    assert ship.objects(ship.team).keys() == left
+    assert ship.create({"bad": "yes"})[0] == 403
+
+
+def test_two_releases(served: Cluster, tmp_path: Path) -> None:
+    """Two operators of one cluster, each with policies of its own: neither touches what is the other's."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    with contextlib.ExitStack() as after:
+        ships = []
+        for home in ("one", "two"):
+            ship = Native(served, tmp_path / home)
+            after.callback(ship.close)
+            ship.sail()
+            ship.put("forbid", rejects(f"bad-{home}", "Exists"))
+            ships.append(ship)
+        first, second = ships
+        for ship in ships:
+            ship.enforced("forbid", "Native")
+        mine, theirs = first.objects(), second.objects()
+        assert not mine.keys() & theirs.keys()
+        first.refuses({"bad-one": "yes"})
+        assert first.create({"bad-two": "yes"})[0] == 201
+        first.api.delete(f"{POLICIES.format(first.team)}/forbid")
+        wait_for("those of the first to go", lambda: not first.objects(), PATIENCE)
+        assert _versions(second.objects()) == _versions(theirs)
+        assert second.create({"bad-two": "yes"})[0] == 403
+
+
+def _versions(objects: dict[str, Object]) -> dict[str, str]:
+    return {key: one["metadata"]["resourceVersion"] for key, one in objects.items()}
+
+
+def test_a_namespace_may_choose(ship: Native) -> None:
+    """Its annotation counts instead of the release's setting, as soon as it changes; another word counts not."""
+    replica = ship.sail(enforcement="webhook", webhook="no-such-webhook")
+    ship.put("forbid", rejects("bad", "Exists"))
+    assert _condition(ship.enforced("forbid", "Webhook"))["reason"] == "Switched"
+    assert not ship.objects()
+    path = f"/api/v1/namespaces/{ship.team}"
+    ship.api.patch(path, {"metadata": {"annotations": {ANNOTATION: "auto"}}})
+    ship.enforced("forbid", "Native")
+    ship.refuses({"bad": "yes"})
+    ship.api.patch(path, {"metadata": {"annotations": {ANNOTATION: "nativ"}}})
+    ship.enforced("forbid", "Webhook")
+    assert replica.lines("a namespace's annotation is not understood, the release's setting holds there")
+    # There is no webhook that could take over, so the API server goes on.
+    assert ship.create({"bad": "yes"})[0] == 403
+    ship.api.patch(path, {"metadata": {"annotations": {ANNOTATION: "native"}}})
+    ship.enforced("forbid", "Native")

@@ -1,0 +1,114 @@
+"""Policies that the API server enforces: what a replica leaves out, and about which namespaces nobody asks it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from math import inf
+
+from scheduler.policy.admission.aside import Aside
+from scheduler.policy.admission.cache import PolicyCache
+from scheduler.policy.admission.group import LATE_SECONDS, MOST_KEPT, Group, Stored
+from scheduler.policy.admission.judging import Terms
+from scheduler.policy.admission.settings import Settings
+from scheduler.policy.admission.webhooks import MUTATING, desired
+from tests.unit.admission.builders import Object, policy, rule
+from tests.unit.admission.conftest import POLICIES, Api, until
+
+TEAM = POLICIES.format("team")
+
+
+@asynccontextmanager
+async def following(api: Api, leave: bool = True) -> AsyncIterator[PolicyCache]:
+    """A cache that follows the API server."""
+    async with api.client() as client:
+        cache = PolicyCache(client, Aside(Terms("berth")), leave_native=leave)
+        running = asyncio.create_task(cache.run())
+        await cache.wait_known()
+        yield cache
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def say(api: Api, name: str, way: str, generation: int = 1) -> None:
+    """Write a status, as the operator does."""
+    status = {"enforcement": {"way": way, "since": "2026-01-01T00:00:00Z", "generation": generation}}
+    body = {"status": status}
+    told = await api.call("PATCH", f"{TEAM}/{name}/status", body, "application/merge-patch+json")
+    assert told.status == 200, told.body
+
+
+async def put(api: Api, name: str) -> None:
+    """Create a policy."""
+    made = await api.create(TEAM, policy(name, rule(reject=True)))
+    assert made.status == 201, made.body
+
+
+def applied(cache: PolicyCache) -> set[str]:
+    """What is judged here."""
+    return {one.name for one in cache.of("team").policies.policies}
+
+
+def left(cache: PolicyCache) -> list[str]:
+    """About which namespaces nobody need ask."""
+    return list(cache.left)
+
+
+async def test_left_by_the_status(api: Api) -> None:
+    """What the status says of this very generation counts, and it counts at once."""
+    await put(api, "one")
+    await put(api, "two")
+    async with following(api) as cache:
+        assert (applied(cache), left(cache)) == ({"one", "two"}, [])
+        await say(api, "one", "Native")
+        await until(lambda: applied(cache) == {"two"})
+        assert left(cache) == []
+        await say(api, "two", "None")
+        await until(lambda: applied(cache) == set())
+        assert left(cache) == ["team"]
+        await say(api, "one", "Webhook")
+        await until(lambda: applied(cache) == {"one"})
+        assert left(cache) == []
+        await say(api, "one", "Native", generation=7)
+        await say(api, "two", "Webhook")
+        await until(lambda: applied(cache) == {"one", "two"})
+
+
+async def test_nothing_is_left_unless_asked_for(api: Api) -> None:
+    """A status that somebody wrote while there was an operator means nothing without one."""
+    await put(api, "one")
+    await say(api, "one", "Native")
+    async with following(api, leave=False) as cache:
+        assert (applied(cache), left(cache)) == ({"one"}, [])
+
+
+def _stored(name: str, **more: object) -> Stored:
+    made: Object = {"units": 1, "spec": b"x", **more}
+    return Stored("team", name, f"uid-{name}", "1", **made)
+
+
+def test_a_new_policy_changes_nothing_for_a_while() -> None:
+    """Where the webhook is not asked, it still is not when a policy is new, for some seconds."""
+    group = Group()
+    group.put(_stored("native", left=True))
+    assert group.left_until(before=False) == inf
+    group.put(_stored("new", seen=100.0))
+    assert group.left_until(before=False) == 0.0
+    assert group.left_until(before=True) == 100.0 + LATE_SECONDS
+    group.put(_stored("newer", seen=105.0))
+    assert group.left_until(before=True) == 100.0 + LATE_SECONDS
+    group.put(_stored("newer", seen=105.0, ours=True))
+    assert group.left_until(before=True) == 0.0
+    group.remove("newer")
+    group.remove("new")
+    assert group.left_until(before=True) == inf
+    for number in range(MOST_KEPT + 1):
+        group.put(_stored(f"p{number}", seen=100.0))
+    assert group.left_until(before=True) == 0.0
+
+
+def test_namespaces_that_are_left_are_not_asked_about() -> None:
+    wanted = desired(Settings("berth", exempt_namespaces=("quiet",)), MUTATING, b"", left=("shop", "team"))
+    (criterion,) = wanted["webhooks"][0]["namespaceSelector"]["matchExpressions"]
+    assert criterion["values"] == ["kube-system", "kube-node-lease", "berth", "quiet", "shop", "team"]

@@ -1,0 +1,296 @@
+"""Who enforces which policy, and what is written for that, against an API server that is a dict."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from scheduler.kube.errors import ApiError
+from scheduler.policy.bounds import MOST
+from scheduler.policy.native.likeness import same
+from scheduler.policy.operator import enforcer as module
+from scheduler.policy.operator.enforcer import HANDOVER_SECONDS, Enforced, Enforcer
+from scheduler.policy.operator.judge import Stored, bounded, read
+from scheduler.policy.operator.natives import KINDS, PAUSE_SECONDS, Natives
+from scheduler.policy.operator.settings import Settings
+from scheduler.policy.operator.status import change
+from scheduler.policy.operator.ways import Switch
+from tests.unit.operator.conftest import Clock, Object, stored_object
+from tests.unit.policy.build import has, rule
+
+NOTE = stored_object("note", rule(set_annotations={"note": "a"}))
+REFUSE = stored_object("refuse", rule(has(bad="yes"), reject=True))
+LABEL = stored_object("label", rule(set_labels={"team": "a"}))
+ROOT = "/apis/admissionregistration.k8s.io/v1"
+CONFIGURATION = "zz-berth-admission"
+
+
+class Server:
+    """Admission policies and webhook configurations; `log` has what was written, in order."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Object] = {}
+        self.log: list[tuple[str, str]] = []
+        self.dry_runs = 0
+        self.refuses = ""
+        """What an object may not hold."""
+        self.excluded: list[str] | None = []
+        """Namespaces that the webhook is not asked about; None: there are no configurations."""
+
+    async def get(self, path: str, *, query: str = "") -> bytes:
+        name = path.rpartition("/")[2]
+        assert name == CONFIGURATION, path
+        if self.excluded is None:
+            raise ApiError(404, "NotFound")
+        named = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": self.excluded}
+        return json.dumps({"webhooks": [{"namespaceSelector": {"matchExpressions": [named]}}]}).encode()
+
+    async def request(
+        self, verb: str, path: str, *, query: str = "", body: bytes = b"", content_type: str = ""
+    ) -> bytes:
+        plural, _, name = path.removeprefix(f"{ROOT}/").partition("/")
+        assert verb == "PATCH"
+        given = json.loads(body)
+        if self.refuses and self.refuses in body.decode():
+            raise ApiError(422, "Invalid", f"it holds {self.refuses}")
+        if "dryRun" in query:
+            self.dry_runs += 1
+            return body
+        before = self.objects.get((plural, name))
+        meta = {**given["metadata"], "uid": f"uid-{name}", "generation": 1}
+        if before is not None:
+            meta["generation"] = before["metadata"]["generation"] + (before["spec"] != given["spec"])
+        self.objects[plural, name] = {**given, "metadata": meta}
+        self.log.append(("apply", given["kind"]))
+        return json.dumps(self.objects[plural, name]).encode()
+
+    async def delete(self, path: str, body: bytes | None = None) -> bytes:
+        plural, _, name = path.removeprefix(f"{ROOT}/").partition("/")
+        gone = self.objects.pop((plural, name))
+        self.log.append(("delete", gone["kind"]))
+        return b"{}"
+
+
+class Said:
+    """Namespaces' annotations."""
+
+    def __init__(self) -> None:
+        self.switch: Switch = "auto"
+
+    async def known(self) -> None:
+        return
+
+    def of(self, namespace: str) -> Switch:
+        return self.switch
+
+
+class Town:
+    """A namespace with policies, whose statuses are kept as the reconciler would."""
+
+    def __init__(self, *documents: Object, webhook: str = CONFIGURATION) -> None:
+        self.clock = Clock()
+        self.server = Server()
+        self.said = Said()
+        self.documents = {one["metadata"]["name"]: json.loads(json.dumps(one)) for one in documents}
+        client: Any = self.server
+        self.natives = Natives(client, "berth", lambda _: None, monotonic=self.clock)
+        self.natives.learned("")
+        settings = Settings("berth", enforcement="auto", webhook=webhook)
+        switches: Any = self.said
+        self.enforcer = Enforcer(
+            client, settings, self.natives, switches, lambda: True, wall=self.clock, monotonic=self.clock
+        )
+
+    @property
+    def stored(self) -> list[Stored]:
+        return bounded(read(document) for document in self.documents.values())
+
+    async def look(self) -> Enforced:
+        """One look; the statuses say afterwards what it found."""
+        found = await self.enforcer.enforce("team", self.stored)
+        assert found is not None
+        for one in self.stored:
+            now = f"{datetime.fromtimestamp(int(self.clock.now), UTC):%Y-%m-%dT%H:%M:%SZ}"
+            written = change(one, (), None, now, found.ways[one.name])
+            if written is not None:
+                self.documents[one.name].setdefault("status", {}).update(written.status)
+        return found
+
+    async def settle(self) -> Enforced:
+        """Look again each time that a look asks for it."""
+        for _ in range(20):
+            found = await self.look()
+            if not found.again:
+                return found
+            self.clock.now += found.again
+        raise AssertionError("never settles")
+
+    def edit(self, name: str, document: Object) -> None:
+        """Give a policy another spec."""
+        self.documents[name]["spec"] = document["spec"]
+        self.documents[name]["metadata"]["generation"] += 1
+
+    def ways(self) -> dict[str, str]:
+        return {name: one["status"]["enforcement"]["way"] for name, one in self.documents.items()}
+
+    def kinds(self) -> set[str]:
+        return {one["kind"] for one in self.server.objects.values()}
+
+
+async def test_the_refusing_half_comes_first_and_goes_last() -> None:
+    """Without it, the reasons for a refusal would be stored: each half waits until the other is in force."""
+    town = Town(NOTE)
+    first = await town.look()
+    validating = [("apply", kind) for kind in KINDS if kind.startswith("Validating")]
+    assert town.server.log == validating
+    assert first.again == PAUSE_SECONDS
+    await town.settle()
+    assert town.server.log == [("apply", kind) for kind in KINDS]
+    assert town.ways() == {"note": "Native"}
+    town.documents.clear()
+    town.server.log.clear()
+    assert (await town.look()).again > 0
+    assert town.kinds() == {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    await town.settle()
+    assert town.server.log == [("delete", kind) for kind in reversed(KINDS)]
+
+
+async def test_a_look_that_finds_all_as_it_was_writes_nothing() -> None:
+    town = Town(NOTE, REFUSE)
+    await town.settle()
+    town.server.log.clear()
+    found = await town.look()
+    assert (town.server.log, found.writes, found.size) == ([], 0, 0)
+
+
+async def test_the_webhook_judges_until_the_objects_are_in_force() -> None:
+    town = Town(NOTE)
+    found = await town.look()
+    assert (found.ways["note"].way, found.ways["note"].reason) == ("Webhook", "Starting")
+    town = Town(NOTE, webhook="")
+    assert (await town.look()).ways["note"].way == "None"
+
+
+async def test_a_policy_leaves_only_when_the_webhook_has_it() -> None:
+    """It gets a rule that CEL can't say: the status says so at once, its objects stay until the webhook is asked."""
+    town = Town(NOTE, REFUSE)
+    await town.settle()
+    town.server.excluded = ["team"]
+    town.server.log.clear()
+    town.edit("note", LABEL)
+    await town.look()
+    assert town.ways() == {"note": "Webhook", "refuse": "Native"}
+    for _ in range(10):  # the webhook is not asked about the namespace: nothing may go
+        town.clock.now += (await town.look()).again
+        assert town.server.log == []
+    town.server.excluded = []
+    asked = town.clock.now
+    while not town.server.log:
+        town.clock.now += (await town.look()).again
+    assert town.clock.now - asked >= HANDOVER_SECONDS
+    assert town.natives.policies("team") == {"refuse"}
+    assert town.ways() == {"note": "Webhook", "refuse": "Native"}
+
+
+async def test_what_is_newer_than_the_objects_is_not_said_to_be_native() -> None:
+    """While the objects have to stay, an edited policy is in force in its older version, and its status says so."""
+    town = Town(NOTE, REFUSE)
+    await town.settle()
+    town.server.excluded = ["team"]
+    town.edit("note", LABEL)
+    town.edit("refuse", REFUSE)
+    await town.look()
+    assert town.documents["refuse"]["status"]["enforcement"]["generation"] == 1
+    town.server.excluded = []
+    await town.settle()
+    assert town.documents["refuse"]["status"]["enforcement"]["generation"] == 2
+
+
+async def test_without_a_webhook_nothing_waits_for_it() -> None:
+    town = Town(NOTE, REFUSE, webhook="")
+    await town.settle()
+    town.edit("note", LABEL)
+    await town.settle()
+    assert town.ways() == {"note": "None", "refuse": "Native"}
+    assert town.natives.policies("team") == {"refuse"}
+
+
+async def test_switched_to_the_webhook_and_back() -> None:
+    town = Town(NOTE)
+    await town.settle()
+    town.said.switch = "webhook"
+    await town.settle()
+    assert (town.ways(), town.kinds()) == ({"note": "Webhook"}, set())
+    town.said.switch = "native"
+    await town.settle()
+    assert town.ways() == {"note": "Native"}
+
+
+async def test_native_alone_leaves_nothing_to_the_webhook() -> None:
+    town = Town(NOTE, LABEL)
+    town.said.switch = "native"
+    found = await town.settle()
+    assert town.ways() == {"note": "Native", "label": "None"}
+    assert found.ways["label"].condition.is_problem
+
+
+async def test_who_is_refused_goes_alone() -> None:
+    """The API server refuses what one policy is in CEL: that one is the webhook's, the other is in force."""
+    town = Town(NOTE, stored_object("odd", rule(set_annotations={"other": "forbidden word"})))
+    town.server.refuses = "forbidden word"
+    found = await town.settle()
+    assert town.ways() == {"note": "Native", "odd": "Webhook"}
+    assert found.ways["odd"].reason == "Refused"
+    assert "it holds forbidden word" in found.ways["odd"].message
+    assert found.ways["odd"].condition.is_problem
+    asked = town.server.dry_runs
+    await town.settle()
+    assert town.server.dry_runs == asked
+
+
+async def test_none_alone_is_refused() -> None:
+    """Where it is all of them together, all are the webhook's."""
+    town = Town(NOTE, REFUSE)
+    town.server.refuses = "note refuse"  # the annotation that names the policies of an object
+    await town.settle()
+    assert set(town.ways().values()) == {"Webhook"}
+    assert not town.server.objects
+
+
+async def test_too_many_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NAMESPACES", 0)
+    town = Town(NOTE)
+    found = await town.settle()
+    assert (found.ways["note"].way, found.ways["note"].reason) == ("Webhook", "TooManyNamespaces")
+    assert not town.server.objects
+
+
+async def test_what_can_not_be_looked_at_stays() -> None:
+    town = Town(NOTE)
+    await town.settle()
+    unread = [Stored("note", "team", "uid-note", "1", 2, 0, {}, unread="too large")]
+    assert await town.enforcer.enforce("team", unread) is None
+    assert len(town.server.objects) == len(KINDS)
+
+
+async def test_a_namespace_that_is_closed() -> None:
+    """Where a policy that rejects is left out for its cost, the API server lets nothing in, as the webhook does."""
+    many = [rule(has(**{f"k{i}": "v" for i in range(16)}), reject=True) for _ in range(64)]
+    town = Town(stored_object("a", rule(reject=True)), *(stored_object(f"p{i:02}", *many) for i in range(MOST // 1024)))
+    stored = [one for one in town.stored if one.name == "a" or one.over]
+    assert any(one.closes for one in stored)
+    await town.enforcer.enforce("team", stored)
+    [policy] = [one for one in town.server.objects.values() if one["kind"] == "ValidatingAdmissionPolicy"]
+    verdict = next(one["expression"] for one in policy["spec"]["variables"] if one["name"] == "verdict")
+    assert "nothing is let in" in verdict
+
+
+def test_same() -> None:
+    """Defaults are no difference; what somebody added is one."""
+    assert same({"a": 1, "matchPolicy": "Equivalent", "namespaceSelector": {}}, {"a": 1})
+    assert not same({"a": 1, "matchConditions": [{"name": "never", "expression": "false"}]}, {"a": 1})
+    assert not same({"a": [1, 2]}, {"a": [1]})
+    assert not same({"matchPolicy": "Exact"}, {})
