@@ -297,6 +297,8 @@ class Scheduler:
         match thing:
             case Node(problems=problems):
                 what = "parts of a node can't be read and are left out"
+            case Pod() if not thing.shape.complete:
+                return  # it is said once it is read: with the next change of the pod
             case Pod():
                 what, problems = "parts of a pod can't be read and are left out", thing.shape.warnings
             case PodGroup(problems=problems):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
 from scheduler.engine.instructions import AskExtenders, Misbehaved, Verified
+from scheduler.engine.long_terms import LongTerms
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import Cost, Place, QueuedPod
@@ -55,6 +56,7 @@ class Attempts:
         self._budget = budget
         self._in_full = in_full
         self._verifier = verifier
+        self._long_terms = LongTerms()
         self.steps = 0
         """Steps that all attempts have taken."""
         self.slices = 0
@@ -91,6 +93,7 @@ class Attempts:
         if self.record.clock is not None:
             queued.trace = self.record.begin(queued.pod.scheduler_name, None if answer is None else queued.trace)
         try:
+            self._long_terms.note(queued.pod.shape)
             queued.pod.shape.read(effort.charge)
             outcome = self._decide(queued) if answer is None else self._go_on_with(queued, answer)
             if isinstance(outcome, Decision):

@@ -58,6 +58,8 @@ def as_known(old: Pod, new: Pod) -> Pod:
     """The new pod with the old one's shape if that is the same: then its terms need not be read again."""
     if new.shape is old.shape or not new.shape.digest or new.shape.digest != old.shape.digest:
         return new
+    if new.shape.complete and not old.shape.complete:
+        return new
     return replace(new, shape=old.shape)
 
 
@@ -66,17 +68,24 @@ def waiting_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
     event = ClusterEvent.NOTHING
     if old.labels is not new.labels and old.labels != new.labels:
         event |= ClusterEvent.OWN_LABELS
-    if old.shape.tolerations != new.shape.tolerations:
-        event |= ClusterEvent.OWN_TOLERATIONS
-    if _shrunk(old.shape.requests, new.shape.requests):
-        event |= ClusterEvent.OWN_REQUESTS
     if len(new.gates) < len(old.gates):
         event |= ClusterEvent.OWN_GATES
     if old.made_claims != new.made_claims:
         event |= ClusterEvent.OWN_CLAIMS
-    if old.shape.promise != new.shape.promise:
+    return event if old.shape is new.shape else event | _shape_changes(old.shape, new.shape)
+
+
+def _shape_changes(old: PodShape, new: PodShape) -> ClusterEvent:
+    if not (old.complete and new.complete):
+        return ANY  # to compare them, one would have to be read; the pod's next attempt pays for that
+    event = ClusterEvent.NOTHING
+    if old.tolerations != new.tolerations:
+        event |= ClusterEvent.OWN_TOLERATIONS
+    if _shrunk(old.requests, new.requests):
+        event |= ClusterEvent.OWN_REQUESTS
+    if old.promise != new.promise:
         event |= ClusterEvent.OWN_PROMISE
-    if old.shape is not new.shape and not _same_wants(old.shape, new.shape):
+    if not _same_wants(old, new):
         # It asks for other nodes or neighbours (by annotation, or while it was gated): all verdicts may change.
         event = ANY
     return event

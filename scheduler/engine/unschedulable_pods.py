@@ -25,7 +25,8 @@ AT_ONCE = 8_000
 """Steps that events may take at once, in all namespaces together, before the next pod is tried."""
 PER_NAMESPACE = 2_000
 COSTLY = 1_000
-"""If asking about a group takes more steps than this, the group is woken without being asked about."""
+"""If asking about a group takes more steps than this, the group is woken without being asked about. So are pods whose
+terms would have to be read first: their attempts pay for that."""
 MOST_PENDING = 16
 """How many events may be pending in one namespace."""
 
@@ -229,7 +230,7 @@ class UnschedulablePods:
         them = self._concerned(group.bucket, pending)
         if framework is None or them is None:
             return 1
-        if group.price > COSTLY:
+        if group.price > COSTLY or not group.pod.shape.complete:
             woken.append(Woken(group, pending.event, real=False, about=pending.about))
             return 1
         before = framework.guard.effort.spent
@@ -306,14 +307,20 @@ class UnschedulablePods:
 
 
 def alike(pod: Pod) -> tuple[Any, ...]:
-    """Pods for which this is equal are one group. Ephemeral claims have the pod's name, so such a pod is alone."""
-    own = pod.uid if pod.shape.volumes.ephemeral or pod.shape.claims else ""
-    return pod.shape, pod.namespace, frozenset(pod.labels.items()), own, pod.priority, pod.preempts
+    """Pods for which this is equal are one group.
+
+    Ephemeral claims have the pod's name, so such a pod is alone, and so is one that is not read yet.
+    """
+    shape = pod.shape
+    own = pod.uid if not shape.complete or shape.volumes.ephemeral or shape.claims else ""
+    return shape, pod.namespace, frozenset(pod.labels.items()), own, pod.priority, pod.preempts
 
 
 def _price(pod: Pod) -> int:
     """About how many steps it takes to ask plugins about a pod."""
     shape = pod.shape
+    if not shape.complete:
+        return COSTLY + 1
     terms = len(shape.affinity_terms) + len(shape.anti_affinity_terms) + len(shape.preferred_pod_terms)
     affinity = 0 if shape.required_node_affinity is None else len(shape.required_node_affinity.terms)
     nodes = affinity + len(shape.preferred_node_terms) + len(shape.node_selector)

@@ -7,7 +7,7 @@ from scheduler.model.annotated import Mode
 from scheduler.model.devices import DEVICE_KINDS, DeviceKind
 from scheduler.model.namespaced import Namespace, Selecting, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
-from scheduler.model.pod import BOUND, NO_MODES, Interner, Pod, parse_pod
+from scheduler.model.pod import BOUND, NO_MODES, Interner, Pod, is_read_later, parse_pod
 from scheduler.model.pod_group import POD_GROUP_KINDS, PodGroup
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
 
@@ -32,9 +32,13 @@ class Decoder:
     objects, which are decoded in a thread of their own, have a decoder of their own (`beside`).
     """
 
-    def __init__(self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND) -> None:
+    def __init__(
+        self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND, *, reads_later: bool = False
+    ) -> None:
+        """`reads_later`: containers and volumes of waiting pods are read by whoever schedules them."""
         self._annotated = dict(annotated)
         self._bound = bound
+        self._reads_later = reads_later
         self.interner = Interner(annotated, bound)
 
     def annotate(self, annotated: Mapping[str, Mode]) -> bool:
@@ -52,10 +56,14 @@ class Decoder:
         such as to let go of all that is known. Pods of one template are about equally large and still share a shape;
         if some are just below the bound, there are two shapes, which costs memory and nothing else.
         """
-        return Decoder(self._annotated, LARGE_BOUND)
+        return Decoder(self._annotated, LARGE_BOUND, reads_later=True)
 
     def pod(self, raw: bytes) -> Pod:
         """A pod. Raises msgspec.DecodeError when the bytes are not one."""
+        if self._reads_later:
+            unread = wire.unread_pod_decoder.decode(raw)
+            if is_read_later(unread):
+                return parse_pod(unread, self.interner)
         return parse_pod(wire.pod_decoder.decode(raw), self.interner)
 
     def node(self, raw: bytes) -> Node:

@@ -12,10 +12,12 @@ from msgspec import Struct
 
 from scheduler.model import wire
 from scheduler.model.annotated import AnnotationError, Mode, affinity_of, carries
+from scheduler.model.containers import in_small_parts, resize_infeasible
 from scheduler.model.pod_devices import required_features
 from scheduler.model.pod_group import GroupKey, group_of
 from scheduler.model.promise import annotation_text
-from scheduler.model.shape import HEAVY, PodShape, inline_disks, parse_shape, resize_infeasible
+from scheduler.model.shape import HEAVY, PodShape, parse_shape
+from scheduler.model.volumes import inline_disks
 
 NO_LABELS: Mapping[str, str] = {}
 NO_MODES: Mapping[str, Mode] = {}
@@ -135,7 +137,7 @@ class Interner:
             self.known_labels.put(text, found, len(text))
         return found
 
-    def shape(self, pod: wire.Pod, promise: str | None = None, *, in_group: bool = False) -> PodShape:
+    def shape(self, pod: wire.Pod | wire.UnreadPod, promise: str | None = None, *, in_group: bool = False) -> PodShape:
         """The shape of a pod, shared by all pods whose placement-deciding bytes are equal.
 
         `promise`: the text of its annotation, which decides too. `in_group`: it names a pod group.
@@ -154,11 +156,8 @@ class Interner:
             wire.present(spec.overhead),
             wire.present(spec.resources),
             wire.present(spec.resource_claims),
-            required_features(spec),
             in_group,
-            tuple([_container_key(c) for c in spec.containers]),
-            tuple([_container_key(c) for c in spec.init_containers]) if spec.init_containers else (),
-            _volumes_key(spec.volumes) if spec.volumes else (),
+            _unread_key(pod.spec) if isinstance(pod, wire.UnreadPod) else _spec_key(pod.spec),
             _status_key(status),
             promise,
         )
@@ -169,12 +168,14 @@ class Interner:
             found = parse_shape(pod, affinity, promise, in_group=in_group, later=later)
             found.annotation_problem = problem
             found.weight = _weight(key)
-            if found.affinity_digest:
+            if found.affinity_digest or not found.complete:
                 found.digest = hash(key)
             self.known_shapes.put(key, found, found.weight)
+        elif not later:
+            found.hold()
         return found
 
-    def _affinity(self, pod: wire.Pod, own: bytes) -> tuple[bytes, str | None]:
+    def _affinity(self, pod: wire.Pod | wire.UnreadPod, own: bytes) -> tuple[bytes, str | None]:
         """The affinity to go by, and why an annotation can't be honoured."""
         usual = self._annotated.get(pod.spec.scheduler_name)
         if usual is None or not carries(pod.metadata.annotations):
@@ -204,6 +205,32 @@ def _weight(key: Any) -> int:
     if isinstance(key, bytes | str):
         return len(key)
     return sum(map(_weight, key)) if isinstance(key, tuple) else 0
+
+
+def _spec_key(spec: wire.PodSpec) -> tuple[Any, ...]:
+    """What decides of containers and volumes."""
+    return (
+        required_features(spec),
+        tuple([_container_key(c) for c in spec.containers]),
+        tuple([_container_key(c) for c in spec.init_containers]) if spec.init_containers else (),
+        _volumes_key(spec.volumes) if spec.volumes else (),
+    )
+
+
+def _unread_key(spec: wire.UnreadPodSpec) -> tuple[Any, ...]:
+    """Containers and volumes as they are written."""
+    written = (spec.containers, spec.init_containers, spec.volumes)
+    return spec.host_network, spec.host_users, *map(wire.present, written)
+
+
+def is_read_later(pod: wire.UnreadPod) -> bool:
+    """Whether nobody needs to know yet what a pod asks for, and it can be read in parts then.
+
+    No node has the pod, is kept for it, or has reported of it.
+    """
+    if pod.spec.node_name or pod.status.nominated_node_name or _status_key(pod.status):
+        return False
+    return in_small_parts(pod.spec)
 
 
 def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None, str]:
@@ -241,7 +268,7 @@ def _status_key(status: wire.PodStatus) -> tuple[Any, ...]:
     return (reports, totals, resize_infeasible(status))
 
 
-def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
+def parse_pod(pod: wire.Pod | wire.UnreadPod, interner: Interner) -> Pod:
     """Build the scheduler's pod from the decoded wire form."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     annotations = bytes(meta.annotations)

@@ -3,36 +3,24 @@
 `terms` reads affinity and spread. Next stage: `scheduler.model.pod` shares one shape among pods whose bytes agree.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scheduler.model import wire
 from scheduler.model.affinity import Terms, WeightedTerms
-from scheduler.model.once import hashed_once
-from scheduler.model.pod_devices import DeviceContainer, PodClaim, device_containers, pod_claims, required_features
+from scheduler.model.containers import FIELDS as OF_SPEC
+from scheduler.model.containers import UNREADABLE, HostPort, WrittenSpec, reading_spec
+from scheduler.model.pod_devices import DeviceContainer, PodClaim, pod_claims
 from scheduler.model.promise import Promise, parse_promise
-from scheduler.model.resources import (
-    ContainerRequests,
-    Nano,
-    PodResources,
-    in_units,
-    nonzero_requests,
-    parse_amounts,
-    pod_requests,
-    scoring_requests,
-)
 from scheduler.model.selectors import NodeSelector, NodeSelectorTerm, Requirement
 from scheduler.model.spread import SpreadConstraint
 from scheduler.model.taints import Toleration, tolerations_of
-from scheduler.model.terms import reading
-from scheduler.model.volumes import PodVolumes, parse_volumes
+from scheduler.model.terms import FIELDS as OF_TERMS
+from scheduler.model.terms import Written
+from scheduler.model.volumes import PodVolumes
 
-HostPort = tuple[str, str, int]
-"""(host IP with 0.0.0.0 for any, protocol, port)."""
-
-ANY_IP = "0.0.0.0"
 LONG = 8 << 10
 """Terms of more bytes are read by whoever schedules the pod. Those of less take about half a millisecond."""
 HEAVY = 1 << 16
@@ -48,6 +36,7 @@ class PodShape:
 
     __slots__ = (
         "_unread",
+        "_written",
         "affinity_digest",
         "affinity_terms",
         "annotation_problem",
@@ -127,16 +116,36 @@ class PodShape:
     """As `digest`, of affinity and spread alone."""
     _unread: Iterator[int] | None
     """Reads the terms that are left."""
+    _written: "_Unread | None"
+    """What is read later as it is written; None: it is read once and for all."""
 
     @property
     def complete(self) -> bool:
         """Whether all terms are read."""
         return self._unread is None
 
-    def begin(self, parts: Iterator[int]) -> None:
-        """Do the first part of reading the terms: what can't be interrupted. The rest is for `read`."""
-        self._unread = parts
-        next(parts)
+    def begin(self, written: "_Unread") -> None:
+        """This is what `read` has to read."""
+        self._written = written
+        self._unread = written.reading(self)
+
+    @property
+    def forgettable(self) -> bool:
+        """Whether what was read later can be read again."""
+        return self._written is not None
+
+    def hold(self) -> None:
+        """What is read stays: a node has or is kept for a pod of this shape, so that it counts."""
+        self._written = None
+
+    def forget(self) -> None:
+        """Let go of what was read later, but not of what was written: whoever needs it reads it again."""
+        if self._written is None:
+            return
+        if self._unread is None:
+            for name in self._written.fields:
+                delattr(self, name)
+        self._unread = self._written.reading(self)
 
     def read(self, charge: Callable[[int], None]) -> None:
         """Read the terms that are left; `charge` is told the steps that each part took.
@@ -153,7 +162,7 @@ class PodShape:
 
         def __getattr__(self, name: str) -> Any:
             """A field that is not there yet."""
-            if name not in _OF_TERMS or self._unread is None:
+            if name not in _LATER or self._unread is None:
                 raise AttributeError(f"a pod's shape has no {name}")
             self.read(lambda _steps: None)
             return getattr(self, name)
@@ -164,116 +173,42 @@ class PodShape:
         return self.weight > HEAVY
 
 
-_OF_TERMS = frozenset(
-    (
-        "affinity_terms",
-        "anti_affinity_terms",
-        "has_preferred_node_affinity",
-        "preferred_error",
-        "preferred_node_terms",
-        "preferred_pod_terms",
-        "problem",
-        "required_node_affinity",
-        "spread",
-    )
-)
-"""The fields that are there once the terms are read."""
+class _Unread:
+    """What of a pod is read later, as it is written: its terms, and containers and volumes of a large one."""
+
+    __slots__ = ("_spec", "_terms", "fields")
+
+    def __init__(self, terms: Written, spec: WrittenSpec | None = None) -> None:
+        self._terms, self._spec = terms, spec
+        self.fields = OF_TERMS if spec is None else _LATER
+        """The fields of a shape that come of it."""
+
+    def reading(self, shape: PodShape) -> Iterator[int]:
+        """Read it into a shape; yields about how many steps each part took."""
+        if self._spec is not None:
+            yield from self._spec.reading(shape)
+        yield from self._terms.reading(shape, _problem(shape.warnings))
+
+
+_LATER = OF_TERMS | OF_SPEC
+"""The fields that may be read later."""
 _labels_decoder = msgspec.json.Decoder(dict[str, str])
 _tolerations_decoder = msgspec.json.Decoder(list[wire.Toleration])
-_resources_decoder = msgspec.json.Decoder(wire.ResourceRequirements)
-_amounts_decoder = msgspec.json.Decoder(wire.Amounts)
-_ports_decoder = msgspec.json.Decoder(list[wire.ContainerPort])
-
-
-def inline_disks(v: wire.Volume) -> tuple[bytes, ...]:
-    """The volume sources that name a disk in the pod itself."""
-    cloud = (v.gce_persistent_disk, v.aws_elastic_block_store, v.azure_disk, v.cinder, v.portworx_volume)
-    return tuple(map(wire.present, (*cloud, v.iscsi, v.rbd, v.csi)))
-
-
-def resize_infeasible(status: wire.PodStatus) -> bool:
-    return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ())
-
-
-def normalised_image(name: str) -> str:
-    """The name with `:latest` where it has no tag (imagelocality, normalizedImageName)."""
-    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
-
-
-def _amounts(raw: msgspec.Raw, path: str, problems: list[str]) -> Nano:
-    text = wire.present(raw)
-    if not text:
-        return {}
-    nano, found = parse_amounts(_amounts_decoder.decode(text), path)
-    problems.extend(found)
-    return nano
-
-
-def _requests(raw: msgspec.Raw, path: str, problems: list[str]) -> Nano | None:
-    text = wire.present(raw)
-    if not text:
-        return None
-    requests = _resources_decoder.decode(text).requests
-    if requests is None:
-        return None
-    nano, found = parse_amounts(requests, f"{path}.requests")
-    problems.extend(found)
-    return nano
-
-
-def _pod_resources(pod: wire.Pod, problems: list[str]) -> PodResources:
-    spec, status = pod.spec, pod.status
-    reports = {s.name: s for s in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))}
-
-    def container(c: wire.Container, path: str) -> ContainerRequests:
-        report = reports.get(c.name)
-        allocated = actual = None
-        if report is not None:
-            where = f"status.containerStatuses[{c.name}]"
-            if wire.present(report.allocated_resources):
-                allocated = _amounts(report.allocated_resources, f"{where}.allocatedResources", problems)
-            actual = _requests(report.resources, f"{where}.resources", problems)
-        return ContainerRequests(
-            _requests(c.resources, f"{path}.resources", problems) or {}, allocated, actual, c.restart_policy == "Always"
-        )
-
-    level = _requests(spec.resources, "spec.resources", problems) or {}
-    allocated = _amounts(status.allocated_resources, "status.allocatedResources", problems)
-    actual = _requests(status.resources, "status.resources", problems)
-    return PodResources(
-        containers=[container(c, f"spec.containers[{i}]") for i, c in enumerate(spec.containers)],
-        init_containers=[container(c, f"spec.initContainers[{i}]") for i, c in enumerate(spec.init_containers or ())],
-        pod_level=level,
-        overhead=_amounts(spec.overhead, "spec.overhead", problems),
-        status_pod_level=(actual or {}, allocated) if wire.present(status.resources) else (),
-        status_totals=(actual, allocated) if actual is not None and wire.present(status.allocated_resources) else None,
-        resize_infeasible=resize_infeasible(status),
-    )
-
-
-def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
-    """Host ports of containers and sidecars (util.GetHostPorts)."""
-    found: list[HostPort] = []
-    sidecars = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
-    for container in (*spec.containers, *sidecars):
-        text = wire.present(container.ports)
-        if b"hostPort" not in text:
-            continue
-        found.extend(
-            (port.host_ip or ANY_IP, port.protocol or "TCP", port.host_port)
-            for port in _ports_decoder.decode(text)
-            if port.host_port > 0
-        )
-    return hashed_once(found)
 
 
 def parse_shape(
-    pod: wire.Pod, affinity: bytes, promise: str | None = None, *, in_group: bool = False, later: bool = False
+    pod: wire.Pod | wire.UnreadPod,
+    affinity: bytes,
+    promise: str | None = None,
+    *,
+    in_group: bool = False,
+    later: bool = False,
 ) -> PodShape:
     """Parse what decides a pod's placement. Bad parts end up in `problem` and `warnings`, never in an exception.
 
     `affinity`: the JSON to go by as spec.affinity, or nothing; `promise`: the text of its annotation. `in_group`: it
-    names a pod group. `later`: many terms may be read later on.
+    names a pod group. `later`: many terms may be read later on. Those of an UnreadPod are, and so are its containers
+    and volumes.
 
     Raises msgspec.ValidationError when a field has the wrong JSON type.
     """
@@ -281,41 +216,40 @@ def parse_shape(
     shape = PodShape()
     shape.namespace = pod.metadata.namespace
     shape.weight = 0
-    warnings: list[str] = []
-    resources = _pod_resources(pod, warnings)
-    nano = pod_requests(resources, with_status=True)
-    shape.requests = in_units(nano)
-    shape.scoring = scoring_requests(resources, shape.requests)
-    shape.nonzero = nonzero_requests(resources, nano)
-    shape.host_ports = _host_ports(spec)
-    volumes = spec.volumes or []
-    images = [c.image for c in (*(spec.init_containers or ()), *spec.containers)]
-    images += [v.image.reference for v in volumes if v.image is not None]
-    shape.images = tuple(map(normalised_image, images))
-    shape.image_count = len(images)
     shape.tolerations = _tolerations(spec.tolerations)
     selector = wire.present(spec.node_selector)
     shape.node_selector = tuple(
         Requirement(key, "In", frozenset((value,)))
         for key, value in (_labels_decoder.decode(selector).items() if selector else ())
     )
-    shape.volumes = parse_volumes(volumes)
     shape.promise = parse_promise(promise)
     shape.claims = pod_claims(spec)
     shape.in_group = in_group
-    shape.containers = device_containers(resources, spec)
-    shape.features = required_features(spec)
-    shape.warnings = tuple(warnings)
     shape.annotation_problem = None
-    problem = warnings[0] if any("not a quantity" in w for w in warnings) else None
     spread = wire.present(spec.topology_spread_constraints)
     long = len(affinity) + len(spread) > LONG
     shape.digest = 0
     shape.affinity_digest = hash((affinity, spread)) if long else 0
-    shape.begin(reading(shape, affinity, spread, problem))
-    if not (later and long):
+    written = Written(shape.namespace, affinity, spread)
+    if isinstance(pod, wire.UnreadPod):
+        shape.begin(_Unread(written, WrittenSpec(pod.spec)))
+        written.prepare()
+        return shape
+    for _ in reading_spec(shape, pod):
+        pass
+    shape.begin(_Unread(written))
+    if later and long:
+        written.prepare()
+    else:
         shape.read(_free)
+        shape.hold()
     return shape
+
+
+def _problem(warnings: Sequence[str]) -> str | None:
+    """Why the pod can't be scheduled, if it is for one of these."""
+    wrong = any("not a quantity" in warning or warning.startswith(UNREADABLE) for warning in warnings)
+    return warnings[0] if wrong else None
 
 
 def _free(_steps: int) -> None:

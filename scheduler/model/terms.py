@@ -1,10 +1,11 @@
 """A pod's affinity and spread constraints, read a part at a time: a tenant may write 8,000 terms.
 
-What can't be interrupted, a term of thousands of requirements, is read before the first part is over. That is where a
-large object is decoded: beside the event loop. The rest is read by whoever schedules the pod.
+What can't be interrupted, a term of thousands of requirements, is read at once, where a large object is decoded: beside
+the event loop. The rest is read by whoever schedules the pod. What is read takes some ten times the room of what is
+written. So the text stays, and waiting pods may forget what was read (`scheduler/engine/long_terms.py`).
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import msgspec
 from scheduler.model import wire
 from scheduler.model.affinity import AffinityTerm, Terms, WeightedTerm, WeightedTerms, parse_affinity_term
 from scheduler.model.once import hashed_once
+from scheduler.model.packed import Text, packed, unpacked
 from scheduler.model.selectors import (
     NodeSelector,
     NodeSelectorTerm,
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_OF_NODES = "spec.affinity.nodeAffinity"
+_REQUIRED_NODES = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
+_PREFERRED_NODES = f"spec.affinity.nodeAffinity.{_PREFERRED}"
+_NEAR, _FAR = "spec.affinity.podAffinity", "spec.affinity.podAntiAffinity"
+_SPREAD = "spec.topologySpreadConstraints"
 _NO_TERMS = Terms()
 _NO_WEIGHTED_TERMS = WeightedTerms()
 _MAX_WEIGHT = 1 << 31
@@ -43,146 +48,196 @@ _AN_ITEM = 2
 _VALUES = 8
 _NO_NODE = wire.NodeSelectorTerm()
 
+FIELDS = frozenset(
+    (
+        "affinity_terms",
+        "anti_affinity_terms",
+        "has_preferred_node_affinity",
+        "preferred_error",
+        "preferred_node_terms",
+        "preferred_pod_terms",
+        "problem",
+        "required_node_affinity",
+        "spread",
+    )
+)
+"""The fields of a shape that are there once the terms are read."""
 Term = wire.PodAffinityTerm | wire.NodeSelectorTerm | wire.TopologySpreadConstraint
 
 _affinity_decoder = msgspec.json.Decoder(wire.Affinity)
 _spread_decoder = msgspec.json.Decoder(list[wire.TopologySpreadConstraint])
+_unread_decoder = msgspec.json.Decoder(wire.UnreadAffinity)
+_constraints_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_pod_term_decoder = msgspec.json.Decoder(wire.PodAffinityTerm)
+_node_term_decoder = msgspec.json.Decoder(wire.NodeSelectorTerm | None)
+_constraint_decoder = msgspec.json.Decoder(wire.TopologySpreadConstraint)
 
 
-def reading(shape: "PodShape", affinity: bytes, spread: bytes, problem: str | None) -> Iterator[int]:
-    """Read these two fields of a spec into a shape, all at the end; yields about how many steps each part took.
+class Written:
+    """Affinity and spread constraints as they are written, which may be read again and again."""
 
-    `problem`: what was found wrong before. Raises msgspec.ValidationError before the first part when a field has the
-    wrong JSON type.
-    """
-    decoded = _affinity_decoder.decode(affinity) if affinity else wire.Affinity()
-    constraints = _spread_decoder.decode(spread) if spread else []
-    reader = _Reader(shape.namespace)
-    reader.begin(decoded, constraints)
-    yield 0
-    node, near, far = decoded.node_affinity, decoded.pod_affinity, decoded.pod_anti_affinity
-    required: NodeSelector | None = None
-    preferred: tuple[tuple[int, NodeSelectorTerm], ...] = ()
-    error: str | None = None
+    __slots__ = ("_affinity", "_early", "_namespace", "_spread")
+
+    def __init__(self, namespace: str, affinity: bytes, spread: bytes) -> None:
+        self._namespace = namespace
+        self._affinity: Text = affinity
+        self._spread: Text = spread
+        self._early: dict[str, Any] = {}
+        """What large terms were read as, by their paths."""
+
+    def prepare(self) -> None:
+        """Read the large terms, and look at the types of everything.
+
+        Raises msgspec.ValidationError when a field has the wrong JSON type.
+        """
+        affinity, spread = unpacked(self._affinity), unpacked(self._spread)
+        decoded = _affinity_decoder.decode(affinity) if affinity else wire.Affinity()
+        constraints = _spread_decoder.decode(spread) if spread else []
+        self._affinity, self._spread = packed(affinity), packed(spread)
+        reader = _Reader(self._namespace, self._early)
+        for path, term in _terms(decoded, constraints):
+            if _items(term) > _LARGE:
+                with suppress(SelectorError):  # it comes again when its turn comes
+                    self._early[path] = reader.parse(term, path)
+
+    def reading(self, shape: "PodShape", problem: str | None) -> Iterator[int]:
+        """Read them into a shape, all at the end; yields about how many steps each part took.
+
+        `problem`: what was found wrong before. Raises msgspec.ValidationError when a field has the wrong JSON type,
+        unless all was prepared.
+        """
+        affinity, spread = unpacked(self._affinity), unpacked(self._spread)
+        unread = _unread_decoder.decode(affinity) if affinity else wire.UnreadAffinity()
+        constraints = _constraints_decoder.decode(spread) if spread else []
+        reader = _Reader(self._namespace, self._early)
+        node, near, far = unread.node_affinity, unread.pod_affinity, unread.pod_anti_affinity
+        required: NodeSelector | None = None
+        preferred: tuple[tuple[int, NodeSelectorTerm], ...] = ()
+        error: str | None = None
+        if node is not None and node.required is not None:
+            required = yield from reader.node_selector(node.required.node_selector_terms or (), _REQUIRED_NODES)
+        if node is not None and node.preferred:
+            preferred, error = yield from reader.preferred_nodes(node.preferred, _PREFERRED_NODES)
+        attracts, repels, rather = _NO_TERMS, _NO_TERMS, _NO_WEIGHTED_TERMS
+        try:
+            towards = yield from reader.pod_terms(near, _NEAR, 1)
+            away = yield from reader.pod_terms(far, _FAR, -1)
+        except SelectorError as mistake:
+            problem = str(mistake)
+        else:
+            attracts, repels = towards[0], away[0]
+            rather = WeightedTerms((*towards[1], *away[1])) if towards[1] or away[1] else _NO_WEIGHTED_TERMS
+            if len(attracts) + len(repels) + len(rather) > _MANY:
+                yield from _work_out(attracts, repels, rather)
+        apart: tuple[SpreadConstraint, ...] = ()
+        try:
+            apart = yield from reader.spread(constraints)
+        except SelectorError as mistake:
+            problem = str(mistake)
+        yield reader.part()
+        shape.required_node_affinity = required
+        shape.preferred_node_terms, shape.preferred_error = preferred, error
+        shape.has_preferred_node_affinity = node is not None and bool(node.preferred)
+        shape.affinity_terms, shape.anti_affinity_terms, shape.preferred_pod_terms = attracts, repels, rather
+        shape.spread = apart
+        shape.problem = problem
+
+
+def _terms(affinity: wire.Affinity, constraints: list[wire.TopologySpreadConstraint]) -> Iterator[tuple[str, Term]]:
+    """(path, term) of all terms."""
+    node = affinity.node_affinity
     if node is not None and node.required is not None:
-        required = yield from reader.node_selector(node.required, f"{_OF_NODES}.{_REQUIRED}")
-    if node is not None and node.preferred:
-        preferred, error = yield from reader.preferred_nodes(node.preferred, f"{_OF_NODES}.{_PREFERRED}")
-    attracts, repels, rather = _NO_TERMS, _NO_TERMS, _NO_WEIGHTED_TERMS
-    try:
-        towards = yield from reader.pod_terms(near, "spec.affinity.podAffinity", 1)
-        away = yield from reader.pod_terms(far, "spec.affinity.podAntiAffinity", -1)
-    except SelectorError as mistake:
-        problem = str(mistake)
-    else:
-        attracts, repels = towards[0], away[0]
-        rather = WeightedTerms((*towards[1], *away[1])) if towards[1] or away[1] else _NO_WEIGHTED_TERMS
-        if len(attracts) + len(repels) + len(rather) > _MANY:
-            yield from _work_out(attracts, repels, rather)
-    apart: tuple[SpreadConstraint, ...] = ()
-    try:
-        apart = yield from reader.spread(constraints)
-    except SelectorError as mistake:
-        problem = str(mistake)
-    yield reader.part()
-    shape.required_node_affinity = required
-    shape.preferred_node_terms, shape.preferred_error = preferred, error
-    shape.has_preferred_node_affinity = node is not None and bool(node.preferred)
-    shape.affinity_terms, shape.anti_affinity_terms, shape.preferred_pod_terms = attracts, repels, rather
-    shape.spread = apart
-    shape.problem = problem
+        for i, term in enumerate(node.required.node_selector_terms or ()):
+            yield f"{_REQUIRED_NODES}[{i}]", term or _NO_NODE
+    if node is not None:
+        for i, preferred in enumerate(node.preferred or ()):
+            yield f"{_PREFERRED_NODES}[{i}].preference", preferred.preference
+    for path, of_pods in ((_NEAR, affinity.pod_affinity), (_FAR, affinity.pod_anti_affinity)):
+        if of_pods is not None:
+            for i, one in enumerate(of_pods.required or ()):
+                yield f"{path}.{_REQUIRED}[{i}]", one
+            for i, weighted in enumerate(of_pods.preferred or ()):
+                yield f"{path}.{_PREFERRED}[{i}]", weighted.pod_affinity_term
+    for i, constraint in enumerate(constraints):
+        yield f"{_SPREAD}[{i}]", constraint
 
 
 class _Reader:
     """Reads terms one after the other, and counts the steps."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, early: Mapping[str, Any]) -> None:
+        """`early`: terms that were read before, by their paths."""
         self._namespace = namespace
-        self._early: dict[int, Any] = {}
-        """What large terms were read as, by the identity of the term."""
+        self._early = early
         self._steps = 0
 
-    def begin(self, affinity: wire.Affinity, constraints: list[wire.TopologySpreadConstraint]) -> None:
-        """Read the large terms."""
-        node = affinity.node_affinity
-        terms: list[Term | None] = [*constraints]
-        for of_pods in (affinity.pod_affinity, affinity.pod_anti_affinity):
-            if of_pods is not None:
-                terms += of_pods.required or ()
-                terms += [weighted.pod_affinity_term for weighted in of_pods.preferred or ()]
-        if node is not None:
-            terms += (node.required.node_selector_terms or ()) if node.required is not None else ()
-            terms += [weighted.preference for weighted in node.preferred or ()]
-        for term in terms:
-            if term is not None and _items(term) > _LARGE:
-                with suppress(SelectorError):  # it comes again where the path is known
-                    self._early[id(term)] = self._parse(term, "")
-
     def pod_terms(
-        self, affinity: wire.PodAffinity | None, path: str, sign: int
+        self, affinity: wire.UnreadPodAffinity | None, path: str, sign: int
     ) -> Generator[int, None, tuple[Terms, tuple[WeightedTerm, ...]]]:
         """(required, preferred) terms. Raises SelectorError."""
         if affinity is None:
             return _NO_TERMS, ()
         required: list[AffinityTerm] = []
         for i, term in enumerate(affinity.required or ()):
-            required.append(self._read(term, f"{path}.{_REQUIRED}[{i}]"))
+            required.append(self._read(_pod_term_decoder, term, f"{path}.{_REQUIRED}[{i}]"))
             if self._steps >= _PART:
                 yield self.part()
         preferred: list[WeightedTerm] = []
         for i, weighted in enumerate(affinity.preferred or ()):
             if weighted.weight:
-                read = self._read(weighted.pod_affinity_term, f"{path}.{_PREFERRED}[{i}]")
+                read = self._read(_pod_term_decoder, weighted.pod_affinity_term, f"{path}.{_PREFERRED}[{i}]")
                 preferred.append(WeightedTerm(read, sign * _weight(weighted.weight)))
             if self._steps >= _PART:
                 yield self.part()
         return Terms(required), tuple(preferred)
 
-    def node_selector(self, selector: wire.NodeSelector, path: str) -> Generator[int, None, NodeSelector]:
+    def node_selector(self, unread: Sequence[msgspec.Raw], path: str) -> Generator[int, None, NodeSelector]:
         """Required node affinity; an error is kept in its term."""
         terms: list[NodeSelectorTerm] = []
-        for i, term in enumerate(selector.node_selector_terms or ()):
-            terms.append(self._read(term or _NO_NODE, f"{path}.nodeSelectorTerms[{i}]"))
+        for i, term in enumerate(unread):
+            terms.append(self._read(_node_term_decoder, term, f"{path}[{i}]"))
             if self._steps >= _PART:
                 yield self.part()
         return node_selector_of(terms)
 
     def preferred_nodes(
-        self, terms: list[wire.PreferredSchedulingTerm], path: str
+        self, terms: Sequence[wire.UnreadPreferred], path: str
     ) -> Generator[int, None, tuple[tuple[tuple[int, NodeSelectorTerm], ...], str | None]]:
-        """(weight, term) pairs and the first error; terms of weight 0 or without content are left out unread."""
+        """(weight, term) pairs and the first error; terms of weight 0 or without content are left out."""
         found: list[tuple[int, NodeSelectorTerm]] = []
         error: str | None = None
         for i, term in enumerate(terms):
-            preference = term.preference
-            if term.weight == 0 or not (preference.match_expressions or preference.match_fields):
+            if term.weight == 0:
                 continue
-            read = self._read(preference, f"{path}[{i}].preference")
+            read = self._read(_node_term_decoder, term.preference, f"{path}[{i}].preference")
             if read.error is not None:
                 error = error or read.error
-            else:
+            elif read.labels or read.fields:
                 found.append((_weight(term.weight), read))
             if self._steps >= _PART:
                 yield self.part()
         return hashed_once(found), error
 
-    def spread(
-        self, constraints: list[wire.TopologySpreadConstraint]
-    ) -> Generator[int, None, tuple[SpreadConstraint, ...]]:
+    def spread(self, constraints: Sequence[msgspec.Raw]) -> Generator[int, None, tuple[SpreadConstraint, ...]]:
         """Spread constraints. Raises SelectorError."""
         found: list[SpreadConstraint] = []
         for i, constraint in enumerate(constraints):
-            found.append(self._read(constraint, f"spec.topologySpreadConstraints[{i}]"))
+            found.append(self._read(_constraint_decoder, constraint, f"{_SPREAD}[{i}]"))
             if self._steps >= _PART:
                 yield self.part()
         return tuple(found)
 
-    def _read(self, term: Term, path: str) -> Any:
+    def _read(self, decoder: msgspec.json.Decoder[Any], raw: msgspec.Raw, path: str) -> Any:
+        early = self._early.get(path)
+        if early is not None:
+            self._steps += _A_TERM + _AN_ITEM * _LARGE
+            return early
+        term = decoder.decode(raw) or _NO_NODE
         self._steps += _A_TERM + _AN_ITEM * min(_items(term), _LARGE)
-        early = self._early.pop(id(term), None)
-        return self._parse(term, path) if early is None or getattr(early, "error", None) else early
+        return self.parse(term, path)
 
-    def _parse(self, term: Term, path: str) -> Any:
+    def parse(self, term: Term, path: str) -> Any:
+        """One term. Raises SelectorError, but for terms of nodes, which have an `error`."""
         match term:
             case wire.PodAffinityTerm():
                 return parse_affinity_term(term, self._namespace, path)
@@ -198,10 +253,11 @@ class _Reader:
 
 
 def parse_preferred_node_terms(
-    terms: list[wire.PreferredSchedulingTerm], path: str
+    terms: Sequence[wire.PreferredSchedulingTerm], path: str
 ) -> tuple[tuple[tuple[int, NodeSelectorTerm], ...], str | None]:
     """As `_Reader.preferred_nodes`, at once."""
-    parts = _Reader("").preferred_nodes(terms, path)
+    unread = [wire.UnreadPreferred(one.weight, msgspec.Raw(msgspec.json.encode(one.preference))) for one in terms]
+    parts = _Reader("", {}).preferred_nodes(unread, path)
     while True:
         try:
             next(parts)

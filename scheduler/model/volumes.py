@@ -3,6 +3,7 @@
 Mirrors what kube-scheduler `plugins/volumerestrictions` and `plugins/nodevolumelimits` read of a pod.
 """
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,6 +11,11 @@ import msgspec
 
 from scheduler.model import wire
 from scheduler.model.migration import CINDER, PORTWORX, Translated, aws_volume, azure_disk, gce_disk
+
+_PART = 64
+"""So many volumes are read at once."""
+_A_VOLUME = 4
+"""Steps that reading one takes, about."""
 
 DiskKey = tuple[str, ...]
 """(kind, what tells disks of the kind apart)."""
@@ -71,14 +77,16 @@ _csi = msgspec.json.Decoder(wire.CSIInline)
 NO_VOLUMES = PodVolumes()
 
 
-def parse_volumes(volumes: list[wire.Volume]) -> PodVolumes:
-    """The volumes that matter; `NO_VOLUMES` itself when there are none."""
+def reading_volumes(volumes: Sequence[wire.Volume]) -> Generator[int, None, PodVolumes]:
+    """The volumes that matter; `NO_VOLUMES` itself when there are none. Yields about how many steps each part took."""
     claims: list[ClaimVolume] = []
     disks: list[Disk] = []
     translated: list[tuple[str, Translated]] = []
     drivers: list[str] = []
     restricted = False
-    for volume in volumes:
+    for i, volume in enumerate(volumes):
+        if i and i % _PART == 0:
+            yield _PART * _A_VOLUME
         if volume.persistent_volume_claim is not None:
             claims.append(ClaimVolume(volume.persistent_volume_claim.claim_name))
         elif wire.present(volume.ephemeral):
@@ -124,3 +132,9 @@ def _inline(
 def _decoded(raw: msgspec.Raw, decoder: msgspec.json.Decoder[_Source]) -> _Source | None:
     text = wire.present(raw)
     return decoder.decode(text) if text else None
+
+
+def inline_disks(v: wire.Volume) -> tuple[bytes, ...]:
+    """The volume sources that name a disk in the pod itself."""
+    cloud = (v.gce_persistent_disk, v.aws_elastic_block_store, v.azure_disk, v.cinder, v.portworx_volume)
+    return tuple(map(wire.present, (*cloud, v.iscsi, v.rbd, v.csi)))

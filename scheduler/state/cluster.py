@@ -177,6 +177,7 @@ class Cluster:
             if pod.scheduling_group is not None:
                 self.pod_groups.assign(pod)
         if pods:
+            pods[0].shape.hold()
             counts = Counter(rows)
             self.nodes.charge_many(pods[0].shape, counts)
             self.incidence.add_many(pods[0], counts)
@@ -340,6 +341,7 @@ class Cluster:
         self.storage.follow(made.nodes)
 
     def _place(self, pod: Pod, node_name: str, *, assumed: bool) -> None:
+        pod.shape.hold()
         row = self.nodes.ensure_row(node_name)
         placement = Placement(pod, row, assumed)
         self._placed[pod.uid] = placement

@@ -25,7 +25,8 @@ _SUMS = 2048
 _ON_ROWS = 512
 _KEPT_BYTES = 64 << 20
 _LOOK = 64
-"""How many sums are made between two looks at how much memory all of them take."""
+"""How many sums are made between two looks at how much memory all of them take; one of many terms counts as several."""
+_OF_MANY = 16
 
 SumKey = tuple[Terms, tuple[int, ...] | None, str]
 """Terms, what each adds (None: all must select a pod, which counts once), the topology key."""
@@ -100,7 +101,7 @@ class Incidence:
         key = (namespace, selector, leaving)
         found = self._on_rows.recall(key)
         if found is None:
-            self._make_room(self._on_rows)
+            self._make_room(self._on_rows, 1)
             self._on_rows.keep(key, found := OnRows(namespace, selector, leaving))
         found.renew(self.pods, self._effort)
         return found
@@ -148,8 +149,8 @@ class Incidence:
     def _sum(self, question: SumKey) -> Selected:
         found = self.sums.recall(question)
         if found is None:
-            self._make_room(self.sums)
             terms, amounts, key = question
+            self._make_room(self.sums, 1 + len(terms) // _OF_MANY)
             members = self._members.get((terms, amounts))
             if members is None:
                 members = self._members[terms, amounts] = Members(terms, amounts)
@@ -157,10 +158,13 @@ class Incidence:
         found.renew(self.pods, self._nodes, self._effort)
         return found
 
-    def _make_room(self, kept: Bounded[SumKey, Selected] | Bounded[tuple[str, LabelSelector, bool], OnRows]) -> None:
+    def _make_room(
+        self, kept: Bounded[SumKey, Selected] | Bounded[tuple[str, LabelSelector, bool], OnRows], made: int
+    ) -> None:
         """Now and then, drop the oldest sums if all of them take too much memory."""
-        self._made += 1
-        if self._made % _LOOK == 0:
+        self._made += made
+        if self._made >= _LOOK:
+            self._made = 0
             size = sum(one.size for one in kept.values())
             self._effort.count(len(kept) // 2)
             while size > _KEPT_BYTES and kept:

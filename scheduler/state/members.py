@@ -14,6 +14,8 @@ from scheduler.state.weights import Weights
 
 Terms = tuple[AffinityTerm, ...]
 
+_OF_A_TERM, _OF_A_VALUE = 800, 200
+"""Measured: a term with one requirement and one value takes 1.2 KB, and some more in the index."""
 _ONE_BY_ONE = 8
 """Up to this many terms are compared with a new class one by one; more are found by an index."""
 _MATCH_ALL = 32
@@ -41,6 +43,8 @@ class Members:
         self.edition = 0
         """Counts how often all weights were computed again: older sums have to be added up again too."""
         self._index: TermIndex | None = None
+        self.size = sum(map(_bytes, terms))
+        """Bytes that the terms take, about."""
 
     @property
     def once(self) -> bool:
@@ -111,3 +115,9 @@ class Members:
         if self._index is None:
             return np.array([pods.selects(term, of.namespace, of.labels) for term in self.terms], dtype=np.bool_)
         return self._index.select(of.namespace, pods.labels_of_namespace(of.namespace), of.labels)
+
+
+def _bytes(term: AffinityTerm) -> int:
+    """About how many bytes a term takes."""
+    values = sum([1 + len(one.values) for one in term.selector.requirements])
+    return _OF_A_TERM + _OF_A_VALUE * values

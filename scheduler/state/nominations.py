@@ -25,6 +25,7 @@ class Nominations:
 
     def put(self, pod: Pod, node: str) -> None:
         """Nominate a pod for a node, instead of any other; or bring the pod up to date."""
+        pod.shape.hold()
         before = self._pods[node].get(pod.uid) if self._node.get(pod.uid) == node else None
         if (
             before is not None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.model.shape import ANY_IP, HostPort
+from scheduler.model.containers import ANY_IP, HostPort
 from scheduler.state.column import Ints
 from scheduler.state.effort import Effort
 from scheduler.state.per_node import Bounded

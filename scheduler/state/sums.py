@@ -176,7 +176,7 @@ class Selected(ByTopology, CaughtUp):
     @property
     def size(self) -> int:
         """Bytes, about."""
-        return self.counts.nbytes + self._members.weights.size + 400 * len(self._members.terms)
+        return self.counts.nbytes + self._members.weights.size + self._members.size
 
     def of_class(self, number: int) -> int:
         """What a placed pod of this class counts for."""

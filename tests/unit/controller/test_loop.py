@@ -136,7 +136,7 @@ async def test_others_wait_for_one_slice_of_costly_work(monkeypatch: pytest.Monk
             }
             for k in range(300)
         ]
-        costly = pod(f"costly-{i}", "mallory")
+        costly = pod(f"costly-{i}", namespace="mallory")
         costly["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
         engine.handle(Put(decoder.pod(wire.encode(costly))), 0.0)
     loop = asyncio.create_task(scheduler.work_forever())

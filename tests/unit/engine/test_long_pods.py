@@ -9,6 +9,7 @@ from scheduler.engine.instructions import Bind, Failed
 from scheduler.model import terms, wire
 from scheduler.model.affinity import AffinityTerm, parse_affinity_term
 from scheduler.model.kinds import Decoder
+from scheduler.model.resources import parse_amounts
 from scheduler.model.selectors import Labels, LabelSelector
 from scheduler.model.spread import SpreadConstraint
 from scheduler.model.wire import encode
@@ -121,6 +122,35 @@ def test_the_echo_of_a_status_reads_no_term_again(harness: Harness, monkeypatch:
     harness.put(worst | {"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "x"}]}})
     harness.put(worst | {"metadata": worst["metadata"] | {"labels": {"now": "other"}}})
     assert read == []
+
+
+def test_events_read_no_container(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large pod comes, is gated, changes labels and images, is let in: its own attempt reads it."""
+    read: list[str] = []
+
+    def counted(amounts: Any, path: str) -> Any:
+        read.append(path)
+        return parse_amounts(amounts, path)
+
+    monkeypatch.setattr("scheduler.model.containers.parse_amounts", counted)
+    harness.decoder = Decoder().beside()
+    harness.put(node("n1"))
+    read.clear()
+    worst = pod("worst", uid="worst", gates=["example.com/wait"])
+    many = [{"name": f"c{i}", "image": f"i{i}", "resources": {"requests": {"cpu": "1m"}}} for i in range(1_000)]
+    worst["spec"]["containers"] = many
+    harness.put(worst)
+    harness.put(worst | {"metadata": worst["metadata"] | {"labels": {"now": "other"}}})
+    worst["spec"]["containers"] = [one | {"image": f"{one['image']}:2"} for one in many]
+    harness.put(worst)
+    del worst["spec"]["schedulingGates"]
+    harness.put(worst)
+    assert read == []
+    slices = harness.engine.attempts.slices
+    (bound,) = (one for one in harness.cycles() if isinstance(one, Bind))
+    assert harness.engine.attempts.slices - slices >= 2
+    assert len(read) == 1_000
+    assert bound.pod.shape.requests["cpu"] == 1_000
 
 
 def test_values_of_match_label_keys_are_filled_in_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.model.containers import ANY_IP
 from scheduler.model.once import Once
-from scheduler.model.shape import ANY_IP
 from scheduler.state import ports
 from scheduler.state.effort import Effort, SliceOver
 from scheduler.state.ports import HostPorts

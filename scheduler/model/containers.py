@@ -1,0 +1,243 @@
+"""What a pod's containers and volumes come to, read a part at a time: a tenant may write 15,000 containers.
+
+Containers of an ordinary pod are read at once. Those of a large one that waits are read by whoever schedules the pod:
+decoding them where they arrive would have everybody's next pods wait on the watch.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from scheduler.model import wire
+from scheduler.model.once import hashed_once
+from scheduler.model.packed import packed, unpacked
+from scheduler.model.pod_devices import device_containers, required_features
+from scheduler.model.resources import (
+    ContainerRequests,
+    Nano,
+    PodResources,
+    in_units,
+    nonzero_requests,
+    parse_amounts,
+    pod_requests,
+    scoring_requests,
+)
+from scheduler.model.volumes import NO_VOLUMES, reading_volumes
+
+if TYPE_CHECKING:
+    from scheduler.model.shape import PodShape
+
+Thing = TypeVar("Thing")
+
+HostPort = tuple[str, str, int]
+"""(host IP with 0.0.0.0 for any, protocol, port)."""
+ANY_IP = "0.0.0.0"
+UNREADABLE = "containers and volumes can't be read"
+FIELDS = frozenset(
+    (
+        "containers",
+        "features",
+        "host_ports",
+        "image_count",
+        "images",
+        "nonzero",
+        "requests",
+        "scoring",
+        "volumes",
+        "warnings",
+    )
+)
+"""The fields of a shape that are there once containers and volumes are read."""
+_PART = 64
+"""So many containers are read at once."""
+LARGE = 64 << 10
+"""A container of more bytes is read at once: its 1,000 requests take some milliseconds."""
+_A_CONTAINER = 5
+"""Steps that reading one takes, about; each of them adds as many to what is done for all together."""
+_BYTES = 64
+"""Of text that is split into containers or volumes, so many take a tenth of a microsecond."""
+
+_resources_decoder = msgspec.json.Decoder(wire.ResourceRequirements)
+_amounts_decoder = msgspec.json.Decoder(wire.Amounts)
+_ports_decoder = msgspec.json.Decoder(list[wire.ContainerPort])
+_split_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_container_decoder = msgspec.json.Decoder(wire.Container)
+_volume_decoder = msgspec.json.Decoder(wire.Volume)
+
+
+def reading_spec(shape: "PodShape", pod: wire.Pod) -> Iterator[int]:
+    """Read containers and volumes into a shape; yields about how many steps each part took.
+
+    Raises msgspec.ValidationError when a field has the wrong JSON type.
+    """
+    spec = pod.spec
+    warnings: list[str] = []
+    resources = yield from _pod_resources(pod, warnings)
+    steps = len(resources.containers) + len(resources.init_containers)
+    nano = pod_requests(resources, with_status=True)
+    shape.requests = in_units(nano)
+    yield steps
+    shape.scoring = scoring_requests(resources, shape.requests)
+    yield steps
+    shape.nonzero = nonzero_requests(resources, nano)
+    yield steps
+    shape.host_ports = yield from _host_ports(spec)
+    volumes = spec.volumes or []
+    images = [c.image for c in (*(spec.init_containers or ()), *spec.containers)]
+    images += [v.image.reference for v in volumes if v.image is not None]
+    shape.images = tuple(map(normalised_image, images))
+    shape.image_count = len(images)
+    yield len(images)
+    shape.volumes = yield from reading_volumes(volumes)
+    shape.containers = device_containers(resources, spec)
+    yield steps
+    shape.features = required_features(spec)
+    shape.warnings = tuple(warnings)
+    yield steps
+
+
+def in_small_parts(spec: wire.UnreadPodSpec) -> bool:
+    """Whether no single container is so long that reading it would hold up others."""
+    for raw in (spec.containers, spec.init_containers):
+        text = wire.present(raw)
+        if len(text) > LARGE and any(memoryview(raw).nbytes > LARGE for raw in _split_decoder.decode(text)):
+            return False
+    return True
+
+
+class WrittenSpec:
+    """Containers and volumes of a pod as they are written, which may be read again and again."""
+
+    __slots__ = ("_spec", "_texts")
+
+    def __init__(self, spec: wire.UnreadPodSpec) -> None:
+        # What is not copied would keep the bytes of the whole object.
+        self._texts = tuple(packed(wire.present(raw)) for raw in (spec.containers, spec.init_containers, spec.volumes))
+        self._spec = wire.PodSpec(
+            resources=msgspec.Raw(bytes(spec.resources)),
+            overhead=msgspec.Raw(bytes(spec.overhead)),
+            host_network=spec.host_network,
+            host_users=spec.host_users,
+        )
+
+    def reading(self, shape: "PodShape") -> Iterator[int]:
+        """As `reading_spec`. What can't be read comes to nothing, and the shape's `warnings` say why."""
+        containers, initial, volumes = map(unpacked, self._texts)
+        try:
+            spec = msgspec.structs.replace(
+                self._spec,
+                containers=(yield from _decoded(containers, _container_decoder)),
+                init_containers=(yield from _decoded(initial, _container_decoder)),
+                volumes=(yield from _decoded(volumes, _volume_decoder)),
+            )
+            yield from reading_spec(shape, wire.Pod(spec=spec))
+        except msgspec.ValidationError as error:
+            shape.requests, shape.scoring, shape.nonzero = {}, {}, (0, 0)
+            shape.host_ports, shape.images, shape.image_count = (), (), 0
+            shape.volumes, shape.containers, shape.features = NO_VOLUMES, (), frozenset()
+            shape.warnings = (f"{UNREADABLE}: {error}",)
+
+
+def _decoded(text: bytes, decoder: msgspec.json.Decoder[Thing]) -> Generator[int, None, list[Thing]]:
+    found: list[Thing] = []
+    if not text:
+        return found
+    each = _split_decoder.decode(text)
+    yield len(text) // (10 * _BYTES)
+    for start in range(0, len(each), _PART):
+        found += map(decoder.decode, each[start : start + _PART])
+        yield _PART
+    return found
+
+
+def resize_infeasible(status: wire.PodStatus) -> bool:
+    return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ())
+
+
+def normalised_image(name: str) -> str:
+    """The name with `:latest` where it has no tag (imagelocality, normalizedImageName)."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+
+
+def _amounts(raw: msgspec.Raw, path: str, problems: list[str]) -> Nano:
+    text = wire.present(raw)
+    if not text:
+        return {}
+    nano, found = parse_amounts(_amounts_decoder.decode(text), path)
+    problems.extend(found)
+    return nano
+
+
+def _requests(raw: msgspec.Raw, path: str, problems: list[str]) -> Nano | None:
+    text = wire.present(raw)
+    if not text:
+        return None
+    requests = _resources_decoder.decode(text).requests
+    if requests is None:
+        return None
+    nano, found = parse_amounts(requests, f"{path}.requests")
+    problems.extend(found)
+    return nano
+
+
+def _pod_resources(pod: wire.Pod, problems: list[str]) -> Generator[int, None, PodResources]:
+    spec, status = pod.spec, pod.status
+    reports = {s.name: s for s in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))}
+
+    def container(c: wire.Container, path: str) -> ContainerRequests:
+        report = reports.get(c.name)
+        allocated = actual = None
+        if report is not None:
+            where = f"status.containerStatuses[{c.name}]"
+            if wire.present(report.allocated_resources):
+                allocated = _amounts(report.allocated_resources, f"{where}.allocatedResources", problems)
+            actual = _requests(report.resources, f"{where}.resources", problems)
+        return ContainerRequests(
+            _requests(c.resources, f"{path}.resources", problems) or {}, allocated, actual, c.restart_policy == "Always"
+        )
+
+    level = _requests(spec.resources, "spec.resources", problems) or {}
+    allocated = _amounts(status.allocated_resources, "status.allocatedResources", problems)
+    actual = _requests(status.resources, "status.resources", problems)
+
+    def each(containers: Sequence[wire.Container], path: str) -> Generator[int, None, list[ContainerRequests]]:
+        found: list[ContainerRequests] = []
+        for i, one in enumerate(containers):
+            if i and i % _PART == 0:
+                yield _PART * _A_CONTAINER
+            found.append(container(one, f"{path}[{i}]"))
+        return found
+
+    containers = yield from each(spec.containers, "spec.containers")
+    initial = yield from each(spec.init_containers or (), "spec.initContainers")
+    return PodResources(
+        containers=containers,
+        init_containers=initial,
+        pod_level=level,
+        overhead=_amounts(spec.overhead, "spec.overhead", problems),
+        status_pod_level=(actual or {}, allocated) if wire.present(status.resources) else (),
+        status_totals=(actual, allocated) if actual is not None and wire.present(status.allocated_resources) else None,
+        resize_infeasible=resize_infeasible(status),
+    )
+
+
+def _host_ports(spec: wire.PodSpec) -> Generator[int, None, tuple[HostPort, ...]]:
+    """Host ports of containers and sidecars (util.GetHostPorts)."""
+    found: list[HostPort] = []
+    steps = 0
+    sidecars = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
+    for container in (*spec.containers, *sidecars):
+        text = wire.present(container.ports)
+        if b"hostPort" not in text:
+            continue
+        steps += 2 + len(text) // _BYTES
+        if steps > _PART * _A_CONTAINER:
+            yield steps
+            steps = 0
+        found.extend(
+            (port.host_ip or ANY_IP, port.protocol or "TCP", port.host_port)
+            for port in _ports_decoder.decode(text)
+            if port.host_port > 0
+        )
+    return hashed_once(found)

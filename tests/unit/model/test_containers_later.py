@@ -1,0 +1,128 @@
+"""Large waiting pods: containers and volumes are read by whoever schedules them, in parts, and come to the same."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.model import containers
+from scheduler.model.containers import FIELDS
+from scheduler.model.kinds import Decoder
+from scheduler.model.pod import Pod
+from scheduler.model.wire import encode
+from tests.builders import pod
+from tests.unit.work import lines
+
+MANY = 2_000
+PART = 700
+"""Steps that no part goes beyond. What is done for all containers together is one part for each thing."""
+
+
+def _container(i: int, **more: Any) -> dict[str, Any]:
+    requests = {"cpu": f"{1 + i}m", "memory": "1Mi", f"example.com/r{i % 7}": "1"}
+    return {"name": f"c{i}", "image": f"registry.example/image-{i}", "resources": {"requests": requests}, **more}
+
+
+ASKS: dict[str, dict[str, Any]] = {
+    "containers": {"containers": [_container(i) for i in range(MANY)]},
+    "sidecars and ports": {
+        "initContainers": [
+            _container(i, restartPolicy="Always", ports=[{"hostPort": 1 + i, "containerPort": 1}]) for i in range(MANY)
+        ],
+        "overhead": {"cpu": "250m"},
+        "resources": {"requests": {"cpu": "3"}},
+    },
+    "what nodes declare": {
+        "containers": [
+            _container(i, restartPolicyRules=[{"action": "RestartAllContainers"}] if i == 5 else [])
+            for i in range(MANY)
+        ],
+        "hostNetwork": True,
+        "hostUsers": False,
+    },
+    "volumes": {
+        "volumes": [
+            *({"name": f"v{i}", "csi": {"driver": f"d{i}.example"}} for i in range(MANY)),
+            {"name": "claimed", "persistentVolumeClaim": {"claimName": "c"}},
+            {"name": "image", "image": {"reference": "registry.example/data"}},
+            {"name": "disk", "gcePersistentDisk": {"pdName": "d"}},
+        ]
+    },
+    "what is no quantity": {
+        "containers": [_container(0, resources={"requests": {"cpu": "much"}}), *map(_container, range(MANY))]
+    },
+    "nothing": {"containers": [], "volumes": None, "nodeSelector": {f"k{i}": "v" for i in range(MANY)}},
+}
+
+
+def _decoded(name: str, **more: Any) -> Pod:
+    made = pod("p", uid="p")
+    made["spec"] |= ASKS[name] | more
+    return Decoder().beside().pod(encode(made))
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_they_come_to_the_same_whenever_they_are_read(name: str) -> None:
+    """In parts, none of which is long; because somebody asks for one field; again; and at once, for a pod on a node."""
+    later, asked, placed = _decoded(name), _decoded(name), _decoded(name, nodeName="n1")
+    assert placed.shape.complete
+    assert not later.shape.complete
+    parts: list[int] = []
+    later.shape.read(parts.append)
+    assert max(parts) <= max(PART, 2 * MANY)
+    assert asked.shape.requests == placed.shape.requests
+    assert asked.shape.complete
+    for again in range(2):
+        for field in (*FIELDS, "problem", "claims", "node_selector"):
+            assert getattr(later.shape, field) == getattr(placed.shape, field), (again, field)
+        later.shape.forget()
+        assert not later.shape.complete
+    assert (later.shape.problem is not None) == (name == "what is no quantity")
+
+
+def test_decoding_does_nothing_for_each_container() -> None:
+    """Others' pods wait behind it on the watch meanwhile. Whoever schedules it pays for each."""
+    few, _ = lines(lambda: _decoded("nothing"))
+    for name in ("containers", "sidecars and ports", "volumes"):
+        made = pod("p", uid="p")
+        made["spec"] |= ASKS[name]
+        raw, decoder = encode(made), Decoder().beside()
+        taken, found = lines(lambda raw=raw, decoder=decoder: decoder.pod(raw))  # type: ignore[misc]
+        assert taken < few + MANY // 2
+        parts: list[int] = []
+        found.shape.read(parts.append)
+        assert sum(parts) > 4 * MANY
+        assert len(parts) > MANY // 100
+
+
+def test_one_long_container_is_read_at_once() -> None:
+    """It can't be read in parts: that is done where large objects are decoded, beside the loop."""
+    requests = {f"example.com/resource-{i}": "1" for i in range(MANY)}
+    long = _decoded("nothing", containers=[_container(0, resources={"requests": requests})])
+    assert len(encode(requests)) < containers.LARGE
+    assert not long.shape.complete
+    requests |= {f"example.com/another-resource-{i}": "1" for i in range(MANY)}
+    assert _decoded("nothing", containers=[_container(0, resources={"requests": requests})]).shape.complete
+
+
+def test_what_counts_at_once_is_read_at_once() -> None:
+    """A pod on a node, one that a node is kept for, and one of which a kubelet has reported."""
+    made = pod("p", uid="p")
+    made["spec"] |= ASKS["containers"]
+    decoder = Decoder().beside()
+    reported = [{"name": "c0", "allocatedResources": {"cpu": "7"}, "resources": {"requests": {"cpu": "7"}}}]
+    for status in ({"nominatedNodeName": "n1"}, {"containerStatuses": reported}):
+        assert decoder.pod(encode(made | {"status": status})).shape.complete
+    one, other = (decoder.pod(encode(made)) for _ in range(2))
+    assert not one.shape.complete
+    assert one.shape is other.shape
+    assert one.shape.digest
+
+
+def test_what_can_not_be_read_refuses_the_pod() -> None:
+    """The API server takes no such thing; where something else did, the pod's own attempt says what is wrong."""
+    found = _decoded("nothing", containers=[{"name": 7}])
+    assert "containers and volumes can't be read: Expected `str`" in (found.shape.problem or "")
+    assert (found.shape.requests, found.shape.images) == ({}, ())
+    with pytest.raises(msgspec.ValidationError):
+        _decoded("nothing", containers=[{"name": 7}], nodeName="n1")
