@@ -32,6 +32,7 @@ from scheduler.whatif.explain import explain as explained
 from scheduler.whatif.explanation import FITS, Explanation
 from scheduler.whatif.pending import Pending, pending
 from scheduler.whatif.promises import wanted_by
+from scheduler.whatif.races import Races
 from scheduler.whatif.world import World
 
 app = typer.Typer(add_completion=False)
@@ -127,7 +128,12 @@ def explain(
     if file is not None:
         asked, node, written = from_file(file, pod, namespace, there, notes, usual, validate=validate)
     else:
-        asked, node, written = from_cluster(pod or "", namespace, there, where, usual)
+        races = Races(there.cluster, frameworks)
+
+        def look(placed: Pod) -> None:
+            notes.extend(filter(None, [races.note(placed)]))
+
+        asked, node, written = from_cluster(pod or "", namespace, there, where, usual, look=look)
     framework = _framework(frameworks, scheduler, asked, notes)
     claimed = node is not None or scheduler is not None or _claimed(asked, frameworks, there, notes)
     known = None

@@ -1,6 +1,6 @@
 """Which pod a command is about: one of a cluster, by name, or one that is written in a file."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -30,8 +30,16 @@ class Asked(NamedTuple):
     written: Written | None = None
 
 
-def from_cluster(name: str, namespace: str | None, world: World, where: str, usual: str = "default") -> Asked:
-    """A pod of a cluster, waiting or placed.
+def from_cluster(
+    name: str,
+    namespace: str | None,
+    world: World,
+    where: str,
+    usual: str = "default",
+    *,
+    look: Callable[[Pod], None] = lambda placed: None,
+) -> Asked:
+    """A pod of a cluster, waiting or placed; `look` sees a placed one before it is taken off its node.
 
     Without a namespace the `usual` one is looked in first; else a name that only one pod has will do.
 
@@ -59,6 +67,7 @@ def from_cluster(name: str, namespace: str | None, world: World, where: str, usu
         return Asked(pod, None, Written({**found, "kind": "Pod"}, world.decode))  # a list does not say it of each
     if key in world.placed:
         pod = world.placed[key]
+        look(pod)
         world.take(pod)
         return Asked(replace(pod, node_name=""), pod.node_name)
     names = get_close_matches(name, {key.partition("/")[2] for key in _keys(world)}, n=_CLOSE)

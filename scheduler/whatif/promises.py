@@ -11,14 +11,16 @@ from scheduler.engine.eviction.owners import Owners
 from scheduler.engine.eviction.settings import Settings
 from scheduler.engine.eviction.target import find_target
 from scheduler.engine.eviction.wording import breach, left_alone, source, succeeds
+from scheduler.engine.placement_conflicts import Conflict, has_requirements
 from scheduler.framework.decision import Decision
 from scheduler.framework.runtime import Framework
 from scheduler.model.namespaced import Selecting
 from scheduler.model.pod import Pod
-from scheduler.model.promise import NodeRequirement, required
+from scheduler.model.promise import NOTHING_OF_NODES, NodeRequirement, required
 from scheduler.plugins.required_during_execution import RequiredDuringExecution
 from scheduler.state.cluster import Cluster
 from scheduler.whatif.explanation import API_VERSION, PromiseState, Shown
+from scheduler.whatif.races import Races, in_turn
 
 KEPT, BROKEN, WAITING, UNREADABLE = "kept", "broken", "waiting", "unreadable"
 EVICT, WAITS, BUDGET, STAYS, LEFT_ALONE = "evict", "waits", "budget", "stays", "leftAlone"
@@ -26,7 +28,8 @@ EVICT, WAITS, BUDGET, STAYS, LEFT_ALONE = "evict", "waits", "budget", "stays", "
 
 class PlannedEviction(Shown, frozen=True):
     """One broken promise. `action`: evict, waits (it succeeds a pod that was evicted lately, and is not evicted before
-    `not_before`), budget (a PodDisruptionBudget forbids it now), stays (no other node can take the pod), leftAlone.
+    `not_before`; or another pod of the same conflict goes first), budget (a PodDisruptionBudget forbids it now), stays
+    (no other node can take the pod), leftAlone.
     `target`: the node that can take it; `text`: why it is not evicted at once.
     """
 
@@ -85,6 +88,7 @@ def plan(cluster: Cluster, frameworks: Mapping[str, Framework], settings: Settin
     """Look at every placed pod of our profiles; those to be evicted first, in the order of their names."""
     pods, unreadable = 0, []
     broken: list[tuple[Pod, NodeRequirement, str]] = []
+    races, conflicts = Races(cluster, frameworks), list[Conflict]()
     for placement in sorted(cluster.placements(), key=lambda placement: placement.pod.key):
         pod, node = placement.pod, cluster.nodes.objects[placement.row]
         framework = frameworks.get(pod.scheduler_name)
@@ -93,14 +97,20 @@ def plan(cluster: Cluster, frameworks: Mapping[str, Framework], settings: Settin
         if pod.shape.promise is not None and pod.shape.promise.problem is not None:
             unreadable.append(f"{pod.key}: {pod.shape.promise.problem}")
         wanted = wanted_by(pod, framework)
-        if wanted is None:
+        if wanted is None and not (races.mended(pod) and has_requirements(pod)):
             continue
         pods += 1
-        if not wanted.holds(node.name, node.labels):
+        if wanted is not None and not wanted.holds(node.name, node.labels):
             broken.append((pod, wanted, breach(wanted, node.name, node.labels)))
+        elif (conflict := races.of(pod) if races.mended(pod) else None) is not None:
+            conflicts.append(conflict)
+    broken += [(one.pod, NOTHING_OF_NODES, one.text) for one in conflicts]
+    before = {one.pod.uid: first for one, first in in_turn(conflicts) if first is not None}
     budgets = _Budgets(cluster)
     evictions = [
-        _planned(pod, wanted, said, frameworks[pod.scheduler_name], cluster, settings, budgets, past)
+        _planned(
+            pod, wanted, said, frameworks[pod.scheduler_name], cluster, settings, budgets, past, before.get(pod.uid)
+        )
         for pod, wanted, said in broken
     ]
     evictions.sort(key=lambda one: (one.action != EVICT, one.namespace, one.name))
@@ -185,6 +195,7 @@ def _planned(
     settings: Settings,
     budgets: "_Budgets",
     past: Past | None,
+    first: Conflict | None,
 ) -> PlannedEviction:
     def planned(action: str, target: str | None, text: str, until: str | None = None) -> PlannedEviction:
         return PlannedEviction(pod.namespace, pod.name, pod.node_name, said, action, target, text, until)
@@ -198,6 +209,8 @@ def _planned(
     if past is not None and (waits := past.spares(pod)) is not None:
         until, why = waits
         return planned(WAITS, target.text, f"not before {until}, because {why}", until)
+    if first is not None:
+        return planned(WAITS, target.text, f"pod {first.pod.key} of the same conflict goes first, which may be enough")
     forbidden = budgets.forbid(pod)
     return planned(BUDGET if forbidden else EVICT, target.text, forbidden)
 

@@ -194,9 +194,17 @@ class EvictionJudge:
                     break
         return found
 
+    def restored(self) -> None:
+        """The server came back from a backup: labels are what they were then, and nobody is told."""
+        there = {node["metadata"]["name"]: node for node in self._world.server.objects("nodes")}
+        for name in (*there, *self._disk):
+            self._label(name, there[name]["metadata"]["labels"].get(DISK, "") if name in there else "")
+
     def _node(self, change: Change) -> None:
         name = change.new.obj["metadata"]["name"]
-        disk = "" if change.type == "DELETED" else change.new.obj["metadata"]["labels"].get(DISK, "")
+        self._label(name, "" if change.type == "DELETED" else change.new.obj["metadata"]["labels"].get(DISK, ""))
+
+    def _label(self, name: str, disk: str) -> None:
         if self._disk.get(name) != disk:
             self._disk[name] = disk
             self._changes.setdefault(name, []).append(self._world.now)

@@ -144,13 +144,7 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
         try:
             for _ in range(len(ready)):
                 handle = ready.popleft()
-                callback = handle.callback
-                if callback is None:
-                    continue
-                if handle.context is not None:
-                    handle.context.run(callback, *handle.args)
-                else:
-                    callback(*handle.args)
+                self._call(handle)
                 if self.still:
                     return
         finally:
@@ -159,6 +153,18 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
             self.wakes_at = None
             if not self.still:
                 self._sleep(now + spent)
+
+    def _call(self, handle: Handle) -> None:
+        callback = handle.callback
+        if callback is None:
+            return
+        try:
+            if handle.context is not None:
+                handle.context.run(callback, *handle.args)
+            else:
+                callback(*handle.args)
+        except Exception as error:  # noqa: BLE001 - as asyncio does: it is told, and the loop goes on
+            self.call_exception_handler({"message": f"in {callback!r}", "exception": error})
 
     def _sleep(self, free_at: float) -> None:
         if self._ready:

@@ -59,6 +59,17 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
+        "a label is what it was in the backup",
+        "the judge did not look at nodes again after a restore, so evictions that were due looked wrong (seed 314)",
+        scene(
+            "restored label",
+            at(5.0, "want", namespace="blue", name="p1", cpu=250, replicas=4, promise=True, budget=4),
+            at(60.0, "relabel", node="n1", disk="hdd", seconds=20.0),
+            at(85.0, "restore", back=15.0, seconds=2.0),
+            cast=(EVICTOR,),
+        ),
+    ),
+    Found(
         "events lost",
         "nothing compared the cache with the cluster, so a lost event was never made up for",
         scene(

@@ -254,6 +254,8 @@ class World:
         self.lossy = self.lossy or not (harmless or happening.kind in ("compact", "kill", "terminate"))
 
     def _restored(self) -> None:
+        if self.judge.evictions is not None:
+            self.judge.evictions.restored()
         self.after(3.0, self._look_again)
 
     def _look_again(self) -> None:

@@ -61,7 +61,7 @@ class Conflicted:
         if conflict is None:
             return False
         return any(
-            other is not broken and _related(conflict, other.conflict) and _comes_before(other, broken)
+            other is not broken and related(conflict, other.conflict) and _comes_before(other, broken)
             for other in self._by_domain[_domain(conflict)].values()
         )
 
@@ -70,7 +70,7 @@ def _domain(conflict: Conflict) -> _Domain:
     return conflict.constraint, conflict.topology_key, conflict.domain
 
 
-def _related(one: Conflict, other: Conflict | None) -> bool:
+def related(one: Conflict, other: Conflict | None) -> bool:
     """Whether it is one and the same conflict, seen from two pods."""
     if other is None:
         return False
@@ -81,11 +81,14 @@ def _related(one: Conflict, other: Conflict | None) -> bool:
 def _comes_before(one: Broken, other: Broken) -> bool:
     if one.stage in (Stage.EVICTING, Stage.LEAVING):
         return True
-    return not (_STUCK & one.told) and _rank(one.followed.pod, other.followed.pod) < _rank(
+    return not (_STUCK & one.told) and rank(one.followed.pod, other.followed.pod) < rank(
         other.followed.pod, one.followed.pod
     )
 
 
-def _rank(pod: Pod, beside: Pod) -> tuple[int, str, str]:
-    """Smaller goes first. The other's creation in place of its own: the later one of two is the younger."""
+def rank(pod: Pod, beside: Pod) -> tuple[int, str, str]:
+    """Of two pods in one conflict, the one whose rank is smaller goes first.
+
+    The other's creation in place of its own: the later one of two is the younger.
+    """
     return pod.priority, beside.created, pod.uid

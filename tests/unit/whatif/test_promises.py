@@ -15,8 +15,8 @@ from scheduler.framework.profiles import build
 from scheduler.plugins.registry import registry
 from scheduler.whatif.promises import Plan, plan
 from scheduler.whatif.world import World
-from tests.builders import Object
-from tests.unit.eviction.conftest import CONFIG, disk, keeping
+from tests.builders import Object, node, pod
+from tests.unit.eviction.conftest import CONFIG, OWNER, disk, keeping
 
 MINE: dict[str, Any] = {"labels": {"app": "web"}}
 
@@ -215,3 +215,70 @@ def test_events_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
     dump.write_text(yaml.safe_dump_all([disk("a", "hdd"), disk("b"), keeping("web", "a"), broken]))
     assert run(["evictor", "--dry-run", f"--cluster={dump}"]) == 1
     assert "Events of the dump can't be read" in capsys.readouterr().err
+
+
+EARLY, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
+ZONE = "topology.kubernetes.io/zone"
+TRUE = {"podberth.dev/required-during-execution": "true"}
+
+
+def web(
+    name: str, place: str, *, scheduler: str = "berth", at: int = 0, own: bool = False, made_at: str = EARLY
+) -> Object:
+    """A pod that is bound, so many seconds after others; `own`: it keeps away from its like, in its zone."""
+    made = pod(name, labels={"app": "web"}, scheduler=scheduler, on=place)
+    made["metadata"] |= {"annotations": dict(TRUE) if own else {}, "ownerReferences": [OWNER]}
+    made["metadata"]["creationTimestamp"] = made_at
+    bound = f"2026-01-01T00:00:{at:02}Z"
+    made["status"] = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": bound}]}
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": ZONE}
+    if own:
+        made["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return made
+
+
+def zone(name: str, where: str) -> Object:
+    """A node."""
+    return node(name, zone=where)
+
+
+BROKEN = "pod anti-affinity does not hold: pod default/theirs of scheduler other was placed in"
+
+
+def test_a_race_is_planned() -> None:
+    """Another scheduler's pod came into the zone about the same time: ours goes to another zone."""
+    nodes = [zone("a1", "a"), zone("a2", "a"), zone("b1", "b")]
+    theirs = web("theirs", "a2", scheduler="other", at=5)
+    (one,) = planned(*nodes, web("ours", "a1", own=True), theirs).evictions
+    assert (one.name, one.action, one.target) == ("ours", "evict", "b1")
+    assert one.breach.startswith(BROKEN)
+    late = web("theirs", "a2", scheduler="other", at=40)
+    assert planned(*nodes, web("ours", "a1", own=True), late).evictions == [], "it came much later: no race"
+
+
+def test_one_of_a_race_goes_at_a_time() -> None:
+    """Of several in one conflict, the evictor takes one; the others have their turn when that was not enough."""
+    nodes = [zone("a1", "a"), zone("a2", "a"), zone("a3", "a"), zone("b1", "b")]
+    made = planned(
+        *nodes,
+        web("old", "a1", own=True),
+        web("young", "a3", own=True, made_at=LATER),
+        web("theirs", "a2", scheduler="other", at=5),
+    )
+    assert [(one.name, one.action) for one in made.evictions] == [("young", "evict"), ("old", "waits")]
+    assert "default/young of the same conflict goes first" in made.evictions[1].text
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_explain_shows_a_race(tmp_path: Path, capsys: pytest.CaptureFixture[str], own: bool) -> None:
+    """Also for a pod that nobody moves: then it says who would."""
+    ours = web("ours", "a1", own=True)
+    if not own:
+        ours["metadata"]["annotations"] = {}
+    dump, config = tmp_path / "dump.yaml", tmp_path / "config.yaml"
+    there = [zone("a1", "a"), zone("a2", "a"), zone("b1", "b"), ours, web("theirs", "a2", scheduler="other", at=5)]
+    dump.write_text(yaml.safe_dump_all(there))
+    config.write_text(yaml.safe_dump(CONFIG))
+    run(["explain", "ours", "--cluster", str(dump), "--config", str(config), "-o", "json"])
+    (note,) = (one for one in json.loads(capsys.readouterr().out)["notes"] if "anti-affinity does not hold" in one)
+    assert ("the evictor moves one of them" if own else "nobody mends that") in note
