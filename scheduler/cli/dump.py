@@ -1,6 +1,7 @@
 """`berth dump`: what explain, simulate and capacity read of a cluster, and nothing else, in one file."""
 
 import gzip
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,13 @@ def dump(
         bool,
         typer.Option("--mask", help="Replace names, values of labels and images; the same ones by the same masks."),
     ] = False,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--mask-table",
+            help="With --mask: write the masks and what they stand for to this file, which only you may read. Keep it.",
+        ),
+    ] = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
     timeout: RequestTimeout = "30s",
@@ -41,10 +49,16 @@ def dump(
     Names, labels and images stay in it, unless they are masked: what explain, simulate and capacity say of a masked
     dump is what they say of the dump itself, with other names.
     """
+    if table is not None and not mask:
+        raise InputError("--mask-table: expected only together with --mask")
+    if table is not None and table == file:
+        raise InputError(f"--mask-table: {table}: expected another file than the dump")
     items = [made for found in _objects(cluster, kubeconfig, context, timeout) if (made := smallest(found))]
     if mask:
         masks = Masks(items)
         items = [masks.masked(each) for each in items]
+        if table is not None:
+            _write_table(table, masks.table())
     raw = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
     if file == "-":
         sys.stdout.write(raw.decode() + "\n")
@@ -54,6 +68,16 @@ def dump(
     except OSError as error:
         raise InputError(f"{file}: {(error.strerror or type(error).__name__).lower()}") from None
     complain([f"{file}: {len(items):,} objects"])
+
+
+def _write_table(path: str, table: dict[str, str]) -> None:
+    """A file of its own, so that nobody has it open who could read an older one."""
+    try:
+        Path(path).unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(table), indent=1) + b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or type(error).__name__).lower()}") from None
 
 
 def _objects(

@@ -288,7 +288,9 @@ class BindingCycles:
 
     def _write(self, cycle: BindingCycle, wait: Wait, now: float) -> None:
         cycle.waits = ""
-        self._story(cycle).note(story_entries.PreBindWrites(now, cycle.plugins.plugin, story_writer.named(wait.writes)))
+        note = story_entries.cut(printable(wait.note))
+        names = story_writer.named(wait.writes)
+        self._story(cycle).note(story_entries.PreBindWrites(now, cycle.plugins.plugin, names, note))
         self._nominate(cycle)
         self._outbox.add(instructions.PreBindWrite(cycle.queued.pod, cycle.node, cycle.plugins.plugin, wait.writes))
 

@@ -140,6 +140,8 @@ class PreBindWrites(Struct, frozen=True, gc=False, tag="preBindWrites", rename="
     at: float
     plugin: str
     objects: tuple[str, ...]
+    note: str = ""
+    """What the plugin says of them."""
 
 
 class PreBindWaits(Struct, frozen=True, gc=False, tag="preBindWaits", rename="camel"):

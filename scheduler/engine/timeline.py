@@ -142,8 +142,8 @@ def text_of(entry: Entry) -> str:
             return f"waits on permit for {node}: {plugins}"
         case PluginCalled(_, plugin, point):
             return f"{point}: {plugin} is at work for the pod"
-        case PreBindWrites(_, plugin, objects):
-            return f"PreBind: {plugin} has {', '.join(objects)} written"
+        case PreBindWrites(_, plugin, objects, note):
+            return f"PreBind: {plugin} has {', '.join(objects)} written{': ' if note else ''}{note}"
         case PreBindWaits(_, plugin, seconds):
             return f"PreBind: {plugin} waits for a change, at most {seconds:g} s"
         case BindingPosted(_, node):

@@ -124,6 +124,8 @@ class Wait:
     """(reason, note) of an event that says what the pod waits for; posted when the waiting begins."""
     pause: bool = False
     """When the time is over, the plugin is asked again, with `expired` set. It counts from now, not from a write."""
+    note: str = ""
+    """What the pod's story says of the writes besides which they are."""
 
     def __post_init__(self) -> None:
         _check_seconds("Wait", self.seconds)
@@ -131,6 +133,8 @@ class Wait:
             raise ValueError(f"Wait wants 0 seconds or more, got {self.seconds:g}")
         if not isinstance(self.writes, tuple) or not all(isinstance(write, Write) for write in self.writes):
             raise TypeError(f"Wait wants a tuple of Patch, Create or Delete as its writes, got {shown(self.writes)}")
+        if not isinstance(self.note, str):
+            raise TypeError(f"Wait wants a text as its note, got {shown(self.note)}")
         if not isinstance(self.on, frozenset):
             raise TypeError(f"Wait wants a frozenset of (kind, namespace, name) as its on, got {shown(self.on)}")
         for key in self.on:

@@ -86,6 +86,13 @@ class Batch:
         return self._workload.kind != "DaemonSet" and not own
 
     @property
+    def claims_only_devices(self) -> bool:
+        """Whether pods are equal but for claims that are made for each from ResourceClaimTemplates, which are there."""
+        namespace, known = self._whole["metadata"]["namespace"], self._world.claim_templates
+        there = all((namespace, each.template) in known for each in self._templated)
+        return bool(self._templated) and there and not (self._claims or self._ephemeral) and self.kind != "DaemonSet"
+
+    @property
     def claims(self) -> dict[str, str]:
         """What is claimed for each pod from templates, in words."""
         namespace, known = self._whole["metadata"]["namespace"], self._world.claim_templates

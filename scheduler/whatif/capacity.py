@@ -5,7 +5,7 @@ would. Nobody is preempted for them.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct, field
@@ -14,14 +14,16 @@ from msgspec.structs import replace
 from scheduler.framework.changes import AddNode
 from scheduler.framework.decision import Decision, fit_error, narrowed_text
 from scheduler.framework.runtime import Framework
+from scheduler.model.devices import ResourceClaim
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.quantity import show
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.device_room import device_room
 from scheduler.whatif.remedies import templates_of
-from scheduler.whatif.room import room
+from scheduler.whatif.room import Room, room
 from scheduler.whatif.simulation import Simulation
 from scheduler.whatif.trial import applied
 
@@ -29,6 +31,7 @@ API_VERSION, KIND = "podberth.dev/v1alpha1", "Capacity"
 MOST = 1_000_000
 """Pods that are placed one after the other at most."""
 _KINDS = 12
+Counting = Callable[[Pod, Framework, Cluster], Room | None]
 _OWN = ("DaemonSet", "Node")
 """Owners of pods that every node of a make has."""
 
@@ -93,13 +96,14 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
     pod = replace(batch.pod(0), preempts=False)
     names = cluster.nodes.names
     before = _free(cluster, pod)
-    summed = room(pod, framework, cluster) if batch.equal else None
-    if summed is not None:
+    counted = _counter(batch, cluster)
+    summed = None if counted is None else counted(pod, framework, cluster)
+    if counted is not None and summed is not None and _alike(batch, int(summed.counts.sum())):
         decision = framework.find(pod, cluster)
         counts, message = summed.counts, None if len(decision.feasible) else fit_error(decision)
         against = _against(decision)
         against |= {row: [reason] for row, reason in summed.limits.items()}
-        one_more = list(_by_sums(cluster, framework, pod))
+        one_more = list(_by_sums(cluster, framework, pod, counted))
         exhausted = True
     else:
         placing = _Placing(cluster, framework, batch, most)
@@ -185,13 +189,30 @@ class _Placing:
         return rows
 
 
-def _by_sums(cluster: Cluster, framework: Framework, pod: Pod) -> Iterator[OneMore]:
+def _counter(batch: Batch, cluster: Cluster) -> Counting | None:
+    """What counts pods of a batch by sums; None: nothing does. What the first one claims is there then."""
+    if batch.equal:
+        return room
+    if not batch.claims_only_devices or not batch.alike(0):
+        return None
+    for claim in batch.objects(0):
+        if isinstance(claim, ResourceClaim):
+            cluster.devices.put(claim)
+    return device_room
+
+
+def _alike(batch: Batch, number: int) -> bool:
+    """Whether so many pods find what the first one finds: no claim of theirs was there before."""
+    return batch.equal or all(map(batch.alike, range(1, number + 1)))
+
+
+def _by_sums(cluster: Cluster, framework: Framework, pod: Pod, counted: Counting) -> Iterator[OneMore]:
     """What each make of node would take, empty but for what all nodes of the make have."""
     for node, number in _makes(cluster):
         change = AddNode(node.name)
         with applied(cluster, [change]):
             furnished = list(_furnish(cluster, node))
-            found = room(pod, framework, cluster)
+            found = counted(pod, framework, cluster)
             row = cluster.nodes.live_row(change.clone(node).name)
             assert found is not None and row is not None
             adds = int(found.counts[row])

@@ -186,6 +186,7 @@ class _Answer:
         promise: shown.PromiseState | None = None,
     ) -> Explanation:
         feasible = _feasible(decision, cluster)
+        self.notes += _found_further(feasible, self._framework, decision, cluster)
         return Explanation(
             outcome=outcome,
             pod=self._facts,
@@ -271,6 +272,20 @@ def _with_devices(
             yield structs.replace(each, devices=told) if told else each
         else:
             yield each
+
+
+def _found_further(
+    feasible: Sequence[shown.FeasibleNode], framework: Framework, decision: Decision, cluster: Cluster
+) -> Iterator[str]:
+    """A note about the first nodes whose devices kube-scheduler would not have found."""
+    plugin = framework.plugin("DynamicResources")
+    if not isinstance(plugin, DynamicResources) or decision.verdict is not None:
+        return
+    rows = [(each.node, cluster.nodes.row_of(each.node)) for each in feasible[:_WITH_DEVICES]]
+    names = [name for name, row in rows if row is not None and plugin.looked_further(decision.pod, cluster, row)]
+    if names:
+        where = f"node{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        yield f"kube-scheduler's search finds no devices on {where}: looking further (furtherSearchSteps) did"
 
 
 def _choice(feasible: list[shown.FeasibleNode]) -> shown.Choice | None:

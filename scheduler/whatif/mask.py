@@ -58,6 +58,10 @@ class Masks:
         width = len(str(len(words)))
         self._masks = {word: f"m{number:0{width}}" for number, word in enumerate(words)}
 
+    def table(self) -> dict[str, str]:
+        """Mask → word, to tell what a masked answer is about."""
+        return {mask: word for word, mask in self._masks.items()}
+
     def text(self, text: str) -> str:
         """A name, or a value of a label."""
         if text in _KEPT or _NUMBER.match(text):

@@ -292,6 +292,25 @@ class DynamicResources(Plugin):
                 found[name] = list(allocated(chosen, name))
         return found
 
+    def alike(self, pod: Pod, cluster: Cluster) -> list[list[int]] | None:
+        """The rows that pass, those together whose devices differ in names only; None: what one gives others lose."""
+        wants = self.wants(pod, cluster)
+        if wants is None or wants.results is None or wants.resources or len(wants.open) < len(wants.claims):
+            return None
+        return wants.results.alike()
+
+    def given_if_any(self, pod: Pod, cluster: Cluster, row: int) -> dict[str, list[AllocatedDevice]] | None:
+        """As `given`; None if the node's devices do not suffice."""
+        wants = self.wants(pod, cluster)
+        if wants is None or wants.results is None or wants.results.of(row).code != FITS:
+            return None
+        return self.given(pod, cluster, row)
+
+    def looked_further(self, pod: Pod, cluster: Cluster, row: int) -> bool:
+        """Whether kube-scheduler's search finds no devices on a node that passes, and looking further did."""
+        wants = self.wants(pod, cluster)
+        return wants is not None and wants.results is not None and wants.results.of(row).further
+
     def _broken(self, pod: Pod, wants: PodDevices, results: AllocationsByNode) -> tuple[Reason, Bools]:
         """One reason for all nodes: each of thousands may have an error of its own, which names its devices."""
         failed = results.codes == FAILED

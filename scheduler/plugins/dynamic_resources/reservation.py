@@ -30,6 +30,7 @@ from scheduler.plugins.dynamic_resources.reserved import (
 )
 from scheduler.state.devices import Devices
 
+FURTHER = "kube-scheduler's search finds no devices there, looking further did"
 PENDING = "BindingConditionsPending"
 """The reason of the event that says what the pod waits for."""
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -43,7 +44,9 @@ def reserve(pod: Pod, node: Node, wants: PodDevices, row: int, devices: Devices)
     extended = None if wants.request is None else wants.request.extended(node)
     if extended is not None:
         opened.append(_to_be_made(pod, extended, devices))
-    chosen = () if wants.results is None else wants.results.of(row).chosen
+    allocated = None if wants.results is None else wants.results.of(row)
+    chosen = () if allocated is None else allocated.chosen
+    found.further = allocated is not None and allocated.further
     wanted: Sequence[RequestedClaim] = () if wants.request is None else wants.request.of(node) or ()
     for claim, one, those in zip(opened, wanted, chosen, strict=True):
         seed = f"{pod.uid}/{claim.uid}/{claim.resource_version}"
@@ -91,12 +94,13 @@ def next_step(reservation: Reservation, assumed: AssumedPod, devices: Devices, s
             and (wait := give_way(reservation, assumed, devices, seconds)) is not None
         ):
             return wait
-        writes = tuple(rounds[reservation.asked](reservation, assumed, devices))
+        current = rounds[reservation.asked]
+        writes = tuple(current(reservation, assumed, devices))
         reservation.asked += 1
         if reservation.asked == 4:
             _note_written(reservation, assumed, devices)
         if writes:
-            return Wait(seconds, writes)
+            return Wait(seconds, writes, note=FURTHER if reservation.further and current is _statuses else "")
     wait = pause(reservation, assumed, devices, seconds) or give_way(reservation, assumed, devices, seconds)
     return _wait_for_devices(reservation, assumed, devices, seconds) if wait is None else wait
 

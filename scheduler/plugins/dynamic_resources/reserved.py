@@ -47,6 +47,8 @@ class Reservation:
     """How many rounds of writes were asked for."""
     announced: bool = False
     """It was said that the pod waits for devices to get ready."""
+    further: bool = False
+    """kube-scheduler's search finds no devices on the node: looking further did."""
     paused: bool = False
     """Other schedulers have had time to see what was written."""
     lost: str = ""

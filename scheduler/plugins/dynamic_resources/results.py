@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.model.devices import MOST_ALTERNATIVES, PoolID
 from scheduler.model.node import Node
@@ -46,6 +47,8 @@ class NodeAllocation(Struct, gc=False, eq=False):
     chosen: Sequence[Sequence[Chosen]] = ()
     text: str = ""
     score: int = 0
+    further: bool = False
+    """kube-scheduler's search has found nothing; looking further has."""
 
 
 class _Outcome(Struct, gc=False, eq=False):
@@ -64,7 +67,7 @@ class _Outcome(Struct, gc=False, eq=False):
             at = [places[one.entry.id] for one in claim]
             entries = [pools[i].devices[j] for i, j in at]
             there.append([Chosen(e, one.alternative, one.consumed) for e, one in zip(entries, claim, strict=True)])
-        return NodeAllocation(self.answer.code, there, self.answer.text, self.answer.score)
+        return replace(self.answer, chosen=there)
 
 
 class _Judged(Struct, eq=False):
@@ -130,6 +133,20 @@ class AllocationsByNode:
         """The outcome for one row."""
         outcome, pools = self._answers[row]
         return outcome.for_pools(pools)
+
+    def alike(self) -> list[list[int]] | None:
+        """The rows that pass, those together whose devices differ in names only.
+
+        None: some devices are reached from several nodes, or a node could not be judged.
+        """
+        found: dict[int, list[int]] = {}
+        for row, (outcome, _) in self._answers.items():
+            code = outcome.answer.code
+            if code == FAILED or outcome is _FITS or (code == FITS and not self._pools_by_node.are_local(row)):
+                return None
+            if code == FITS:
+                found.setdefault(id(outcome), []).append(row)
+        return list(found.values())
 
     def _reopen(self, cluster: Cluster) -> None:
         pools, rows = self._pools_by_node, cluster.nodes.rows
@@ -209,7 +226,7 @@ class AllocationsByNode:
         found = search.go_on(effort)
         self._search = None
         if found:
-            return _found(wanted, search)
+            return _found(wanted, search, further=True)
         if usual.code == FAILED:
             return NodeAllocation(FAILED, text=f"{usual.text}; {_GIVEN_UP if search.given_up else _NO_OTHER}")
         return NodeAllocation(GIVEN_UP if search.given_up else NO_OTHER)
@@ -268,14 +285,14 @@ class AllocationsByNode:
                 return selected
 
 
-def _found(wanted: Sequence[RequestedClaim], search: Search) -> NodeAllocation:
+def _found(wanted: Sequence[RequestedClaim], search: Search, *, further: bool = False) -> NodeAllocation:
     """What a search came to. The score is higher for earlier alternatives of `firstAvailable` (computeScore)."""
     score = 0
     for claim, chosen in zip(wanted, search.result, strict=True):
         used = {one.alternative.name for one in chosen if one.alternative.parent}
         for alternatives in claim.requests if used else ():
             score += sum(MOST_ALTERNATIVES - one.place for one in alternatives if one.parent and one.name in used)
-    return NodeAllocation(FITS, search.result, score=score)
+    return NodeAllocation(FITS, search.result, score=score, further=further)
 
 
 _REFUSED = _Outcome(NodeAllocation(REFUSED), ())

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,31 @@ def test_what_is_nobodys_business_is_left_out(berth: Berth) -> None:
     (item,) = json.loads(found.out)["items"]
     assert (item["metadata"]["name"], [each["name"] for each in item["spec"]["volumes"]]) == ("p", ["d"])
     assert item["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
+
+
+def test_a_mask_has_a_table_back_to_names(berth: Berth) -> None:
+    """For its owner alone; with it, what is said of a masked dump can be read."""
+    Path("table.json").write_text("older")
+    Path("table.json").chmod(0o644)
+    found = berth("dump", "--cluster", "cluster.json", "--mask", "--mask-table", "table.json", "-f", "masked.json")
+    assert (found.code, found.out) == (0, "")
+    assert Path("table.json").stat().st_mode & 0o777 == 0o600
+    table = json.loads(Path("table.json").read_text())
+    masked, plain = Path("masked.json").read_text(), berth("dump", "--cluster", "cluster.json").out
+    named = re.sub(r"\bm\d+\b", lambda mask: table[mask[0]], masked)
+    names = [each["metadata"]["name"] for each in json.loads(plain)["items"]]
+    assert [each["metadata"]["name"] for each in json.loads(named)["items"]] == names
+
+
+def test_a_table_needs_a_mask(berth: Berth) -> None:
+    """And a file of its own that can be written."""
+    for arguments, said in [
+        (["--mask-table", "t.json"], "--mask-table: expected only together with --mask"),
+        (["--mask", "--mask-table", "x", "-f", "x"], "--mask-table: x: expected another file than the dump"),
+        (["--mask", "--mask-table", "no/such/t"], "no/such/t: no such file or directory"),
+    ]:
+        found = berth("dump", "--cluster", "cluster.json", *arguments)
+        assert (found.code, found.out, found.err) == (2, "", f"berth: {said}\n")
 
 
 @pytest.mark.parametrize("name", ["small.json", "small.json.gz"])

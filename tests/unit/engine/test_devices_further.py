@@ -7,9 +7,12 @@ import pytest
 from scheduler.engine.instructions import Failed, PreBindWrite
 from scheduler.framework.config import ConfigError, decode
 from scheduler.framework.profiles import build
+from scheduler.model.pod import Pod
 from scheduler.plugins.registry import registry
+from scheduler.whatif.explain import explain
 from tests.builders import node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, resource_slice
+from tests.unit.whatif.story import world
 
 from .api import Api
 from .conftest import CONFIG, Harness
@@ -22,17 +25,26 @@ def configured(steps: int) -> dict[str, Any]:
     return {**CONFIG, "profiles": [{"schedulerName": "berth", "pluginConfig": [plugin]}]}
 
 
-def tried(steps: int, *alternatives: str) -> Any:
-    """What comes of a pod that asks for the first of these, where a pool is still being published."""
-    harness = Harness(configured(steps))
+def objects(*alternatives: str) -> list[dict[str, Any]]:
+    """A claim for the first of these, where a pool is still being published."""
     every = {"every": asks(allocationMode="All"), "one": asks(), "three": asks(count=3)}
     wanted = first_of("r", **{name: every[name] for name in alternatives})
     late = resource_slice("late", device("x"), allNodes=True, count=2)
     local = resource_slice("n", device("d0"), node="n")
-    api = Api(harness, node("n"), device_class(), local, late, claim("c", wanted, meta=FINALIZED))
-    api.put(claiming(pod("p"), "c"))
+    return [node("n"), device_class(), local, late, claim("c", wanted, meta=FINALIZED)]
+
+
+def begun(steps: int, *alternatives: str) -> tuple[Harness, Any]:
+    """The engine, and what comes of a pod that asks."""
+    harness = Harness(configured(steps))
+    Api(harness, *objects(*alternatives)).put(claiming(pod("p"), "c"))
     (found,) = [one for one in harness.cycles() if isinstance(one, (Failed, PreBindWrite))]
-    return found
+    return harness, found
+
+
+def tried(steps: int, *alternatives: str) -> Any:
+    """What comes of a pod that asks."""
+    return begun(steps, *alternatives)[1]
 
 
 def test_another_alternative_is_taken() -> None:
@@ -41,6 +53,31 @@ def test_another_alternative_is_taken() -> None:
     (write,) = tried(1000, "every", "one").writes
     (given,) = write.change["status"]["allocation"]["devices"]["results"]
     assert (given["request"], given["device"]) == ("r/one", "d0")
+
+
+@pytest.mark.parametrize(("wanted", "is_said"), [(("every", "one"), True), (("one",), False)])
+def test_the_story_says_that_it_found_something(wanted: tuple[str, ...], is_said: bool) -> None:
+    """Beside what is written; of what kube-scheduler finds as well, nothing."""
+    harness, _ = begun(1000, *wanted)
+    story = harness.engine.story("default/p")
+    assert story is not None
+    texts = [entry["text"] for entry in story.entries]
+    said = "DynamicResources has ResourceClaim default/c written"
+    further = ": kube-scheduler's search finds no devices there, looking further did"
+    assert any(text.endswith(f"{said}{further if is_said else ''}") for text in texts), texts
+
+
+@pytest.mark.parametrize(("wanted", "notes"), [(("every", "one"), 1), (("one",), 0)])
+def test_explain_says_that_it_found_something(wanted: tuple[str, ...], notes: int) -> None:
+    """And on which nodes."""
+    framework = build(decode(configured(1000)), registry())["berth"]
+    there = world(objects(*wanted))
+    asking = there.decode(claiming(pod("p"), "c"))
+    assert isinstance(asking, Pod)
+    answer = explain(asking, framework, there.cluster)
+    assert answer.outcome == "fits"
+    further = "kube-scheduler's search finds no devices on node n: looking further (furtherSearchSteps) did"
+    assert answer.notes == [further] * notes
 
 
 def test_the_message_says_that_it_was_done() -> None:

@@ -1,0 +1,167 @@
+"""Pods with claims from templates are counted where no device is reached from two nodes; the figures are the same."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from scheduler.state.validate import validate
+from scheduler.whatif import capacity as counting
+from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.capacity import Capacity
+from scheduler.whatif.device_room import device_room
+from scheduler.whatif.simulation import Simulation
+from tests.builders import Object, node, pod
+from tests.devices import (
+    asks,
+    claim,
+    claim_template,
+    claiming,
+    device,
+    device_class,
+    first_of,
+    request,
+    resource_slice,
+    templated,
+)
+from tests.unit.whatif.story import framework, world
+from tests.unit.whatif.test_capacity import asked, on_nodes
+
+CLASSES = [device_class("gpu", 'device.driver == "gpu.test"'), device_class("nic", 'device.driver == "nic.test"')]
+SHARED = {"_allowMultipleAllocations": True}
+SETS = [{"name": "s", "counters": {"slots": {"value": "3"}}}]
+
+
+def uses(slots: int) -> Object:
+    counters = {"slots": {"value": str(slots)}}
+    return {"_consumesCounters": [{"counterSet": "s", "counters": counters}]}
+
+
+MAKES: dict[str, list[Object]] = {
+    "plain": [device("a", model="x"), device("b", model="y"), device("c", model="x"), device("d")],
+    "shared": [device("a", {"memory": "8Gi"}, **SHARED), device("b", {"memory": "3Gi"}, **SHARED)],
+    "parts": [device("a", **uses(2)), device("b", **uses(1)), device("c", **uses(1)), device("d", **uses(3))],
+    "tainted": [device("a", _taints=[{"key": "k", "effect": "NoSchedule"}]), device("b", model="x")],
+    "none": [],
+}
+REQUESTS: list[list[Object]] = [
+    [request()],
+    [request(count=2)],
+    [request("r", "gpu", 'device.attributes["gpu.test"].?model.orValue("") == "x"')],
+    [request(capacity={"requests": {"memory": "2Gi"}})],
+    [first_of("r", two=asks(count=2), one=asks())],
+    [request("r"), request("s", "nic")],
+    [request(adminAccess=True)],
+]
+NODE = st.tuples(st.sampled_from(sorted(MAKES)), st.sampled_from(["1", "2", "9"]), st.booleans())
+
+
+def published(name: str, make: str, nic: bool) -> list[Object]:
+    """What drivers say of a node."""
+    counted = make == "parts"
+    found = [resource_slice(name, *MAKES[make], node=name, count=2 if counted else 1)]
+    if counted:
+        found.append(resource_slice(f"{name}-s", pool=name, node=name, count=2, sharedCounters=SETS))
+    return [*found, resource_slice(f"nic-{name}", device("p"), node=name, driver="nic.test")] if nic else found
+
+
+def without_notes_on_limits(answer: Capacity) -> Capacity:
+    """The figures. Of several things that keep the next pod out, the sums name one."""
+    return structs.replace(
+        answer,
+        nodes=[structs.replace(each, limits=[]) for each in answer.nodes],
+        limits=[],
+        message=None,
+        stranded=answer.stranded,
+    )
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    nodes=st.lists(NODE, min_size=1, max_size=4),
+    wanted=st.sampled_from(REQUESTS),
+    cpu=st.sampled_from(["1m", "600m", "1"]),
+    for_all=st.booleans(),
+)
+def test_it_is_what_one_after_the_other_finds(
+    nodes: list[tuple[str, str, bool]], wanted: list[Object], cpu: str, for_all: bool
+) -> None:
+    """As many on each node, and as many more with one more node."""
+    there: list[Object] = [*CLASSES, claim_template("t", *wanted)]
+    for i, (make, room, nic) in enumerate(nodes):
+        there += [node(f"n{i}", room, pods="12"), *published(f"n{i}", make, nic)]
+    if for_all:
+        there.append(resource_slice("net", device("x", model="x"), allNodes=True))
+    made = templated(pod("t", cpu), "t")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Batch, "claims_only_devices", property(lambda batch: False))
+        slowly = asked(json.loads(json.dumps(made)), *json.loads(json.dumps(there)))
+    quickly = asked(made, *there)
+    assert without_notes_on_limits(quickly) == without_notes_on_limits(slowly)
+    mine = {each.node: set(each.limits) for each in quickly.nodes}
+    theirs = {each.node: set(each.limits) for each in slowly.nodes}
+    assert all(mine[name] <= theirs[name] for name in mine if mine[name] and theirs[name])
+
+
+def crowd(count: int) -> list[Object]:
+    """Nodes with four devices each."""
+    found: list[Object] = [*CLASSES, claim_template()]
+    for i in range(count):
+        found += [node(f"n{i}", "8"), resource_slice(f"n{i}", *[device(f"d{k}") for k in range(4)], node=f"n{i}")]
+    return found
+
+
+def test_they_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pod is placed."""
+
+    def placed(*_: Any) -> Any:
+        raise AssertionError("pods are placed one after the other")
+
+    monkeypatch.setattr(counting, "_Placing", placed)
+    answer = asked(templated(pod("t", "1"), "t"), *crowd(100))
+    assert answer.fits == 400
+    assert [(each.reason, each.nodes) for each in answer.limits] == [("cannot allocate all claims", 100)]
+    assert [each.adds for each in answer.one_more] == [4]
+    assert asked(templated(pod("t", "3"), "t"), *crowd(2)).limits[0].reason == "Insufficient cpu"
+
+
+@pytest.mark.parametrize("why", ["a device for all", "a claim of its own name", "a claim that is there"])
+def test_what_is_not_counted(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a pod may take something away from one on another node, or finds something that its equals don't."""
+    placed: list[Any] = []
+
+    class Begun(Simulation):
+        def __init__(self, *more: Any) -> None:
+            placed.append(more)
+            super().__init__(*more)
+
+    monkeypatch.setattr(counting, "Simulation", Begun)
+    there, made = crowd(2), templated(pod("t", "1"), "t")
+    if why == "a device for all":
+        there.append(resource_slice("net", device("x"), allNodes=True))
+    elif why == "a claim of its own name":
+        there.append(claim("mine", request()))
+        made["spec"]["resourceClaims"] += claiming(pod("q"), "mine")["spec"]["resourceClaims"]
+    else:
+        there.append(claim("w-3-t", request()))
+    answer = asked(made, *there)
+    assert len(placed) == 1
+    assert on_nodes(answer).keys() <= {"n0", "n1"}
+
+
+def test_nothing_is_left_taken() -> None:
+    """After it was counted, all devices are free, and the columns are right."""
+    there = world([*crowd(3)])
+    there.add_all([claim("t-t", meta={"ownerReferences": [{"uid": "default/t", "controller": True, "name": "t"}]})])
+    made = templated(pod("t"), "t")
+    made["status"] = {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "t-t"}]}
+    asking: Any = there.decode(made)
+    found = device_room(asking, framework(), there.cluster)
+    assert found is not None
+    assert found.counts[:3].tolist() == [4, 4, 4]
+    assert not there.cluster.devices.in_flight
+    assert len(there.cluster.devices.allocated) == 0
+    assert validate(there.cluster) == []
