@@ -9,7 +9,7 @@ import base64
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from scheduler.apiserver import eventview, quantity
+from scheduler.apiserver import eventview, podgroups, quantity
 from scheduler.apiserver.status import bad_request
 
 JsonObject = dict[str, Any]
@@ -208,6 +208,7 @@ _DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
     "CustomResourceDefinition": _crd,
     "Secret": _secret,
     "Event": eventview.set_defaults,
+    "PodGroup": podgroups.set_defaults,
 }
 
 

@@ -60,6 +60,7 @@ MERGE_KEYS: Mapping[str, Mapping[str, str]] = {
     "ServiceAccount": {"secrets": "name"},
     "PersistentVolumeClaim": _CONDITIONS,
     "PodDisruptionBudget": _CONDITIONS,
+    "PodGroup": {**_CONDITIONS, "spec.resourceClaims": "name"},
     "CSINode": {"spec.drivers": "name"},
     "MutatingWebhookConfiguration": {"webhooks": "name", "webhooks.matchConditions": "name"},
     "ValidatingWebhookConfiguration": {"webhooks": "name", "webhooks.matchConditions": "name"},

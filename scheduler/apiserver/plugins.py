@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from scheduler.apiserver import podgroups
 from scheduler.apiserver.resources import Registry
 from scheduler.apiserver.status import StatusError, forbidden
 from scheduler.apiserver.storage import Store
@@ -26,15 +27,27 @@ class Plugins:
         self._priorities = registry.built_in("priorityclasses")
         self._runtimes = registry.built_in("runtimeclasses")
         self._nodes = registry.built_in("nodes")
+        groups = podgroups.POD_GROUPS
+        self._groups = registry.find(groups.group, groups.version, groups.plural) is not None
 
     def create_pod(self, pod: JsonObject) -> None:
         """All that happens to a new pod, in place."""
-        classes = self._store.collection(self._priorities.collection).items
-        priority(pod, {name: stored.obj for name, stored in classes.items()})
+        priority(pod, self._classes())
+        if not self._groups:
+            pod["spec"].pop("schedulingGroup", None)
         self._runtime_class(pod)
         default_tolerations(pod)
         if labels := self.topology_labels(pod["spec"].get("nodeName", "")):
             pod["metadata"].setdefault("labels", {}).update(labels)
+
+    def create_pod_group(self, group: JsonObject) -> None:
+        """All that happens to a new pod group, in place."""
+        podgroups.drop_gated(group)
+        podgroups.admit(group, self._classes())
+
+    def _classes(self) -> dict[str, JsonObject]:
+        classes = self._store.collection(self._priorities.collection).items
+        return {name: stored.obj for name, stored in classes.items()}
 
     def topology_labels(self, node: str) -> dict[str, str]:
         """Labels that a pod takes over from the node it is bound to."""

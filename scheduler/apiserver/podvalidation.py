@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from scheduler.apiserver import names
+from scheduler.apiserver import names, podgroups
 from scheduler.apiserver.quantity import canonical, nano, text_of
 from scheduler.apiserver.status import FieldError, duplicate, forbidden_field, invalid_value, not_supported, required
 
@@ -275,6 +275,7 @@ def pod(obj: JsonObject) -> list[FieldError]:
         errors.append(forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     for index, toleration in enumerate(spec.get("tolerations") or []):
         errors.extend(_toleration(toleration, f"spec.tolerations[{index}]"))
+    errors.extend(podgroups.member_rules(spec))
     policy = spec.get("restartPolicy")
     if policy not in {None, "Always", "OnFailure", "Never"}:
         errors.append(not_supported("spec.restartPolicy", policy, ["Always", "OnFailure", "Never"]))

@@ -6,7 +6,7 @@ Facts upstream: pkg/registry/*/strategy.go (unconditional update, create on upda
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -280,9 +280,10 @@ BUILT_IN: tuple[Resource, ...] = (*_core(), *_groups())
 class Registry:
     """The resources that are served right now: the built-in table, and what stored CRDs add to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, more: Iterable[Resource] = ()) -> None:
+        """`more`: what is served beside the built-in table, as a feature gate is on."""
         self._by_group: dict[tuple[str, str], dict[str, Resource]] = {}
-        for resource in BUILT_IN:
+        for resource in (*BUILT_IN, *more):
             self.add(resource)
 
     def add(self, resource: Resource) -> None:

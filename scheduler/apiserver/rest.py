@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.apiserver import crd, defaults, eventview, strategy, validation
+from scheduler.apiserver import crd, defaults, eventview, podgroups, strategy, validation
 from scheduler.apiserver.admission import Admission, AdmissionRequest
 from scheduler.apiserver.audit import Trail
 from scheduler.apiserver.binding import check_preconditions
@@ -179,6 +179,8 @@ class Writes:
             self._default(resource, obj)
             if resource.kind == "Pod" and not resource.custom:
                 self._plugins.create_pod(obj)
+            elif podgroups.is_group(resource):
+                self._plugins.create_pod_group(obj)
         request = target.admission("CREATE", metadata.get("name", ""))
         obj = await self._admission.mutate(request, obj, None, lambda changed: self._default(resource, changed))
         metadata = obj["metadata"]

@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from aiohttp import ClientConnectionResetError, web
 
-from scheduler.apiserver import discovery, paths, protobuf
+from scheduler.apiserver import discovery, paths, podgroups, protobuf
 from scheduler.apiserver.admission import Admission
 from scheduler.apiserver.audit import ANONYMOUS, MASTER, AuditEntry, Trail, User
 from scheduler.apiserver.bootstrap import bootstrap
@@ -77,9 +77,11 @@ class ApiServer:
         history: int = 20_000,
         bookmark_interval: float = 60.0,
         fault: Fault | None = None,
+        gates: Collection[str] = (),
     ) -> None:
+        """`gates`: feature gates that are on beside those that are by default; GenericWorkload is known."""
         self.store = Store(history)
-        self.registry = Registry()
+        self.registry = Registry([podgroups.POD_GROUPS] if podgroups.GATE in gates else [])
         self.tokens = {token: User(user) if isinstance(user, str) else user for token, user in (tokens or {}).items()}
         self.audit: deque[AuditEntry] = deque(maxlen=AUDITED)
         self.fault = fault

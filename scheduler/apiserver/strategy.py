@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from scheduler.apiserver import podgroups
 from scheduler.apiserver.defaults import containers
 from scheduler.apiserver.given import GIVEN
 from scheduler.apiserver.quantity import nano
@@ -145,11 +146,13 @@ def prepare_update(resource: Resource, new: JsonObject, old: JsonObject) -> None
         _keep(new, old, "status")
     if resource.kind == "Namespace" and not resource.custom:
         _keep(new, old, "spec")
+    if podgroups.is_group(resource):
+        podgroups.drop_gated(new)
     if (resource.generation or resource.custom) and _content(new) != _content(old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-_STATUS_ALONE = frozenset(("DeviceTaintRule", "ResourceClaim", "VolumeAttachment"))
+_STATUS_ALONE = frozenset(("DeviceTaintRule", "PodGroup", "ResourceClaim", "VolumeAttachment"))
 """Built-in kinds whose labels, annotations and finalizers a write through /status leaves alone, as with custom ones."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scheduler.apiserver import names, podvalidation
+from scheduler.apiserver import names, podgroups, podvalidation
 from scheduler.apiserver.quantity import nano, text_of
 from scheduler.apiserver.resources import Resource
 from scheduler.apiserver.status import (
@@ -179,6 +179,8 @@ def _rules_of(resource: Resource, obj: JsonObject) -> list[FieldError]:
         return _event(resource, obj)
     if resource.kind == "Lease":
         return _lease(obj)
+    if resource.kind == "PodGroup":
+        return podgroups.rules(obj)
     return []
 
 
@@ -200,6 +202,8 @@ def update(resource: Resource, new: JsonObject, old: JsonObject) -> None:
     errors = [*_metadata(resource, new["metadata"]), *_rules_of(resource, new)]
     if resource.kind == "Pod" and not resource.custom:
         errors.extend(podvalidation.pod_update(new, old))
+    elif podgroups.is_group(resource):
+        errors.extend(podgroups.changes(new, old))
     if old["metadata"].get("deletionTimestamp"):
         errors.extend(_finalizers_while_deleting(new, old))
     _raise(resource, new, errors)
@@ -226,4 +230,6 @@ def status_update(resource: Resource, new: JsonObject, old: JsonObject) -> None:
         errors.extend(podvalidation.pod_status_update(new, old))
     elif resource.kind == "Node":
         errors.extend(_node(new))
+    elif podgroups.is_group(resource):
+        errors.extend(podgroups.status_rules(new))
     _raise(resource, new, errors)

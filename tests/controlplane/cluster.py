@@ -120,8 +120,9 @@ class Cluster:
         qps: float = 5000,
         burst: int = 10000,
         verbosity: int = 1,
+        gates: Sequence[str] = (),
     ) -> Process:
-        """Start kube-scheduler and wait until its caches are filled.
+        """Start kube-scheduler and wait until its caches are filled. `gates`: feature gates to switch on.
 
         The config is a KubeSchedulerConfiguration with what the test is about (`profiles`, …); connection and leader
         election are filled in. Metrics are at `<process>.url + "/metrics"`.
@@ -150,6 +151,7 @@ class Cluster:
                 f"--cert-dir={home}",
                 "--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics",
                 f"-v={verbosity}",
+                *([f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}"] if gates else []),
             ],
             log=home / "log",
         )
