@@ -349,7 +349,7 @@ class GroupedPlaces(Places):
         self, entry: Entry, back: Iterable[QueuedPod], ended: Ended, now: float, cause: Cause, *, missed: bool = False
     ) -> None:
         """The attempt is over, and these pods come back. `missed`: something happened meanwhile that may help them."""
-        came = bool(entry.pods)
+        came = list(entry.pods.values())
         entry.trying = ()
         self.group_under_way = False
         self._come_up_again()
@@ -365,6 +365,10 @@ class GroupedPlaces(Places):
         entry.rejections = entry.rejections + 1 if ended is Ended.REJECTED else 0
         entry.errors = entry.errors + 1 if ended is Ended.BROKEN else 0
         entry.overruns = entry.overruns + 1 if ended is Ended.TOO_COSTLY else 0
+        if ended is Ended.WITH_NODES:
+            # Permit or Reserve may have refused some of them: these must not come back at once, over and over.
+            entry.rejections = max((queued.rejections for queued in came), default=0)
+            entry.errors = max((queued.errors for queued in came), default=0)
         self._ask_all(entry, now)
         if entry.held or not entry.pods:
             self._settle(entry, now, cause)
