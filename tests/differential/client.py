@@ -28,6 +28,10 @@ class Oracle:
         """{"id", "queue"} of each question to a queueing hint, or {"id", "error"}."""
         return self._run(questions, "-hints")
 
+    def groups(self, cases: Iterable[Case], *, topology: bool = False) -> list[Case]:
+        """{"id", "want"} of each case of pod groups, or {"id", "error"}."""
+        return self._run(cases, "-groups", *(("-topology",) if topology else ()))
+
     def _run(self, cases: Iterable[Case], *options: str) -> list[Case]:
         lines = "".join(json.dumps(case) + "\n" for case in cases)
         done = subprocess.run([self._program, *options], input=lines, capture_output=True, text=True)

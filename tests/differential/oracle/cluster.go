@@ -118,6 +118,19 @@ func newCluster(
 }
 
 func profileFor(text, name string) (*config.KubeSchedulerProfile, error) {
+	read, err := profilesOf(text)
+	if err != nil {
+		return nil, err
+	}
+	for i := range read.Profiles {
+		if read.Profiles[i].SchedulerName == name {
+			return &read.Profiles[i], nil
+		}
+	}
+	return &read.Profiles[0], nil
+}
+
+func profilesOf(text string) (*config.KubeSchedulerConfiguration, error) {
 	if text == "" {
 		text = defaultConfig
 	}
@@ -129,12 +142,7 @@ func profileFor(text, name string) (*config.KubeSchedulerProfile, error) {
 	if !ok {
 		return nil, fmt.Errorf("config: %T is no KubeSchedulerConfiguration", decoded)
 	}
-	for i := range read.Profiles {
-		if read.Profiles[i].SchedulerName == name {
-			return &read.Profiles[i], nil
-		}
-	}
-	return &read.Profiles[0], nil
+	return read, nil
 }
 
 // informerOf gives the informer of an object's kind. None of them is started: their stores are filled by hand.

@@ -3,7 +3,7 @@
 // A case is a line of the vectors' format (id, config, objects, pod); the answer is {"id", "want"} or {"id", "error"},
 // in the order of the cases. With -default the objects get the API server's defaults first, and the whole case is
 // printed with its answer: a vector. Invalid pods and nodes are then refused, as the API server would.
-// With -hints a case is a question to queueing hints instead (see hints.go).
+// With -hints a case is a question to queueing hints instead (see hints.go), with -groups one about pod groups (groups.go).
 package main
 
 import (
@@ -25,10 +25,19 @@ import (
 func main() {
 	defaults := flag.Bool("default", false, "set the API server's defaults first, print whole vectors")
 	hints := flag.Bool("hints", false, "answer questions to queueing hints")
+	groups := flag.Bool("groups", false, "answer cases of pod groups")
+	topology := flag.Bool("topology", false, "with -groups: also with topology constraints (TopologyAwareWorkloadScheduling)")
 	flag.Parse()
 	// Else victims are deleted behind the plugin's back, and a run could not tell them; and capacities would be counted in
 	// whole numbers, as they are until all of a control plane is of 1.37 (--min-compatibility-version).
-	if err := utilfeature.DefaultMutableFeatureGate.Set("SchedulerAsyncPreemption=false,DRAFractionalCapacityRange=true"); err != nil {
+	gates := "SchedulerAsyncPreemption=false,DRAFractionalCapacityRange=true"
+	if *groups {
+		gates += ",GenericWorkload=true"
+	}
+	if *topology {
+		gates += ",TopologyAwareWorkloadScheduling=true"
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.Set(gates); err != nil {
 		fail(err)
 	}
 	klog.SetLogger(klog.Logger{})
@@ -37,6 +46,9 @@ func main() {
 	answer := func(line []byte) any { return answerCase(ctx, line, *defaults) }
 	if *hints {
 		answer = func(line []byte) any { return answerHint(ctx, line) }
+	}
+	if *groups {
+		answer = func(line []byte) any { return answerGroups(ctx, line) }
 	}
 	if err := serve(os.Stdin, os.Stdout, answer); err != nil {
 		fail(err)

@@ -1,0 +1,221 @@
+"""`python -m tests.differential.groups --seeds 0-99`: pod groups through kube-scheduler's Scheduler and Berth's engine.
+
+The oracle runs upstream's own queue, pod group cycle, plugins and binding cycles on informers that are told by hand;
+here runs the engine. After each step both are asked which pods are bound and where, what was written of the others, and
+the condition of each group. Exit code 0: no difference; 1: some.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from scheduler.engine.engine import Engine
+from scheduler.engine.instructions import (
+    Bind,
+    Instruction,
+    PatchCondition,
+    Preempt,
+    SetGroupCondition,
+)
+from scheduler.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Tick
+from scheduler.framework.config import decode
+from scheduler.framework.plugin import NODE, Plugin
+from scheduler.framework.profiles import build
+from scheduler.model import wire
+from scheduler.model.kinds import Decoder
+from scheduler.model.pod import Pod
+from scheduler.model.pod_group import NATIVE
+from scheduler.plugins.registry import registry
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Ints
+from scheduler.state.validate import validate
+from tests.controlplane import build as programs
+from tests.differential.client import Oracle
+from tests.differential.fuzz import seeds_of
+from tests.differential.generate.dice import Object
+from tests.differential.generate.groups import FAMILIES, case
+
+PER_SEED = 8
+MOST_CYCLES = 2_000
+BACKOFF = 20.0
+
+
+class ByName(Plugin):
+    """Prefers nodes by their names, which end in a number, as the oracle's plugin of this name."""
+
+    name = "ByName"
+    depends_on = NODE
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
+        """The number."""
+        names = cluster.nodes.names
+        return np.array([int((names[row] or "n0")[1:]) for row in feasible], dtype=np.int64)
+
+
+class World:
+    """Berth's engine on a case, with an API server that does at once what it is told."""
+
+    def __init__(self, config: str) -> None:
+        self._engine = Engine(build(decode(json.loads(config)), {**registry(), ByName.name: ByName}))
+        self._decoder = Decoder()
+        self._now = 1000.0
+        self._version = 0
+        self._objects: dict[tuple[str, str], Object] = {}
+        self._cycles = 0
+        self.bound: dict[str, str] = {}
+        self.pods: dict[str, list[str]] = {}
+        self.groups: dict[str, list[str]] = {}
+        self.deleted: list[str] = []
+        self._do(self._engine.handle(Follows(NATIVE, True), self._now))
+
+    def step(self, changes: Iterable[Object]) -> Object:
+        """Make the changes, and let the engine work until nothing is left to try, also after all backoffs."""
+        for change in changes:
+            if "put" in change:
+                self._put(change["put"])
+            else:
+                self._drop(change["drop"]["kind"], change["drop"]["metadata"]["name"])
+            self._now += 0.001
+        self._work()
+        self._now += BACKOFF
+        self._do(self._engine.handle(Tick(), self._now))
+        self._work()
+        wrong = validate(self._engine.cluster)
+        assert wrong == [], wrong
+        return {
+            "bound": dict(self.bound),
+            "pods": {name: list(said) for name, said in self.pods.items()},
+            "groups": {name: list(said) for name, said in self.groups.items()},
+            "deleted": sorted(self.deleted),
+        }
+
+    def _work(self) -> None:
+        while self._engine.has_work:
+            self._cycles += 1
+            assert self._cycles < MOST_CYCLES, "cycles and no end"
+            self._do(self._engine.handle(Cycle(), self._now))
+            self._now += 0.001
+
+    def _put(self, document: Object) -> None:
+        self._version += 1
+        kind, meta = document["kind"], document["metadata"]
+        before = self._objects.get((kind, meta["name"]))
+        document = json.loads(json.dumps(document))
+        document["metadata"]["resourceVersion"] = str(self._version)
+        if before is not None and "status" in before and "status" not in document:
+            document["status"] = before["status"]
+        self._objects[kind, meta["name"]] = document
+        thing = self._decoder.of_kind(kind)(wire.encode(document))
+        self._do(self._engine.handle(Put(thing, before is None), self._now))
+
+    def _drop(self, kind: str, name: str) -> None:
+        document = self._objects.pop((kind, name), None)
+        if document is not None:
+            self.bound.pop(name, None)
+            self.pods.pop(name, None)
+            meta = document["metadata"]
+            self._do(self._engine.handle(Gone(kind, meta["namespace"], name, meta["uid"]), self._now))
+
+    def _do(self, instructions: list[Instruction]) -> None:
+        for one in instructions:
+            match one:
+                case PatchCondition(pod, reason, message):
+                    self.pods[pod.name] = [reason, message]
+                case SetGroupCondition():
+                    self._set_condition(one)
+                case Preempt():
+                    self.deleted += [victim.name for victim in one.victims]
+        for one in instructions:
+            if isinstance(one, Bind):
+                self._do(self._engine.handle(Bound(one.pod.uid), self._now))
+        for one in sorted((one for one in instructions if isinstance(one, Bind)), key=lambda bind: bind.pod.name):
+            self.bound[one.pod.name] = one.node
+            document = self._objects["Pod", one.pod.name]
+            self._put({**document, "spec": {**document["spec"], "nodeName": one.node}})
+        for one in instructions:
+            if isinstance(one, Preempt):
+                for victim in one.victims:
+                    self._drop("Pod", victim.name)
+
+    def _set_condition(self, one: SetGroupCondition) -> None:
+        name = one.group.name
+        if self.groups.get(name, ["", ""])[0] == "True" and one.status != "True":
+            return
+        said = [one.status, one.reason, one.message]
+        if self.groups.get(name) == said:
+            return
+        self.groups[name] = said
+        document = self._objects["PodGroup", name]
+        condition = {"type": "PodGroupInitiallyScheduled", "status": one.status, "reason": one.reason}
+        self._put({**document, "status": {"conditions": [{**condition, "message": one.message}]}})
+
+
+def answer(asked: Object) -> list[Object]:
+    """What the engine does in each step of a case."""
+    world = World(asked["config"])
+    return [world.step(step) for step in asked["steps"]]
+
+
+def members(asked: Object) -> set[str]:
+    """The names of pods that are in a group."""
+    documents = [change["put"] for step in asked["steps"] for change in step if "put" in change]
+    return {one["metadata"]["name"] for one in documents if "schedulingGroup" in one["spec"]}
+
+
+def differing(got: Object, want: Object, told: set[str]) -> list[str]:
+    """What differs after a step, one line each. `told`: pods of which it matters what was written of them.
+
+    Of a pod without a group it does not: Berth does not try it again for a node that is too small (docs/equal.md), and
+    so does not count that node in its message.
+    """
+    parts = [part for part in ("bound", "groups", "deleted") if got[part] != want[part]]
+    found = [f"{part}: got {got[part]}, want {want[part]}" for part in parts]
+    for name in sorted(told & ({*got["pods"], *want["pods"]} - got["bound"].keys() - want["bound"].keys())):
+        ours, theirs = got["pods"].get(name, ["", ""])[:2], want["pods"].get(name, ["", ""])[:2]
+        if ours != theirs:
+            found.append(f"{name}: got {ours}, want {theirs}")
+    return found
+
+
+def judge(asked: Object, answered: Object) -> list[str]:
+    """One line for each difference; none when both do the same."""
+    if "error" in answered:
+        return [f"{asked['id']}: the oracle: {answered['error']}"]
+    told = members(asked)
+    for number, (got, want) in enumerate(zip(answer(asked), answered["want"], strict=True)):
+        if found := differing(got, want, told):
+            return [f"{asked['id']}, step {number}: {line}" for line in found]
+    return []
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run and report."""
+    parser = argparse.ArgumentParser(prog="python -m tests.differential.groups", description=__doc__)
+    parser.add_argument("--seeds", type=seeds_of, default="0-99", metavar="0-99")
+    parser.add_argument("--families", default=",".join(FAMILIES))
+    chosen = parser.parse_args(arguments)
+    oracle = Oracle(programs.ORACLE.command())
+    cases = different = 0
+    for family in chosen.families.split(","):
+        asked = [case(family, seed, number) for seed in chosen.seeds for number in range(PER_SEED)]
+        wrong = 0
+        for one, answered in zip(asked, oracle.groups(asked, topology=family == "topology"), strict=True):
+            lines = judge(one, answered)
+            wrong += bool(lines)
+            for line in lines[:6]:
+                print(line)
+        print(f"{family}: {len(asked)} cases, {wrong} differ")
+        cases += len(asked)
+        different += wrong
+    print(f"{cases} cases, {different} differ")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

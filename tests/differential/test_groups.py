@@ -1,0 +1,135 @@
+"""What kube-scheduler does with pod groups, asked of its own Scheduler; and that the judge sees what differs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.differential.client import Oracle
+from tests.differential.generate.dice import Object
+from tests.differential.generate.groups import FAMILIES, case, configuration, put
+from tests.differential.groups import differing, judge
+
+NO_VICTIMS = "pod group preemption: No preemption victims found for incoming preemptor"
+
+
+def node(number: int, cpu: str = "1") -> Object:
+    amounts = {"cpu": cpu, "memory": "8Gi", "pods": "10"}
+    meta = {"name": f"n{number}", "uid": f"n{number}", "labels": {"rack": f"r{number % 2}"}}
+    status = {"allocatable": amounts, "capacity": amounts}
+    return put({"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": status})
+
+
+def member(number: int, group: str = "g", cpu: str = "600m") -> Object:
+    container = {"name": "c", "image": "i:1", "imagePullPolicy": "Never", "resources": {"requests": {"cpu": cpu}}}
+    spec = {"schedulerName": "default-scheduler", "priority": 0, "containers": [container]}
+    spec["schedulingGroup"] = {"podGroupName": group}
+    meta = {"name": f"p{number}", "namespace": "default", "uid": f"p{number}"}
+    return put({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+
+
+def group(name: str = "g", needed: int | None = None, **spec: object) -> Object:
+    policy = {"basic": {}} if needed is None else {"gang": {"minCount": needed}}
+    meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "generation": 1}
+    api = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
+    return put({**api, "metadata": meta, "spec": {"priority": 0, "schedulingPolicy": policy, **spec}})
+
+
+def asked(*steps: list[Object]) -> Object:
+    return {"id": "c", "config": configuration(), "steps": list(steps)}
+
+
+def wanted(oracle: Oracle, *steps: list[Object], topology: bool = False) -> list[Object]:
+    (answered,) = oracle.groups([asked(*steps)], topology=topology)
+    assert "error" not in answered, answered
+    found: list[Object] = answered["want"]
+    return found
+
+
+def test_a_gang_that_fits_in_part_binds_nothing_until_there_is_room(oracle: Oracle) -> None:
+    before, after = wanted(oracle, [node(0), node(1), group(needed=3), *map(member, range(3))], [node(2)])
+    text = f"minCount (3) cannot be satisfied: 2 scheduled, 0 remaining, {NO_VICTIMS}"
+    assert before["bound"] == {}
+    assert before["groups"] == {"g": ["False", "Unschedulable", text]}
+    assert before["pods"]["p0"][:2] == ["Unschedulable", f"pod group is unschedulable, {text}"]
+    assert before["pods"]["p2"][:2] == ["Unschedulable", "0/2 nodes are available: 2 Insufficient cpu."]
+    assert after["bound"] == {"p0": "n2", "p1": "n1", "p2": "n0"}
+    assert after["groups"] == {"g": ["True", "Scheduled", ""]}
+
+
+def test_a_gang_that_reaches_its_minimum_is_bound_in_part(oracle: Oracle) -> None:
+    (found,) = wanted(oracle, [node(0), node(1), group(needed=2), *map(member, range(3))])
+    assert found["bound"] == {"p0": "n1", "p1": "n0"}
+    assert found["groups"] == {"g": ["True", "Scheduled", ""]}
+    assert found["pods"]["p2"][:2] == ["Unschedulable", "0/2 nodes are available: 2 Insufficient cpu."]
+
+
+def test_a_gang_with_a_member_missing_has_no_condition(oracle: Oracle) -> None:
+    (found,) = wanted(oracle, [node(0), group(needed=2), member(0)])
+    assert (found["bound"], found["pods"], found["groups"]) == ({}, {}, {})
+
+
+def test_members_that_disagree_are_an_error(oracle: Oracle) -> None:
+    urgent = member(1)
+    urgent["put"]["spec"]["priority"] = 7
+    (found,) = wanted(oracle, [node(0), node(1), group(needed=2), member(0), urgent])
+    text = "all pods in a single pod group should have the same priority as the pod group's priority, got 7 and 0"
+    assert found["groups"] == {"g": ["False", "SchedulerError", text]}
+    said = {name: tuple(words[:2]) for name, words in found["pods"].items()}
+    assert said == dict.fromkeys(("p0", "p1"), ("SchedulerError", text))
+
+
+def test_a_group_is_tried_again_after_its_backoff_without_any_event(oracle: Oracle) -> None:
+    """The minimum is lowered: the next attempt goes by it."""
+    lower = group(needed=2)
+    lower["put"]["metadata"]["generation"] = 2
+    before, after = wanted(oracle, [node(0), node(1), group(needed=3), *map(member, range(3))], [lower])
+    assert before["bound"] == {}
+    assert len(after["bound"]) == 2
+
+
+def test_a_topology_constraint_keeps_a_gang_in_one_domain(oracle: Oracle) -> None:
+    """Three nodes have room, but no two of them are in one rack with a third."""
+    constraint: Object = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+    nodes = [node(0), node(1), node(2)]
+    inside, outside = (
+        wanted(oracle, [*nodes, group(needed=needed, **constraint), *map(member, range(needed))], topology=True)[0]
+        for needed in (2, 3)
+    )
+    assert inside["bound"] == {"p0": "n2", "p1": "n0"}
+    assert outside["bound"] == {}
+    text = "pod group is unschedulable, 0/2 placements are available, first placement status: minCount (3) cannot be "
+    assert outside["groups"]["g"][2].startswith(text)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_case_is_its_name(family: str) -> None:
+    assert case(family, 1, 2) == case(family, 1, 2)
+    assert case(family, 1, 2)["steps"] != case(family, 1, 3)["steps"]
+
+
+def test_the_judge_sees_what_differs() -> None:
+    """Pods that are bound on both sides need not have been told the same before."""
+    said = {"bound": {"p0": "n0"}, "pods": {"p0": ["Unschedulable", "once"]}, "groups": {}, "deleted": []}
+    told = {"p0"}
+    assert differing(said, {**said, "pods": {}}, told) == []
+    assert len(differing(said, {**said, "bound": {}}, told)) == 1
+    assert len(differing(said, {**said, "groups": {"g": ["True", "Scheduled", ""]}}, told)) == 1
+    assert len(differing(said, {**said, "deleted": ["p1"]}, told)) == 1
+    waiting = {**said, "bound": {}}
+    other = {**waiting, "pods": {"p0": ["Unschedulable", "another"]}}
+    assert len(differing(waiting, other, told)) == 1
+    assert differing(waiting, other, set()) == []
+    assert judge(asked(), {"id": "c", "error": "panic"}) == ["c: the oracle: panic"]
+
+
+def test_plain_pods_are_scheduled_alike(oracle: Oracle) -> None:
+    """Without groups, both whole schedulers bind the same: the driver itself adds no difference."""
+    cases = []
+    for number in range(12):
+        one = case("gangs", 1, number)
+        for step in one["steps"]:
+            for change in step:
+                (document,) = change.values()
+                document["spec"].pop("schedulingGroup", None)
+        cases.append(one)
+    assert [judge(one, answered) for one, answered in zip(cases, oracle.groups(cases), strict=True)] == [[]] * 12
