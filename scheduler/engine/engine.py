@@ -270,7 +270,7 @@ class Engine:
                 placement = self.cluster.drop_pod(gone.uid)
                 if group is not None:
                     self.binding.gathering.leaves(group, gone.uid)
-                    self.queue.group_changed(group, now)
+                    self.queue.group_changed(group, now, helps=True)
                 if placement is not None:
                     wakes.for_room(self.queue, self.cluster, placement.pod, placement.row, now)
                 elif waiting is not None:

@@ -132,6 +132,10 @@ class Queue(GroupedPlaces):
         queued.early |= any(number > queued.left_at and event & wakes for event, number in self._latest_real.values())
         return True
 
+    def anything_since(self, queued: QueuedPod) -> bool:
+        """Whether anything has happened since the pod's attempt began."""
+        return queued.left_at != self._events
+
     def reconfigure(
         self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
     ) -> None:

@@ -262,7 +262,7 @@ class GroupCycles:
             attempt.next = 0
             self._send(attempt, now)
             return
-        missed = any(self._queue.missed(one.queued, one.plugins) for one in attempt.pods if one.reason)
+        missed = any(self._queue.anything_since(one.queued) for one in attempt.pods[:1])
         self._take_back(attempt, now, quietly=not self._noticed)
         back = attempt.pods
         if attempt.ended is Ended.REJECTED and back:

@@ -15,7 +15,6 @@ from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.places import FLUSH_AFTER, Cause, Places
 from scheduler.engine.pod_groups.entry import Ended, Entry, in_order
 from scheduler.engine.queued import Place, QueuedPod
-from scheduler.engine.unschedulable_pods import alike
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey, PodGroup
@@ -23,8 +22,6 @@ from scheduler.model.pod_group import GroupKey, PodGroup
 _POD_CAME = Cause("UnscheduledPodAdd")
 _GROUP_ADDED, _GROUP_UPDATED, _GROUP_GONE = Cause("PodGroupAdd"), Cause("PodGroupUpdate"), Cause("PodGroupDelete")
 GANG_SCHEDULING = "GangScheduling"
-_MOST_CLASSES = 8
-"""How many different pods of a group are asked about when something happens; a group with more is always woken."""
 _ANYTHING: frozenset[str] = frozenset()
 """No plugin: any event may help."""
 
@@ -95,6 +92,7 @@ class GroupedPlaces(Places):
         uid = queued.pod.uid
         self._counts[entry.place] -= 1
         self._release(entry, uid)
+        self._do_not_ask_about(queued)
         entry.failing.discard(uid)
         del entry.pods[uid]
         queued.entry, queued.ticket = None, 0
@@ -159,9 +157,12 @@ class GroupedPlaces(Places):
             self.unschedulable.put(queued)
 
     def _release(self, entry: Entry, uid: str) -> None:
-        """A pod is not held, or not asked about, any more."""
-        entry.held.pop(uid, None)
-        queued = entry.pods[uid]
+        """A pod is not held any more."""
+        if entry.held.pop(uid, None) is not None:
+            self._do_not_ask_about(entry.pods[uid])
+
+    def _do_not_ask_about(self, queued: QueuedPod) -> None:
+        """When something happens, nobody asks about this pod any more."""
         if queued.group is not None:
             self.unschedulable.take(queued)
 
@@ -257,6 +258,8 @@ class GroupedPlaces(Places):
         if place is not Place.GATED:
             for uid in pods:
                 self._release(entry, uid)
+        if entry.place is Place.UNSCHEDULABLE and entry.leader is not None:
+            self._do_not_ask_about(entry.leader)
         self._count(place, cause, len(pods))
         entry.place = place
         self._ticket += 1
@@ -298,6 +301,9 @@ class GroupedPlaces(Places):
                 self._strict_backoff.push(entry.order, leader)
             case _:
                 self._flush.push(entry.order, leader)
+        if entry.place is Place.UNSCHEDULABLE and leader.group is None:
+            leader.plugins = _ANYTHING
+            self.unschedulable.put(leader)
 
     # -- attempts ----------------------------------------------------------------------------------------------------
 
@@ -378,10 +384,12 @@ class GroupedPlaces(Places):
             self._ready(entry, now, cause)
 
     def _wait_together(self, entry: Entry, now: float, cause: Cause) -> None:
-        """No pod could go on: the group waits for an event that may help one of its pods."""
+        """No pod could go on: the group waits until something happens.
+
+        kube-scheduler tries it again after its backoff, without asking what may help. Whatever happened meanwhile may
+        lead to another choice of nodes for the first pods, and with it to room for the last ones.
+        """
         self._move(entry, Place.UNSCHEDULABLE, now + FLUSH_AFTER, now, cause)
-        for queued in _asked_about(entry.pods.values()):
-            self.unschedulable.put(queued)
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
@@ -416,19 +424,3 @@ class GroupedPlaces(Places):
 def _asks(group: PodGroup) -> tuple[Any, ...]:
     """What of a group decides whether it fits."""
     return group.min_count, group.topology_key, group.priority, group.preempts
-
-
-def _asked_about(pods: Iterable[QueuedPod]) -> list[QueuedPod]:
-    """One pod of each kind of equal ones, with the plugins that have rejected any of these."""
-    found: dict[Any, QueuedPod] = {}
-    plugins: dict[Any, frozenset[str]] = {}
-    for queued in pods:
-        key = alike(queued.pod)
-        found.setdefault(key, queued)
-        plugins[key] = plugins.get(key, _ANYTHING) | queued.plugins
-        if len(found) > _MOST_CLASSES:
-            queued.plugins = _ANYTHING
-            return [queued]
-    for key, queued in found.items():
-        queued.plugins = plugins[key]
-    return list(found.values())
