@@ -22,6 +22,7 @@ after the other, until the pod is bound or reverted. *Unreserve* means that plug
 """
 ABOUT = {
     State.RESERVING: "Reserve plugins take what the pod needs on its node",
+    State.GROUP_DECIDING: "the pod's group is being tried: the pod holds what it needs until that is decided",
     State.PERMITTING: "Permit plugins are asked whether it may go, and when",
     State.PERMIT_CALLING: "the coroutine of a Permit plugin runs",
     State.WAITING_ON_PERMIT: "Permit plugins hold the pod until they allow it, each for a time of its own",
@@ -30,6 +31,7 @@ ABOUT = {
     State.PRE_BIND_LEAVING: "the pod is gone, or bound by somebody else; what is being written for it may still happen",
     State.PRE_BIND_WAITING: "a PreBind plugin waits for objects to change: for a claim to be bound, for example",
     State.PRE_BIND_CALLING: "the coroutine of a PreBind plugin runs",
+    State.GROUP_GATHERING: "the pod could be bound, and waits until enough pods of its group could be, too",
     State.BINDING: "Bind plugins are asked in turn who binds the pod",
     State.BIND_CALLING: "the coroutine of a Bind plugin runs, and may have bound the pod already",
     State.BIND_POSTING: "the API server has the Binding, or will have it soon",

@@ -161,19 +161,58 @@ class Attempts:
         queued.story.set_aside(SetAside(now, queued.attempts, cost.slices, cost.spent))
         self._queue.set_aside(queued, now)
 
+    def of_group(
+        self, queued: QueuedPod, most: int, now: float, answer: CallAnswer | None = None
+    ) -> tuple[Decision | AskExtenders | None, int]:
+        """The decision for one pod of a group that is being tried, and the steps that it took.
+
+        None: it needs more than `most` steps; what it has found is kept. Preemption is the group's. `answer`: as in
+        `think`. Raises PluginError.
+        """
+        effort, start = self._cluster.effort, self._rotation.start
+        self._index_terms(queued, now)
+        effort.begin(most)
+        try:
+            queued.pod.shape.read(effort.charge)
+            step = self._find(queued) if answer is None else self._found(answer)
+            if isinstance(step, Decision) and len(step.feasible):
+                self._cluster.incidence.prepare(queued.pod)
+        except SliceOver:
+            self._rotation.start = start
+            return None, effort.end()
+        except BaseException:
+            self.steps += effort.end()
+            raise
+        if effort.over:
+            self._rotation.start = start
+            return None, effort.end()
+        queued.steps = effort.end()
+        self.steps += queued.steps
+        return step, queued.steps
+
+    def _found(self, answer: CallAnswer) -> Decision | AskExtenders:
+        """What follows from the answer of extenders about nodes."""
+        step = self._extender_calls.apply_answer(*answer)
+        assert not isinstance(step, PostFilterResult)
+        return step
+
     def _decide(self, queued: QueuedPod) -> Outcome:
+        """Raises PluginError, SliceOver."""
+        return self._look_further(queued, self._find(queued))
+
+    def _find(self, queued: QueuedPod) -> Decision | AskExtenders:
         """Raises PluginError, SliceOver."""
         pod = queued.pod
         framework = self._frameworks[pod.scheduler_name]
         extenders = self._extender_calls.on_nodes(pod)
         if extenders:
-            return self._look_further(queued, self._extender_calls.ask_about_nodes(queued, extenders))
+            return self._extender_calls.ask_about_nodes(queued, extenders)
         start = self._rotation.start
         decide = framework.decide if self._in_full else framework.decide_quickly
         decision = decide(pod, self._cluster, self._rotation)
         if self._verifier is not None and self._verifier.due(self._cluster):
             decision = self._verified(self._verifier, decision, Rotation(start))
-        return decision if len(decision.feasible) else self._look_further(queued, decision)
+        return decision
 
     def _go_on_with(self, queued: QueuedPod, answer: CallAnswer) -> Outcome:
         """Go on with a pod that waited for extenders, on the cluster as it is now.

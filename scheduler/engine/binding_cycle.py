@@ -17,6 +17,8 @@ from scheduler.engine.binding_waits import Deadlines, ObjectWaits
 from scheduler.engine.instructions import UNSCHEDULABLE, Misbehaved
 from scheduler.engine.last_look import LastLook
 from scheduler.engine.outbox import Outbox
+from scheduler.engine.pod_groups.gathering import AT_ONCE, Gathering
+from scheduler.engine.pod_groups.places import GANG_SCHEDULING
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import (
@@ -35,15 +37,16 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.guard import spelled
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import SUCCESS, PluginError, Reason, printable
-from scheduler.framework.waiting_pods import WaitingPods
+from scheduler.framework.waiting_pods import WaitingPods, timeout_text
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import GroupKey
 from scheduler.state.cluster import Cluster
 
 _CONFLICT = 409
 _GIVEN_UP_AT_ONCE = 64
 """How many pods whose time is over are given up in one turn."""
-_TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING)
-_IDLE = frozenset((*_TIMED, *CALLING))
+_TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING, State.GROUP_GATHERING)
+_IDLE = frozenset((*_TIMED, State.GROUP_DECIDING, *CALLING))
 _POINTS = dict(zip(ASKING, ("reserve", "permit", "pre_bind", "bind"), strict=True))
 _AFTER = {state: TABLE[state][Event.SUCCESS].next for state in State}
 
@@ -60,6 +63,8 @@ class BindingCycles:
         """Pods that wait on Permit."""
         self.spoken_for = self.waiting_pods.spoken_for
         """Pods that `settle` has to look at."""
+        self.gathering = Gathering(cluster.pod_groups)
+        """Pods of groups that wait for each other before they are bound."""
         self._waits = ObjectWaits()
         self._deadlines = Deadlines(self._deadline, self._cycles.__len__)
         self._idle = 0
@@ -83,7 +88,7 @@ class BindingCycles:
 
     def entries(self) -> int:
         """How much is kept here, for tests of what a tenant can make grow."""
-        return len(self._cycles) + len(self.waiting_pods) + len(self._deadlines)
+        return len(self._cycles) + len(self.waiting_pods) + len(self._deadlines) + self.gathering.entries()
 
     def state(self, uid: str) -> State | None:
         """The state of a pod; None: it is in no binding cycle."""
@@ -92,7 +97,7 @@ class BindingCycles:
 
     def next_tick(self) -> float | None:
         """Engine time at which `tick`, or `settle`, has something to do."""
-        return 0.0 if self.spoken_for else self._deadlines.next()
+        return 0.0 if self.spoken_for or self.gathering.released else self._deadlines.next()
 
     def assume(
         self,
@@ -102,14 +107,20 @@ class BindingCycles:
         row: int,
         now: float,
         binders: tuple[Any, ...] = (),
-    ) -> None:
-        """Place the pod on its row at once and begin to bind it. `binders` come before the profile's own."""
+        group: GroupKey | None = None,
+    ) -> BindingCycle:
+        """Place the pod on its row at once and begin to bind it. `binders` come before the profile's own.
+
+        `group`: the pod group that is being tried; then the pod waits after Reserve until that is decided.
+        """
         pod, node = queued.pod, self._cluster.nodes.names[row] or ""
         leaving = self._cycles.get(pod.uid)
         if leaving is not None:
             self._unreserve(leaving, None, now)  # the API shows it again, after it had shown that it was gone
         plugins = framework.binding_plugins(pod, row, node, self.waiting_pods, binders)
         cycle = self._cycles[pod.uid] = BindingCycle(queued, node, decision, plugins, queued.first_active or now, now)
+        if group is not None:
+            cycle.group, cycle.stop = group, State.PERMITTING
         nominated = self._cluster.nominations.drop(pod.uid)
         self._cluster.assume(pod, row)
         other = None if nominated is None or nominated == node else self._cluster.nodes.live_row(nominated)
@@ -118,6 +129,18 @@ class BindingCycles:
         self._assuming = pod.uid
         try:
             self._ask(cycle, None, now)
+        finally:
+            self._assuming = ""
+        return cycle
+
+    def give_back(self, uid: str, now: float, *, quietly: bool) -> None:
+        """The group of a pod is not bound: the pod gives back what it holds. `quietly`: nobody has noticed it there."""
+        cycle = self._cycles.get(uid)
+        if cycle is None:
+            return
+        self._assuming = uid if quietly else ""
+        try:
+            self._take(cycle, Event.GROUP_BACK, None, now)
         finally:
             self._assuming = ""
 
@@ -202,7 +225,9 @@ class BindingCycles:
         """Give up pods that have waited too long. If there are many, the others follow with the next ticks."""
         for uid in islice(self._deadlines.over(now), _GIVEN_UP_AT_ONCE):
             cycle, waiting = self._cycles[uid], self.waiting_pods.get(uid)
-            if waiting is None:
+            if cycle.state is State.GROUP_GATHERING:
+                self._give_up(cycle, now)
+            elif waiting is None:
                 wait, cycle.waits = cycle.wait, ""
                 cycle.plugins.time_over()
                 if wait is not None and wait.pause:
@@ -214,7 +239,11 @@ class BindingCycles:
                 self._take(cycle, Event.TIME_OVER, _rejected(*timed_out), now)
 
     def settle(self, now: float) -> None:
-        """Go on with pods that a plugin has allowed or rejected while they waited on Permit."""
+        """Go on with pods that a plugin has allowed or rejected while they waited on Permit, or that need not wait for
+        their group any more."""
+        released = self.gathering.released
+        for _ in range(min(len(released), AT_ONCE)):
+            self.happens(released.popleft(), Event.GROUP_ON, None, now)
         for waiting in self.waiting_pods.settled():
             cycle = self._cycles[waiting.pod.uid]
             if waiting.rejected is not None:
@@ -269,9 +298,43 @@ class BindingCycles:
         try:
             while (answer := cycle.plugins.ask(_POINTS[cycle.state], self._cluster)) is None:
                 cycle.state = _AFTER[cycle.state]
+                if cycle.state is cycle.stop and self._stops(cycle):
+                    self._take(cycle, Event.STANDS_BY, None, now)
+                    return
         except PluginError as error:
             answer = error
+        if cycle.state is State.RESERVING and isinstance(answer, (Rejected, PluginError)) and cycle.group is not None:
+            cycle.refused = answer
+            self._take(cycle, Event.GROUP_BACK, None, now)
+            return
         self._take(cycle, event_of(answer), answer, now)
+
+    def _stops(self, cycle: BindingCycle) -> bool:
+        """Whether a pod has to wait for the others of its group here."""
+        if cycle.stop is State.PERMITTING:
+            cycle.stop = State.BINDING
+            return True
+        assert cycle.group is not None
+        cycle.stop = None
+        return not self.gathering.arrives(cycle.group, cycle.queued.pod.uid)
+
+    def _stand_by(self, cycle: BindingCycle, _: Any, now: float) -> None:
+        self._idle += 1
+        if cycle.state is State.GROUP_GATHERING:
+            assert cycle.group is not None
+            cycle.deadline = now + self.gathering.seconds(cycle.group)
+            self._deadlines.add(cycle.queued.pod.uid, cycle.deadline)
+
+    def _give_up(self, cycle: BindingCycle, now: float) -> None:
+        """The others of the group have not come: all that wait for them give back what they hold."""
+        assert cycle.group is not None
+        seconds = self.gathering.seconds(cycle.group)
+        self._take(cycle, Event.TIME_OVER, _rejected(GANG_SCHEDULING, timeout_text(seconds, GANG_SCHEDULING)), now)
+        for uid in self.gathering.waiting(cycle.group):
+            other = self._cycles[uid]
+            if other.deadline > now:
+                other.deadline = now
+                self._deadlines.add(uid, now)
 
     def _hold(self, cycle: BindingCycle, held: Holds, now: float) -> None:
         self._idle += 1
@@ -382,6 +445,12 @@ class BindingCycles:
         self._revert(cycle, now)
         cycle.queued.story.end(story_entries.Left(now, "terminating"))
 
+    def _give_back(self, cycle: BindingCycle, _: Any, now: float) -> None:
+        pod = cycle.queued.pod
+        self._revert(cycle, now)
+        if pod.nominated_node_name:
+            self._cluster.nominations.put(pod, pod.nominated_node_name)
+
     def _update(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
         cycle.queued.pod = pod
 
@@ -405,6 +474,8 @@ class BindingCycles:
             cycle.plugins.wrote(cause.written, cause.status if isinstance(cause, PreBindWriteFailed) else None)
         self._story(cycle)
         del self._cycles[pod.uid]
+        if cycle.group is not None:
+            self.gathering.leaves(cycle.group, pod.uid)
         version, given = self._cluster.storage.version, self._cluster.devices.log.version
         writes, errors = cycle.plugins.unreserve(self._cluster)
         placement = self._cluster.placement(pod.uid)

@@ -11,6 +11,7 @@ from scheduler.framework.binding import BindResult, Call, Wait
 from scheduler.framework.binding_plugins import BindingPlugins, Holds, PointAnswer, Rejected
 from scheduler.framework.decision import Decision
 from scheduler.framework.status import PluginError, printable
+from scheduler.model.pod_group import GroupKey
 
 _POST, _POSTS = BindResult.POST, Event.POSTS
 _EVENTS = {type(None): Event.SUCCESS, Rejected: Event.REJECTED, Holds: Event.HELD, Call: Event.CALLS}
@@ -36,6 +37,12 @@ class BindingCycle:
     deadline: float = 0.0
     noted: bool = False
     """The pod's story says that it was assumed."""
+    group: GroupKey | None = None
+    """The pod group with which it is bound."""
+    stop: State | None = None
+    """Before the plugins of this state are asked, the other pods of its group have to come as far."""
+    refused: "Rejected | PluginError | None" = None
+    """Why a Reserve plugin kept it from its node, for the group that is being tried."""
     nominated: bool = False
     """status.nominatedNodeName was asked to be set to this node."""
 

@@ -12,6 +12,7 @@ class State(StrEnum):
     """The state of a pod that was assumed. In states in which plugins are asked, nothing else can happen meanwhile."""
 
     RESERVING = "Reserving"
+    GROUP_DECIDING = "Reserved[group]"
     PERMITTING = "Permitting"
     PERMIT_CALLING = "Permitting[calling]"
     WAITING_ON_PERMIT = "WaitingOnPermit"
@@ -20,6 +21,7 @@ class State(StrEnum):
     PRE_BIND_WAITING = "PreBinding[waiting]"
     PRE_BIND_CALLING = "PreBinding[calling]"
     PRE_BIND_LEAVING = "PreBinding[leaving]"
+    GROUP_GATHERING = "PreBound[group]"
     BINDING = "Binding"
     BIND_CALLING = "Binding[calling]"
     BIND_POSTING = "Binding[posting]"
@@ -39,6 +41,9 @@ class Event(StrEnum):
     POSTS = "a Bind plugin wants the Binding posted"
     DONE = "a Bind plugin has bound it"
     ERROR = "a plugin fails, or answers what is no answer"
+    STANDS_BY = "it waits for other pods of its group"
+    GROUP_ON = "enough pods of its group have come as far"
+    GROUP_BACK = "its group gives back what it holds"
     ALLOWED = "all plugins that held it allow it"
     PARTLY_ALLOWED = "one of several plugins that hold it allows it"
     WRITTEN = "the objects are written"
@@ -65,7 +70,8 @@ class Action(StrEnum):
 
     ASK = "ask the plugins of the next state"
     HOLD = "the pod waits for these plugins"
-    EXTEND = "the pod waits for the others"
+    STAND_BY = "the pod waits for the others"
+    EXTEND = "the pod waits for the other plugins"
     WRITE = "write the objects"
     WAIT = "the pod waits for the objects"
     CALL = "run the coroutine"
@@ -75,6 +81,7 @@ class Action(StrEnum):
     RETRY = "unreserve and forget; the pod waits out its backoff"
     RETRY_QUIETLY = "unreserve and forget; the pod waits out its backoff, without condition and event"
     FORGET = "unreserve and forget"
+    GIVE_BACK = "unreserve and forget; the pod's group is tried again, or waits"
     UNRESERVE = "unreserve; the room is given back with the pod, or is where the API shows it"
     LEAVE = "the room is given back with the pod; unreserve once it is known what was written"
     WITHDRAW = "do not send the Binding, if there is still time"
@@ -108,6 +115,7 @@ def _to(action: Action, target: State, states: Iterable[State] = LIVE, but: Iter
     return {state: (action, target) for state in states if state not in but}
 
 
+_IN_GROUP = (State.RESERVING, State.GROUP_DECIDING)
 _UNDER_WAY = (State.PRE_BIND_WRITING, State.PRE_BIND_LEAVING, *MAY_BE_BOUND)
 _STAYING = tuple(state for state in LIVE if state is not State.PRE_BIND_LEAVING)
 _ROWS: dict[Event, tuple[Row, str]] = {
@@ -124,6 +132,24 @@ _ROWS: dict[Event, tuple[Row, str]] = {
         _to(Action.PARK, State.REVERTED, (State.RESERVING, State.PERMITTING, State.WAITING_ON_PERMIT))
         | _to(Action.RETRY, State.REVERTED, (State.PRE_BINDING, State.BINDING)),
         "",
+    ),
+    Event.STANDS_BY: (
+        {
+            State.PERMITTING: (Action.STAND_BY, State.GROUP_DECIDING),
+            State.BINDING: (Action.STAND_BY, State.GROUP_GATHERING),
+        },
+        "it has not come so far, or is further already",
+    ),
+    Event.GROUP_ON: (
+        {
+            State.GROUP_DECIDING: (Action.ASK, State.PERMITTING),
+            State.GROUP_GATHERING: (Action.ASK, State.BINDING),
+        },
+        "it does not wait for its group",
+    ),
+    Event.GROUP_BACK: (
+        _to(Action.GIVE_BACK, State.REVERTED, _IN_GROUP),
+        "its group was tried before",
     ),
     Event.HELD: ({State.PERMITTING: (Action.HOLD, State.WAITING_ON_PERMIT)}, ""),
     Event.WRITES: ({State.PRE_BINDING: (Action.WRITE, State.PRE_BIND_WRITING)}, ""),
@@ -175,12 +201,14 @@ _ROWS: dict[Event, tuple[Row, str]] = {
     Event.TIME_OVER: (
         {
             State.WAITING_ON_PERMIT: (Action.PARK, State.REVERTED),
+            State.GROUP_GATHERING: (Action.PARK, State.REVERTED),
             State.PRE_BIND_WAITING: (Action.RETRY, State.REVERTED),
         },
         "no plugin has a time to keep",
     ),
     Event.PREEMPTED: (
-        _to(Action.RETRY, State.REVERTED, but=_UNDER_WAY),
+        _to(Action.RETRY, State.REVERTED, but=_UNDER_WAY)
+        | _to(Action.GIVE_BACK, State.REVERTED, (State.GROUP_DECIDING,)),
         "what is under way can't be taken back; the pod is deleted like one that is bound",
     ),
     Event.UPDATED: ({state: (Action.UPDATE, state) for state in _STAYING}, "the pod is gone"),
@@ -201,6 +229,7 @@ _ROWS: dict[Event, tuple[Row, str]] = {
     ),
     Event.UNFIT: (
         _to(Action.RETRY_QUIETLY, State.REVERTED, but=_UNDER_WAY)
+        | _to(Action.GIVE_BACK, State.REVERTED, (State.GROUP_DECIDING,))
         | {State.BIND_POSTING: (Action.WITHDRAW, State.BIND_POSTING)},
         "what is under way can't be taken back; the pod is looked at again once its objects are written",
     ),
@@ -208,7 +237,10 @@ _ROWS: dict[Event, tuple[Row, str]] = {
     Event.BIND_FAILED: ({State.BIND_POSTING: (Action.RETRY, State.REVERTED)}, "no Binding was posted"),
     Event.BIND_CONFLICT: ({State.BIND_POSTING: (Action.RETRY_QUIETLY, State.REVERTED)}, "no Binding was posted"),
     Event.WITHDRAWN: ({State.BIND_POSTING: (Action.RETRY_QUIETLY, State.REVERTED)}, "no Binding was posted"),
-    Event.BROKE: (_to(Action.RETRY, State.REVERTED, _STAYING), "the pod is gone"),
+    Event.BROKE: (
+        _to(Action.RETRY, State.REVERTED, _STAYING) | _to(Action.GIVE_BACK, State.REVERTED, (State.GROUP_DECIDING,)),
+        "the pod is gone",
+    ),
 }
 """Event → what follows from it in which states, and why nothing follows in the others."""
 

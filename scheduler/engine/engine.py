@@ -22,7 +22,6 @@ from scheduler.engine.changes import (
     key_of,
     node_changes,
     placed_pod_changes,
-    pod_group_changes,
     storage_changes,
     waiting_pod_changes,
 )
@@ -40,6 +39,7 @@ from scheduler.engine.instructions import (
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.placement_conflicts import PlacementConflicts
+from scheduler.engine.pod_groups.cycle import GroupCycles
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.room import room_on
@@ -60,6 +60,8 @@ from scheduler.engine.stimuli import (
 from scheduler.engine.story_writer import StoryWriter
 from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.timeline import Timeline, told
+from scheduler.engine.turns import ORDINARY
+from scheduler.framework.binding_plugins import Rejected
 from scheduler.framework.config import Extender
 from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.events import ClusterEvent
@@ -129,6 +131,9 @@ class Engine:
         self._story_writer = StoryWriter(self.queue.stories)
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
         self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
+        self.groups = GroupCycles(
+            self.cluster, self.queue, self._attempts, self.binding, self._outbox, budget, self._assume_in_group
+        )
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
         self._given_twice = GivenTwice(self.cluster, self.binding, self._outbox)
 
@@ -160,7 +165,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether a Cycle would schedule a pod."""
-        return self.queue.has_active
+        return self.queue.has_active or self.groups.has_work
 
     def next_tick(self) -> float | None:
         """Engine time at which a Tick has something to do."""
@@ -221,7 +226,7 @@ class Engine:
                 self.queue.tick(now)
                 self.binding.tick(now)
                 self._look_for_conflicts(now)
-        if self.binding.spoken_for:
+        if self.binding.spoken_for or self.binding.gathering.released:
             self.binding.settle(now)
         return self._outbox.take()
 
@@ -248,7 +253,8 @@ class Engine:
                 self._given_twice.look(now)
             case PodGroup():
                 group = self.cluster.pod_groups.put(thing)
-                wakes.for_pod_group(self.queue, pod_group_changes(group), group, thing, now)
+                self.queue.group_put(group, thing, now)
+                self.binding.gathering.look(thing.key)
             case _:
                 before = self.cluster.storage.put(thing)
                 wakes.for_storage(self.queue, storage_changes(before, thing), before, thing, now)
@@ -256,10 +262,15 @@ class Engine:
     def _gone(self, gone: Gone, now: float, why: str = "deleted") -> None:
         match gone.kind:
             case "Pod":
-                waiting = self._extender_calls.drop(gone.uid) or self.queue.remove(gone.uid)
+                group = self.cluster.pod_groups.group_of(gone.uid)
+                tried = self.groups.drop(gone.uid)
+                waiting = self._extender_calls.drop(gone.uid) or self.queue.remove(gone.uid) or tried
                 self.binding.happens(gone.uid, Event.GONE, None, now)
                 self._story_writer.left(gone.uid, why, now)
                 placement = self.cluster.drop_pod(gone.uid)
+                if group is not None:
+                    self.binding.gathering.leaves(group, gone.uid)
+                    self.queue.group_changed(group, now, helps=True)
                 if placement is not None:
                     wakes.for_room(self.queue, self.cluster, placement.pod, placement.row, now)
                 elif waiting is not None:
@@ -277,7 +288,9 @@ class Engine:
                 device = self.cluster.drop_device(kind, gone.namespace, gone.name)
                 wakes.for_storage(self.queue, device_changes(device, None), device, None, now)
             case kind if kind in POD_GROUP_KINDS:
-                self.cluster.pod_groups.drop(GroupKey(gone.namespace, gone.name, api_of_kind(kind)))
+                key = GroupKey(gone.namespace, gone.name, api_of_kind(kind))
+                if self.cluster.pod_groups.drop(key) is not None:
+                    self.queue.group_gone(key, now)
             case kind if kind in STORAGE_KINDS:
                 before = self.cluster.storage.drop(kind, gone.namespace, gone.name)
                 if kind == "VolumeAttachment":
@@ -298,12 +311,15 @@ class Engine:
 
     def _leave(self, pod: Pod, now: float) -> None:
         """A waiting pod is to wait anew, as a member of another group or of none."""
+        if self.groups.drop(pod.uid) is not None:
+            self.binding.give_back(pod.uid, now, quietly=False)
         self._extender_calls.drop(pod.uid)
         self.queue.remove(pod.uid)
         self._nominator.end(pod, now)
 
     def _put_placed(self, pod: Pod, now: float) -> None:
         self.queue.remove(pod.uid)
+        self.groups.drop(pod.uid)
         self._extender_calls.drop(pod.uid)
         self._story_writer.placed(pod, now, ours=self.binding.note_assumed(pod.uid))
         self.binding.happens(pod.uid, Event.PLACED, pod, now)
@@ -318,6 +334,10 @@ class Engine:
             self.placement_conflicts.placed(pod, now)
         if before is None or before.assumed:
             wakes.for_pod(self.queue, ClusterEvent.POD_PLACED, pod, now)
+            if pod.scheduling_group is not None:
+                self.binding.gathering.leaves(pod.scheduling_group, pod.uid)
+                self.binding.gathering.look(pod.scheduling_group)
+                self.queue.group_changed(pod.scheduling_group, now, helps=before is None)
         row = self.cluster.nodes.row_of(pod.node_name)
         if before is not None:
             wakes.for_pod(self.queue, placed_pod_changes(before.pod, pod), pod, now, room_on(self.cluster, row))
@@ -335,7 +355,8 @@ class Engine:
     def _put_waiting(self, pod: Pod, now: float) -> None:
         queued = self.queue.get(pod.uid)
         placement = self.cluster.placement(pod.uid)
-        known = placement if queued is None else queued
+        tried = self.groups.trying(pod.uid)
+        known = queued or placement or tried
         if known is not None:
             if queued is not None and queued.pod.scheduling_group != pod.scheduling_group:
                 self._leave(queued.pod, now)
@@ -344,6 +365,10 @@ class Engine:
         if pod.scheduling_group is not None or pod.uid in self.cluster.pod_groups:
             self.cluster.pod_groups.waits(pod)
         event = Event.TERMINATING if pod.terminating else Event.UPDATED
+        if tried is not None:
+            tried.pod = pod
+            if pod.terminating:
+                self.groups.drop(pod.uid)
         if self.binding.happens(pod.uid, event, pod, now) or (self._extender_calls.update(pod) and not pod.terminating):
             return
         if pod.terminating:
@@ -354,18 +379,32 @@ class Engine:
             before = queued.pod
             self.queue.update(pod, waiting_pod_changes(before, pod), now)
             self._nominator.follow(queued, before, now)
-        elif placement is None:
+        elif placement is None and tried is None:
             if pod.nominated_node_name:
                 self.cluster.nominations.put(pod, pod.nominated_node_name)
             self.queue.add(pod, now)
+            if pod.scheduling_group is not None:
+                self.queue.group_changed(pod.scheduling_group, now, helps=True)
 
     def _cycle(self, now: float) -> None:
         self._at_hand = None
         if not self.queue.term_indexing.begin(self._budget.slice, now):
             return
+        groups = self.groups
+        if groups.due:
+            groups.go_on(now)
+            return
         queued = self._at_hand = self.queue.pop(now)
-        if queued is not None:
+        if groups.has_work:
+            groups.others_had(ORDINARY)
+        if queued is None:
+            if groups.has_work:
+                groups.go_on(now)
+        elif queued.entry is None:
             self._attempt(queued, now)
+        else:
+            self._at_hand = None
+            groups.begin(queued.entry, now)
 
     def _attempt(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> None:
         """Try a pod, for one slice at most, and do what follows. `answer`: as in `Attempts.think`."""
@@ -390,22 +429,33 @@ class Engine:
 
     def _assume(self, queued: QueuedPod, decision: Decision, now: float) -> None:
         """Begin to bind the pod to its node."""
+        self._assume_in_group(queued, decision, now, None)
+
+    def _assume_in_group(
+        self, queued: QueuedPod, decision: Decision, now: float, group: GroupKey | None
+    ) -> Rejected | PluginError | None:
+        """As `_assume`; with a group that is being tried, the pod waits for it. Why Reserve plugins refuse it then."""
         framework = self._frameworks[queued.pod.scheduler_name]
         binders = self._binders
         if binders:
             binders = tuple(binder for binder in binders if interested(binder.extender, queued.pod))
-        self.binding.assume(queued, framework, decision, self.choose(decision), now, binders)
+        return self.binding.assume(queued, framework, decision, self.choose(decision), now, binders, group).refused
 
     def _extenders_answered(self, answer: ExtendersAnswered, now: float) -> None:
         """Go on with a pod that waited for extenders."""
         call = self._extender_calls.take(answer.question)
-        if call is not None:
+        if call is not None and self.groups.trying(call.queued.pod.uid) is not None:
+            self.groups.go_on(now, (call, answer.answer))
+        elif call is not None:
             self._attempt(call.queued, now, (call, answer.answer))
 
     def _extenders_failed(self, failure: ExtendersFailed, now: float) -> None:
         """An extender failed that is not ignorable: the pod is tried again; in preemption, it stays unschedulable."""
         call = self._extender_calls.take(failure.question)
         if call is None:
+            return
+        if self.groups.trying(call.queued.pod.uid) is not None:
+            self.groups.extenders_failed(call.queued.pod.uid, failure.message, now)
             return
         if isinstance(call.question, NodesQuestion):
             self._broken(call.queued, failure.message, frozenset((EXTENDER,)), now)
@@ -465,6 +515,7 @@ class Engine:
         """Take back what the cycle that raised may have begun. Its instructions for other pods are kept."""
         queued, self._at_hand = self._at_hand, None
         if queued is None:
+            self.groups.broke(message, now)
             return
         uid = queued.pod.uid
         self.binding.broke(uid, message, now)

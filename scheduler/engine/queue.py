@@ -11,7 +11,8 @@ from scheduler.engine import unschedulable_pods
 from scheduler.engine.budget import Budget
 from scheduler.engine.changes import EventObject, named
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.places import Cause, Places
+from scheduler.engine.places import Cause
+from scheduler.engine.pod_groups.places import GroupedPlaces
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.room import Room
 from scheduler.engine.term_indexing import TermIndexing
@@ -36,7 +37,7 @@ _KEPT_FOR_ASKED = 64
 """Of the pods nominated for one node, this many are looked at closely; the others are woken."""
 
 
-class Queue(Places):
+class Queue(GroupedPlaces):
     """All waiting pods of all profiles, by UID."""
 
     def __init__(
@@ -77,7 +78,11 @@ class Queue(Places):
             # The condition that the API shows need not be written again.
             queued.written = (pod.condition[1], pod.condition[2], pod.nominated_node_name)
         self._pods[pod.uid] = queued
-        self._enter(queued, now, _ADDED)
+        group = self.group_of(pod)
+        if group is None:
+            self._enter(queued, now, _ADDED)
+        else:
+            self._join(queued, group, now, _ADDED)
         return queued
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
@@ -87,6 +92,10 @@ class Queue(Places):
         queued.errors += 1
         queued.returned_at = now
         queued.flushed = False
+        group = self.group_of(queued.pod)
+        if group is not None:
+            self._join(queued, group, now, _FAILED)
+            return
         self._pods[queued.pod.uid] = queued
         self._to_backoff(queued, now, _FAILED)
 
@@ -97,6 +106,10 @@ class Queue(Places):
         queued.errors = 0
         queued.returned_at = now
         queued.flushed = False
+        group = self.group_of(queued.pod)
+        if group is not None:
+            self._join(queued, group, now, _FAILED)
+            return
         self._pods[queued.pod.uid] = queued
         if missed:
             self._enter(queued, now, _FAILED)
@@ -119,6 +132,10 @@ class Queue(Places):
         queued.early |= any(number > queued.left_at and event & wakes for event, number in self._latest_real.values())
         return True
 
+    def anything_since(self, queued: QueuedPod) -> bool:
+        """Whether anything has happened since the pod's attempt began."""
+        return queued.left_at != self._events
+
     def reconfigure(
         self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
     ) -> None:
@@ -137,7 +154,9 @@ class Queue(Places):
             queued = self._pods.get(self._entering.popleft())
             if queued is None:
                 continue
-            if queued.place is Place.BACKOFF and queued.pod.scheduler_name in self.frameworks:
+            if queued.entry is not None:
+                self._reenter_group(queued, now, _ACTIVATED)
+            elif queued.place is Place.BACKOFF and queued.pod.scheduler_name in self.frameworks:
                 self._leave(queued)
                 self._to_backoff(queued, now, _ACTIVATED)
             else:
@@ -153,7 +172,10 @@ class Queue(Places):
     def update(self, pod: Pod, event: ClusterEvent, now: float) -> None:
         """A waiting pod changed; `event` says how, as far as it may matter."""
         queued = self._pods[pod.uid]
-        if queued.place is Place.UNSCHEDULABLE:
+        if queued.entry is not None:
+            helps = queued.place is Place.UNSCHEDULABLE and bool(event) and self._helps(queued, event)
+            self._update_in_group(queued, pod, now, _UPDATED, helps=helps)
+        elif queued.place is Place.UNSCHEDULABLE:
             woken = queued.group.waiting is None or (event and self._helps(queued, event))
             self.unschedulable.take(queued)
             queued.pod = pod
@@ -306,7 +328,9 @@ class Queue(Places):
         first = self._active.peek()
         return first is not None and first.pod.priority >= priority
 
-    def _popped(self, queued: QueuedPod) -> QueuedPod:
+    def _popped(self, queued: QueuedPod) -> QueuedPod | None:
+        if queued.entry is not None:
+            return queued if self._begin(queued.entry, self._events) else None
         del self._pods[queued.pod.uid]
         self._leave(queued)
         if queued.cost is None:

@@ -92,3 +92,7 @@ class QueuedPod:
     """What had been indexed when it became active, or when it was last tried."""
     trace: Trace | None = None
     """The points that its last attempt passed, if that is measured."""
+    entry: Any = None
+    """The `pod_groups.entry.Entry` of its pod group; None: it is scheduled by itself."""
+    arrival: int = 0
+    """Which pod of a group came to the queue first."""

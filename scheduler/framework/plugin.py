@@ -148,6 +148,8 @@ class Plugin:
     """The changes that may reverse its rejection (EventsToRegister)."""
     time_limit: ClassVar[float] = TIME_LIMIT
     """Seconds that each of its coroutines has."""
+    for_groups: ClassVar[bool] = False
+    """Its `pre_enqueue` is asked about pods of pod groups only."""
     only_preempts: ClassVar[bool] = False
     """Its `post_filter` only removes pods of lower priority. Then waiting pods are not woken for a node that would be
     too small for them even without all pods of lower priority."""

@@ -69,6 +69,7 @@ class Framework:
         self.guard = Guard() if guard is None else guard
         self._reached: Reached = _unheard
         self._pre_filters: tuple[Any, ...] = profile.plugins("pre_filter")
+        self._enqueues = tuple(plugin for plugin in profile.plugins("pre_enqueue") if not plugin.for_groups)
         self._scorers = [
             (plugin, profile.weights.get(plugin.name, 1), plugin.normalize) for plugin in profile.plugins("score")
         ]
@@ -149,7 +150,7 @@ class Framework:
 
     def held_by(self, pod: Pod, cluster: Cluster) -> tuple[str, Reason] | None:
         """(plugin, reason) of the first plugin that holds the pod out of the queue."""
-        for plugin in self.profile.plugins("pre_enqueue"):
+        for plugin in self._enqueues if pod.scheduling_group is None else self.profile.plugins("pre_enqueue"):
             looks = declared(plugin).enqueues_by_cluster
             reason = self.guard(plugin, plugin.pre_enqueue, pod, *((cluster,) if looks else ()))
             if reason is not None:

@@ -48,7 +48,7 @@ class WaitingPod:
         if self.rejected is not None or not self.pending:
             return None
         plugin = self.earliest()[1]
-        return plugin, f"rejected due to timeout after waiting {text(self.pending[plugin][1])} at plugin {plugin}"
+        return plugin, timeout_text(self.pending[plugin][1], plugin)
 
 
 class WaitingPods:
@@ -90,3 +90,8 @@ class WaitingPods:
             if self._pods.get(waiting.pod.uid) is waiting:
                 left -= 1
                 yield waiting
+
+
+def timeout_text(seconds: float, plugin: str) -> str:
+    """What is said of a pod for which a plugin has waited in vain."""
+    return f"rejected due to timeout after waiting {text(seconds)} at plugin {plugin}"

@@ -1,20 +1,24 @@
-"""GangScheduling: pods of a group. Groups are not scheduled yet, so their pods are refused with a message that says so.
+"""GangScheduling: when the pods of a group may be tried, and whether enough of them can still find a node.
 
-One by one, a part of a gang would start and hold what the rest needs. kube-scheduler knows this plugin only with the
-feature gate GenericWorkload.
+Mirrors kube-scheduler `framework/plugins/gangscheduling`, which it knows only with the feature gate GenericWorkload.
+What its Permit does, waiting until enough pods of the group are there, is done in `scheduler.engine.pod_groups`, later
+in the binding cycle and for all of them together.
 """
 
+import json
 from collections.abc import Collection
 
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
-from scheduler.framework.status import Reject, Unresolvable
+from scheduler.framework.status import Reason, Reject, Unresolvable
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import NATIVE
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
+
+_NOT_ENOUGH = Unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
 
 
 class AnyArgs(Struct, rename="camel", frozen=True):
@@ -22,19 +26,35 @@ class AnyArgs(Struct, rename="camel", frozen=True):
 
 
 class GangScheduling(Plugin):
-    """Refuses each pod with `spec.schedulingGroup`."""
+    """Holds pods of a group back until the group is known, and a gang until it has enough pods."""
 
     name = "GangScheduling"
     Args = AnyArgs
     events = ClusterEvent.NOTHING
+    for_groups = True
 
     def skips(self, shape: PodShape) -> Collection[str]:
         """Everything, for pods that are in no group."""
         return NO_POINTS if shape.in_group else SKIPPABLE
 
-    def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
-        """Refuse a pod of a group."""
-        group = pod.scheduling_group
-        if group is None or group.api != NATIVE:
+    def pre_enqueue(self, pod: Pod, cluster: Cluster) -> Reason | None:
+        """Hold a pod whose group is not known, or a gang with too few pods."""
+        key = cluster.pod_groups.of(pod)
+        if key is None:
             return None
-        return Reject(Unresolvable("pod uses spec.schedulingGroup, which this version of Berth does not schedule yet"))
+        state = cluster.pod_groups.state(key)
+        if state is None or state.object is None:
+            name = json.dumps(key.name)
+            return Unresolvable(f"waiting for pods's pod group {name} to appear in scheduling queue")
+        if state.object.gang and len(state.pods) < state.object.needed:
+            return _NOT_ENOUGH
+        return None
+
+    def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
+        """Refuse a pod of a group where groups can't be read: alone, it would start without the others."""
+        group = pod.scheduling_group
+        if group is None or group.api != NATIVE or cluster.pod_groups.of(pod) is not None:
+            return None
+        return Reject(
+            Unresolvable("pod uses spec.schedulingGroup, but the API server serves no PodGroups of scheduling.k8s.io")
+        )

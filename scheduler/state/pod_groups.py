@@ -84,6 +84,10 @@ class PodGroups:
         """Whether a pod of this UID is known as a member of any group."""
         return uid in self._of
 
+    def group_of(self, uid: str) -> GroupKey | None:
+        """The group that a known pod names."""
+        return self._of.get(uid)
+
     def of(self, pod: Pod) -> GroupKey | None:
         """The group that counts for a pod; None: it names none, or one of an API group that is not followed."""
         key = pod.scheduling_group

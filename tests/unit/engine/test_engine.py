@@ -394,7 +394,7 @@ def test_a_pod_of_a_group_stays_pending_with_a_reason(harness: Harness) -> None:
     harness.put(node("n1"), pod("train", schedulingGroup={"podGroupName": "workers"}))
     failed, condition, event = harness.cycle()
     assert isinstance(failed, Failed)
-    assert "spec.schedulingGroup, which this version of Berth does not schedule yet" in failed.message
+    assert "spec.schedulingGroup, but the API server serves no PodGroups" in failed.message
     assert isinstance(condition, PatchCondition)
     assert isinstance(event, RecordFailure)
     assert condition.message == event.message == failed.message

@@ -50,7 +50,7 @@ def test_the_default_profile() -> None:
     assert names(found, "queue_sort") == ["PrioritySort"]
     assert names(found, "bind") == ["DefaultBinder"]
     assert names(found, "post_filter") == ["DynamicResources", "DefaultPreemption"]
-    assert names(found, "pre_enqueue") == ["SchedulingGates", "DynamicResources"]
+    assert names(found, "pre_enqueue") == ["SchedulingGates", "DynamicResources", "GangScheduling"]
     assert [found.weights[name] for name in SCORERS] == [3, 2, 1, 1, 2, 2, 2, 1, 1]
 
 

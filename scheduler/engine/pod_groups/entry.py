@@ -1,0 +1,64 @@
+"""A pod group as the queue knows it: one entry, however many of its pods wait.
+
+Mirrors kube-scheduler `framework/types.go` (QueuedPodGroupInfo).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from scheduler.engine.queued import Place, QueuedPod
+from scheduler.model.pod_group import GroupKey
+
+
+class Ended(Enum):
+    """How an attempt to schedule a group ended."""
+
+    WITH_NODES = auto()
+    """Enough pods have a node, though perhaps not all."""
+    REJECTED = auto()
+    BROKEN = auto()
+    TOO_COSTLY = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """The waiting pods of one group, all in one place. Times are engine seconds."""
+
+    key: GroupKey
+    queued_at: float
+    """Entries of the same priority are tried in this order."""
+    pods: dict[str, QueuedPod] = field(default_factory=dict)
+    """By UID. While the group is being tried: those that came meanwhile."""
+    trying: tuple[QueuedPod, ...] = ()
+    """The pods that are being tried, in the order in which they are. Then the entry is in no heap."""
+    place: Place = Place.GATED
+    ticket: int = 0
+    order: Any = None
+    """Where it is in the heap of its place."""
+    leader: QueuedPod | None = None
+    """The pod that stands for the entry in the heaps."""
+    held: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """UID → (plugin, reason) of the pods that PreEnqueue plugins hold. While there are any, all pods wait."""
+    failing: set[str] = field(default_factory=set)
+    """UIDs of pods about which a PreEnqueue plugin failed: it is asked again after the backoff."""
+    attempts: int = 0
+    rejections: int = 0
+    """Attempts after which no pod could go on, since one succeeded last."""
+    errors: int = 0
+    """Attempts in a row that ended with an error. If there are any, the backoff depends on them."""
+    overruns: int = 0
+    """Attempts in a row that cost too much. If there are any, the backoff depends on them."""
+    returned_at: float = 0.0
+    """When its last attempt failed: the backoff begins then."""
+
+    @property
+    def new(self) -> bool:
+        """Whether it has no place yet."""
+        return self.leader is None and not self.trying
+
+
+def in_order(pods: Iterable[QueuedPod]) -> tuple[QueuedPod, ...]:
+    """The order in which the pods of a group are tried (PodGroupMemberPodsOrderingFunc)."""
+    return tuple(sorted(pods, key=lambda queued: (-queued.pod.priority, -queued.attempts, queued.arrival)))
