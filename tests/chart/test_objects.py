@@ -108,7 +108,20 @@ def _rules(objects: list[Object], name: str) -> set[tuple[str, str]]:
     return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
 
 
+NATIVE = {f"{kind}admission{what}" for kind in ("mutating", "validating") for what in ("policies", "policybindings")}
 RIGHTS: list[tuple[str, Object, str, set[tuple[str, str]]]] = [
+    (
+        "admission policies",
+        {"policy": {"enforcement": "webhook"}},
+        "berth-operator",
+        {(one, verb) for one in NATIVE for verb in ("create", "patch", "update")},
+    ),
+    (
+        "webhook configurations",
+        {"admission": {"enabled": False}},
+        "berth-operator",
+        {("mutatingwebhookconfigurations", "get"), ("validatingwebhookconfigurations", "get")},
+    ),
     ("preemption", {"scheduler": {"rbac": {"preemption": False}}}, "berth-scheduler", {("pods", "delete")}),
     (
         "volumes",
@@ -179,6 +192,35 @@ def test_leases_wait_with_leases_only(chart: Chart) -> None:
         (rule,) = one["spec"]["rules"]
         (subject,) = rule["subjects"]
         assert subject["serviceAccount"]["name"] == name.removesuffix("-lease")
+
+
+def test_who_enforces(chart: Chart, default: list[Object]) -> None:
+    """Operator and admission server are told alike; without an operator the server judges all policies."""
+
+    def args(objects: list[Object], component: str) -> list[str]:
+        found: list[str] = containers(objects)[component]["args"]
+        return found
+
+    told = ["--enforcement=auto", "--release=berth", "--owner=berth-operator", "--webhook=zz-berth-admission"]
+    assert [arg for arg in args(default, "operator") if arg in told] == told
+    assert "--leave-native" in args(default, "admission")
+    assert "--leave-native" not in args(chart.objects({"operator": {"enabled": False}}), "admission")
+    webhook = chart.objects({"policy": {"enforcement": "webhook"}})
+    assert "--leave-native" not in args(webhook, "admission")
+    assert "--enforcement=webhook" in args(webhook, "operator")
+    assert "--release=green.blue" in args(chart.objects({}, "green", "blue"), "operator")
+
+
+def test_without_an_admission_server(chart: Chart) -> None:
+    """Policies without a webhook: nothing of the server is left, and the operator knows that there is none."""
+    objects = chart.objects(
+        {"admission": {"enabled": False}, "networkPolicy": {"enabled": True, "apiServer": ["::1/128"]}}
+    )
+    assert not [one for one in objects if "admission" in one["metadata"]["name"]]
+    assert "--webhook=" in containers(objects)["operator"]["args"]
+    said = chart.refusal({"admission": {"enabled": False}, "policy": {"enforcement": "webhook"}})
+    assert "policy.enforcement: webhook: want auto or native" in said
+    assert "policy" in chart.refusal({"policy": {"enforcement": "nativ"}})
 
 
 def test_no_wildcards(chart: Chart) -> None:

@@ -40,6 +40,13 @@ def test_valid(chart: Chart, valid: Kubeconform, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", TESTED)
+def test_valid_without_a_webhook(chart: Chart, valid: Kubeconform, version: str) -> None:
+    """So it is where there is no admission server, and where the webhook alone enforces."""
+    for values in ({"admission": {"enabled": False}}, {"policy": {"enforcement": "webhook"}}):
+        assert valid.errors(version, chart.objects(values)) == []
+
+
+@pytest.mark.parametrize("version", TESTED)
 def test_policies_are_valid(valid: Kubeconform, version: str) -> None:
     """The examples' MetadataPolicies, by the schema in our CRD."""
     files = sorted((CHART.parent / "examples" / "policies").glob("*/policy.yaml"))

@@ -74,6 +74,11 @@ class Team:
         """How many admission policies there are."""
         return sum(len(self.api.list(f"{ROOT}/{plural}")) for plural in PLURALS.values())
 
+    def status(self, labels: dict[str, str]) -> int:
+        """How a create with these labels is answered."""
+        path = f"/api/v1/namespaces/{self.name}/configmaps"
+        return self.api.tell("POST", path, {"metadata": {"name": "o", "labels": labels}}, dryRun="All").status
+
     def tried(self) -> str:
         """Create an object as a dry run: what is wrong with the answer; empty for nothing."""
         path = f"/api/v1/namespaces/{self.name}/configmaps"
@@ -157,6 +162,8 @@ def _move(team: Team, judge: admission.Replica, operator: Replica) -> None:
         team.wait_asked(False)
         operator.kill()
         wait_for("the webhook to rest", lambda: _rests(judge, team), PATIENCE)
+        team.put("late", rejects("late", "Exists"))  # nobody says who enforces it, so the webhook does
+        wait_for("the late policy to hold", lambda: team.status({"late": "yes"}) == 403, PATIENCE)
         judge.kill()
         for _ in range(20):
             assert team.tried() == ""

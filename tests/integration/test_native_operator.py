@@ -97,6 +97,9 @@ def test_from_the_first_policy_to_the_last(ship: Native) -> None:
     ship.put("note", {"policyAction": {"updatedAnnotations": {"note": "here"}}})
     ship.put("label", writes(team="a"))
     ship.refuses({"bad": "yes"})
+    lease = {"metadata": {"name": "exempt", "labels": {"bad": "yes"}}}
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{ship.team}/leases"
+    assert ship.api.tell("POST", leases, lease, dryRun="All").status == 201  # no policy applies to Leases
     wait_for("the annotation", lambda: _noted(ship.create({})[1]), PATIENCE)
     native = ship.enforced("forbid", "Native")
     assert native["enforcement"]["generation"] == 1
@@ -106,6 +109,8 @@ def test_from_the_first_policy_to_the_last(ship: Native) -> None:
     assert "writes label team" in said["message"]
     assert "team" not in (ship.create({})[1]["metadata"].get("labels") or {})
     assert {one.split()[0] for one in ship.objects(ship.team)} == set(PLURALS)
+    role = ship.api.get(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{ship.role}")["metadata"]["uid"]
+    assert {tuple(_plain(one)["owners"]) for one in ship.objects().values()} == {(role,)}
 
     path = f"{POLICIES.format(ship.team)}/forbid"
     ship.api.patch(path, {"spec": {"rules": [rejects("worse", "Exists")]}})

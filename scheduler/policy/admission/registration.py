@@ -66,6 +66,7 @@ class Registration:
         self.repairs = 0
         self._left = left
         self._told_left: tuple[str, ...] = ()
+        self._written_left: dict[str, tuple[str, ...]] = {}
         self._client = client
         self._settings = settings
         self._certificates = certificates
@@ -143,7 +144,8 @@ class Registration:
         due = repaired(found, wanted)
         if due is not None:
             await self._client.replace(path, msgspec.json.encode(due))
-            self._wrote(resource, "repaired")
+            self._wrote(resource, "repaired" if self._written_left.get(resource.plural, left) == left else "updated")
+        self._written_left[resource.plural] = left
 
     async def _owner(self) -> str | None:
         """The owner's UID, read each time: a role that was deleted and created again has another."""
@@ -153,7 +155,7 @@ class Registration:
         return found.metadata.uid
 
     def _wrote(self, resource: Resource, how: str) -> None:
-        if self._published is not None:
+        if self._published is not None and how != "updated":
             self.repairs += 1
         log.info("webhook configuration written", kind=resource.kind, name=self._settings.configuration, how=how)
 

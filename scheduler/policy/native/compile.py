@@ -183,7 +183,7 @@ class _Namespace:
         variables.add("scheduler", scheduler)
         self.comments |= variables.comments
         spec = {
-            "matchConstraints": {"resourceRules": requests.rules(), "excludeResourceRules": requests.excluded()},
+            "matchConstraints": self._constraints(),
             "matchConditions": requests.of_requests(),
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
@@ -297,12 +297,24 @@ class _Namespace:
 
     def _checks(self, variables: _Variables, validations: Sequence[Object], on_failure: str) -> Object:
         return {
-            "matchConstraints": {"resourceRules": requests.rules(), "excludeResourceRules": requests.excluded()},
+            "matchConstraints": self._constraints(),
             "matchConditions": requests.of_requests(),
             "failurePolicy": on_failure,
             "variables": variables.spelled(),
             "validations": list(validations),
         }
+
+    def _constraints(self) -> Object:
+        """Which requests; the namespace first, as it is what keeps the requests of all others cheap."""
+        return {
+            "namespaceSelector": self._here(),
+            "excludeResourceRules": requests.excluded(),
+            "resourceRules": requests.rules(),
+        }
+
+    def _here(self) -> Object:
+        here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [self._namespace]}
+        return {"matchExpressions": [here]}
 
     def _object(self, kind: str, mode: Mode, spec: Object) -> Object:
         labels = {**LABELS, RELEASE_LABEL: label_of(self._release), NAMESPACE_LABEL: self._namespace}
@@ -310,11 +322,10 @@ class _Namespace:
         return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
     def _binding(self, kind: str, mode: Mode, action: str | None) -> Object:
-        here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [self._namespace]}
         spec: Object = {"policyName": name_of(self._release, self._namespace, mode)}
         if action is not None:
             spec["validationActions"] = [action]
-        spec["matchResources"] = {"namespaceSelector": {"matchExpressions": [here]}}
+        spec["matchResources"] = {"namespaceSelector": self._here()}
         return self._object(kind, mode, spec)
 
 

@@ -17,7 +17,7 @@ from scheduler.policy.spec import Field, Policies, Policy, Rule
 
 LARGEST = 128 * 1024
 """Bytes of the texts that one namespace's policies hold together; etcd takes objects of 1.5 MB."""
-MOST_UNITS = 1024
+MOST_UNITS = 512
 """What the policies of a namespace may cost (`bounds`). The API server evaluates them in every create and update there,
 with CPU time that all tenants share; what costs more is the webhook's, where each namespace waits for itself."""
 

@@ -36,7 +36,7 @@ from scheduler.policy.spec import Policies
 IN_FORCE_SECONDS = 3.0
 """From a write until every API server uses it: they look for changes once a second."""
 HANDOVER_SECONDS = 3.0
-MOST_NAMESPACES = 200
+MOST_NAMESPACES = 100
 """Where policies are enforced natively at a time. The API server asks each namespace's objects in every request whether
 they are meant, so they cost all tenants something."""
 OWNER_SECONDS = 60.0
@@ -142,7 +142,7 @@ class Enforcer:
                 again = AGAIN_SECONDS
                 break
             except RefusedError as error:
-                await self._find_refused(namespace, [one for one in policies if one.name in split.native], error)
+                await self._find_refused(namespace, policies, split.native, error)
         in_force = written = not again and self.natives.as_wanted(namespace, split.digests)
         settled = self.natives.settled(namespace)
         if in_force and settled < IN_FORCE_SECONDS:
@@ -207,7 +207,14 @@ class Enforcer:
         name = self._settings.owner
         now = self._monotonic()
         if name and now - self._owner[0] >= OWNER_SECONDS:
-            uid = partial.decode(await self._client.get(f"{ROLES}/{name}")).metadata.uid
+            try:
+                uid = partial.decode(await self._client.get(f"{ROLES}/{name}")).metadata.uid
+            except ApiError as error:
+                if error.status not in (403, 404):
+                    raise
+                log.error("the owner of admission policies can't be read", owner=name, error=str(error)[:300])
+                self._owner = now, self._owner[1]
+                return self._owner[1]
             owner = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": name, "uid": uid}
             self._owner = now, [owner]
         return self._owner[1]
@@ -238,9 +245,14 @@ class Enforcer:
             return True  # nobody but us writes it; the webhook configurations were waited for as well
         return not 0 <= self._wall() - since < HANDOVER_SECONDS + 1
 
-    async def _find_refused(self, namespace: str, policies: Sequence[Stored], error: RefusedError) -> None:
+    async def _find_refused(
+        self, namespace: str, stored: Sequence[Stored], native: frozenset[str], error: RefusedError
+    ) -> None:
         """Find the policies whose objects the API server refuses; where no single one is, all of them together are."""
-        found = self._refused.setdefault(namespace, {})
+        known = set(map(_version, stored))
+        policies = [one for one in stored if one.name in native]
+        found = {one: why for one, why in self._refused.get(namespace, {}).items() if one in known}
+        self._refused[namespace] = found
         before = len(found)
         for one in policies if len(policies) > 1 else ():
             compiled = await asyncio.to_thread(self._compile, namespace, [one], {})

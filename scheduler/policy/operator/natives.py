@@ -35,6 +35,7 @@ APPLY = "application/apply-patch+yaml"
 POLICIES = "podberth.dev/policies"
 """On each object: the names of the policies that it enforces."""
 PAUSE_SECONDS = 1.5
+RETRY_SECONDS = 2.0
 LOOK_SECONDS = 60.0
 """Between two looks whether the API server has these kinds."""
 
@@ -128,7 +129,12 @@ class Natives:
         """Follow our objects until cancelled; wait where the API server does not have such kinds."""
         self._forget()
         while True:
-            missing = await self._discover()
+            try:
+                missing = await self._discover()
+            except (ApiError, Unreachable) as error:
+                log.error("the API server does not say whether it has admission policies", error=str(error)[:300])
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
             if not missing:
                 break
             if missing != self.missing:
@@ -185,7 +191,10 @@ class Natives:
         return frozenset(name for annotations in held for name in annotations.get(POLICIES, "").split())
 
     async def _discover(self) -> str:
-        """Why there can be no objects of ours; empty when there can be."""
+        """Why there can be no objects of ours; empty when there can be.
+
+        Raises ApiError and Unreachable for an answer that says neither.
+        """
         root = next(iter(KINDS.values())).root
         try:
             listed = msgspec.json.decode(await self._client.get(root), type=_Listed)
@@ -197,9 +206,11 @@ class Natives:
         except ApiError as error:
             if error.status == 404:
                 return f"the API server has no {root.removeprefix('/apis/')}"
-            return f"the operator may not list admission policies: {str(error)[:300]}"
-        except (Unreachable, msgspec.MsgspecError) as error:
-            return f"the API server does not say whether it has admission policies: {str(error)[:300]}"
+            if error.status == 403:
+                return f"the operator may not list admission policies: {str(error)[:300]}"
+            raise
+        except msgspec.MsgspecError as error:
+            raise Unreachable(f"what answers for {root} is no API server: {str(error)[:300]}") from error
         return ""
 
     def _forget(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +13,7 @@ from scheduler.kube.errors import ApiError
 from scheduler.policy.bounds import MOST
 from scheduler.policy.native.likeness import same
 from scheduler.policy.operator import enforcer as module
+from scheduler.policy.operator import natives as natives_module
 from scheduler.policy.operator.enforcer import HANDOVER_SECONDS, Enforced, Enforcer
 from scheduler.policy.operator.judge import Stored, bounded, read
 from scheduler.policy.operator.natives import KINDS, PAUSE_SECONDS, Natives
@@ -35,6 +37,7 @@ class Server:
         self.objects: dict[tuple[str, str], Object] = {}
         self.log: list[tuple[str, str]] = []
         self.dry_runs = 0
+        self.role: str | None = "uid-role"
         self.refuses = ""
         """What an object may not hold."""
         self.excluded: list[str] | None = []
@@ -42,6 +45,10 @@ class Server:
 
     async def get(self, path: str, *, query: str = "") -> bytes:
         name = path.rpartition("/")[2]
+        if name == "berth-operator":
+            if self.role is None:
+                raise ApiError(404, "NotFound")
+            return json.dumps({"metadata": {"name": name, "uid": self.role}}).encode()
         assert name == CONFIGURATION, path
         if self.excluded is None:
             raise ApiError(404, "NotFound")
@@ -90,7 +97,7 @@ class Said:
 class Town:
     """A namespace with policies, whose statuses are kept as the reconciler would."""
 
-    def __init__(self, *documents: Object, webhook: str = CONFIGURATION) -> None:
+    def __init__(self, *documents: Object, webhook: str = CONFIGURATION, owner: str = "") -> None:
         self.clock = Clock()
         self.server = Server()
         self.said = Said()
@@ -98,7 +105,7 @@ class Town:
         client: Any = self.server
         self.natives = Natives(client, "berth", lambda _: None, monotonic=self.clock)
         self.natives.learned("")
-        settings = Settings("berth", enforcement="auto", webhook=webhook)
+        settings = Settings("berth", enforcement="auto", webhook=webhook, owner=owner)
         switches: Any = self.said
         self.enforcer = Enforcer(
             client, settings, self.natives, switches, lambda: True, wall=self.clock, monotonic=self.clock
@@ -258,6 +265,75 @@ async def test_none_alone_is_refused() -> None:
     await town.settle()
     assert set(town.ways().values()) == {"Webhook"}
     assert not town.server.objects
+
+
+async def test_an_owner_that_is_gone() -> None:
+    """Objects are written without one, and what is owned already stays so."""
+    town = Town(NOTE, owner="berth-operator")
+    await town.settle()
+    assert {one["metadata"]["ownerReferences"][0]["uid"] for one in town.server.objects.values()} == {"uid-role"}
+    town.server.role = None
+    town.clock.now += module.OWNER_SECONDS
+    town.server.log.clear()
+    await town.settle()
+    assert town.server.log == []
+    town = Town(NOTE, owner="berth-operator")
+    town.server.role = None
+    await town.settle()
+    assert town.ways() == {"note": "Native"}
+
+
+class Asked:
+    """An API server that says this of its kinds."""
+
+    def __init__(self, *answers: bytes | Exception) -> None:
+        self.answers = [*answers]
+
+    async def get(self, path: str, *, query: str = "") -> bytes:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (ApiError(404, "NotFound"), "the API server has no admissionregistration.k8s.io/v1"),
+        (ApiError(403, "Forbidden", "no"), "the operator may not list admission policies: 403 Forbidden: no"),
+        (
+            b'{"resources": [{"name": "validatingadmissionpolicies"}]}',
+            "the API server has no mutatingadmissionpolicies,",
+        ),
+    ],
+)
+async def test_a_cluster_without_these_kinds(answer: bytes | Exception, said: str) -> None:
+    """It is known at once, policies are the webhook's, and each says why."""
+    client: Any = Asked(answer)
+    natives = Natives(client, "berth", lambda _: None)
+    running = asyncio.create_task(natives.run())
+    await natives.known()
+    running.cancel()
+    await asyncio.wait((running,))
+    assert natives.missing.startswith(said)
+    town = Town(NOTE)
+    town.natives.missing = natives.missing
+    found = await town.look()
+    assert (found.ways["note"].way, found.ways["note"].reason) == ("Webhook", "KindsMissing")
+    assert said in found.ways["note"].message
+
+
+async def test_no_answer_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API server that is starting says nothing about its kinds: nobody concludes from that."""
+    monkeypatch.setattr(natives_module, "RETRY_SECONDS", 0.0)
+    client: Any = Asked(ApiError(503, "Unavailable"), b"<html>", ApiError(404, "NotFound"))
+    natives = Natives(client, "berth", lambda _: None)
+    running = asyncio.create_task(natives.run())
+    await natives.known()
+    running.cancel()
+    await asyncio.wait((running,))
+    assert client.answers == [client.answers[-1]]
+    assert natives.missing == "the API server has no admissionregistration.k8s.io/v1"
 
 
 async def test_too_many_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
