@@ -55,6 +55,7 @@ class Machine:
     def __init__(self, engine: Engine, decoder: Decoder, meter: Meter, patience: float = 60.0) -> None:
         """`patience`: seconds, on the machine's own clock, that the last pods may take to be bound."""
         self._engine, self._decoder, self._meter, self._patience = engine, decoder, meter, patience
+        self._decoder_beside = decoder.beside()
         self.now = 0.0
         self.turns = Turns()
         self.beside = Turns()
@@ -156,12 +157,11 @@ class Machine:
 
     def _decode(self, what: str, kind: str, raw: bytes, then: Callable[[Any], None]) -> None:
         """As the reflector does: in one turn, or for a large object beside the loop, one after the other."""
-        decode = self._decoder.of_kind(kind)
         if len(raw) <= LARGE_BYTES:
-            then(self._turn(what, lambda: decode(raw)))
+            then(self._turn(what, lambda: self._decoder.of_kind(kind)(raw)))
             return
         self._meter.begin(bounded=False)
-        thing = decode(raw)
+        thing = self._decoder_beside.of_kind(kind)(raw)
         spent = self._meter.end()
         self.beside.add(what, spent)
         self._held[kind] = max(self.now, *self._held.values(), 0.0) + spent

@@ -1,6 +1,6 @@
 """The type checker: which overload each call means, each node's type, and cel-go's messages for what doesn't fit."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
 from scheduler.cel import types
@@ -43,15 +43,29 @@ class Checked(NamedTuple):
 
 
 def checking(root: Node) -> Generator[float, None, Checked]:
-    """Write types and overloads into the tree, which `resolve` has to make final. A long chain of terms in parts."""
+    """Write types and overloads into the tree, which `resolve` has to make final. A long expression in parts."""
     checker = _Checker()
-    for part in parts_of(root):
-        for term in part:
-            checker.check(term)
-            checker.done.add(id(term))
+    for part in parts_of(root, _checked_first):
+        for node in part:
+            checker.check(node)
+            checker.done.add(id(node))
         yield PART
     checker.check(root)
     return Checked(checker.issues, checker.types)
+
+
+def _checked_first(node: Node) -> Iterable[Node]:
+    """Those in a node whose types are looked for first, in this order, and in no scope of their own."""
+    match node:
+        case Call() if node.function != "_?._":
+            return node.args
+        case ListLiteral():
+            return node.elements
+        case MapLiteral():
+            return node.parts()
+        case Fold():
+            return (node.over,)
+    return ()
 
 
 def resolve(root: Node, checked: Checked) -> list[Issue]:

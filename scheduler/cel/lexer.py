@@ -1,9 +1,11 @@
 """Text to tokens, by the lexer rules of the language; the longest match wins."""
 
 import re
+from collections.abc import Generator
 from typing import NamedTuple
 
 from scheduler.cel.source import Issue
+from scheduler.cel.tree import PART, TOGETHER
 
 _ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"
 _STRING = rf"""
@@ -41,6 +43,17 @@ class Token(NamedTuple):
 
 def tokens_of(text: str) -> tuple[list[Token], list[Issue]]:
     """The tokens, ended by one of kind <EOF>, and what is no token at all."""
+    reading = lexing(text)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as ended:
+            found: tuple[list[Token], list[Issue]] = ended.value
+            return found
+
+
+def lexing(text: str) -> Generator[float, None, tuple[list[Token], list[Issue]]]:
+    """As `tokens_of`; yields the steps of each character that a part took, some hundred tokens each."""
     tokens: list[Token] = []
     issues: list[Issue] = []
     position, match = 0, _TOKEN.match
@@ -56,6 +69,8 @@ def tokens_of(text: str) -> tuple[list[Token], list[Issue]]:
             kind = token
         if kind != "space":
             tokens.append(Token(kind, token, position))
+            if len(tokens) % TOGETHER == 0:
+                yield PART
         position = found.end()
     tokens.append(Token(END, END, len(text)))
     return tokens, issues

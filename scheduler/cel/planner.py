@@ -3,7 +3,7 @@
 What is constant is computed here, once; `PlanError` says that it can't be.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final
 
 from scheduler.cel import calls, cost, dispatch, loops
@@ -25,14 +25,24 @@ class PlanError(Exception):
 
 
 def planning(root: Node) -> Generator[float, None, tuple[Code, int]]:
-    """The code of the whole expression, and how many variables it has. A long chain of terms in parts."""
+    """The code of the whole expression, and how many variables it has. A long expression in parts."""
     planner = _Planner()
-    for part in parts_of(root):
-        for term in part:
-            planner.made[id(term)] = planner.plan(term)
+    for part in parts_of(root, _planned_first):
+        for node in part:
+            planner.made[id(node)] = planner.plan(node)
         yield PART
     code = planner.plan(root).code()
     return code, planner.slots
+
+
+def _planned_first(node: Node) -> Iterable[Node]:
+    """Those in a node that are planned first, in this order, and in no scope of their own."""
+    match node:
+        case Call() | ListLiteral() | MapLiteral():
+            return node.parts()
+        case Fold():
+            return (node.over,)
+    return ()
 
 
 class _Planner:

@@ -7,7 +7,7 @@ from scheduler.cel.checker import checking, resolve
 from scheduler.cel.effort import LIMIT, METER, PER_INSTRUCTION, PER_STEP, STEPS, over_limit, stopped
 from scheduler.cel.errors import CostLimitError, EvaluationError
 from scheduler.cel.frame import Code, Frame
-from scheduler.cel.lexer import tokens_of
+from scheduler.cel.lexer import lexing
 from scheduler.cel.owned import Owned
 from scheduler.cel.parser import parsed
 from scheduler.cel.planner import PlanError, planning
@@ -229,7 +229,7 @@ def _compiling(expression: str) -> Generator[float, None, tuple[Code, int]]:
     """Stages and parts of them; each yields the steps of each character that it took."""
     source = Source(expression)
     try:
-        tokens, wrong = tokens_of(expression)
+        tokens, wrong = yield from lexing(expression)
         yield _STAGE
         root = parsed(tokens, wrong)
         yield _STAGE

@@ -1,13 +1,14 @@
 """The nodes of a parsed expression. The checker writes `type` and what a name refers to into them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from scheduler.cel.types import ERROR, Type
 from scheduler.cel.values import Value
 
-PART = 0.25
+PART = 0.15
 """Steps of each character of an expression that a part of a stage takes, about (`parts_of`)."""
-_TOGETHER = 100
+TOGETHER = 400
+"""So many nodes or tokens are one part."""
 
 
 class Node:
@@ -194,11 +195,24 @@ class Fold(Node):
         return Fold(self.position, over, (self.first, self.second), self.accumulator, initial, loop)
 
 
-def parts_of(root: Node) -> Iterator[list[Node]]:
-    """The terms of a long chain of `&&` or `||`, a hundred in each part; the last part is left out."""
-    terms = root.args if type(root) is Call and root.function in ("_&&_", "_||_") else []
-    for start in range(0, len(terms) - _TOGETHER, _TOGETHER):
-        yield terms[start : start + _TOGETHER]
+def parts_of(root: Node, inner: Callable[[Node], Iterable[Node]]) -> Iterator[list[Node]]:
+    """Nodes of a long expression, each after those that `inner` finds in it, some hundred in each part.
+
+    The last part is left out.
+    """
+    part: list[Node] = []
+    waiting = [(root, iter(inner(root)))]
+    while waiting:
+        node, rest = waiting[-1]
+        following = next(rest, None)
+        if following is not None:
+            waiting.append((following, iter(inner(following))))
+            continue
+        waiting.pop()
+        part.append(node)
+        if len(part) == TOGETHER:
+            yield part
+            part = []
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -1,13 +1,14 @@
 """From the bytes of an API object to the model, by kind."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from scheduler.model import devices_parse, pod_group_parse, storage_parse, wire
 from scheduler.model.annotated import Mode
 from scheduler.model.devices import DEVICE_KINDS, DeviceKind
 from scheduler.model.namespaced import Namespace, Selecting, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
-from scheduler.model.pod import BOUND, NO_MODES, Interner, Pod, is_read_later, parse_pod
+from scheduler.model.pod import BOUND, NO_MODES, Interner, NeededNowError, Pod, may_be_read_later, parse_pod
 from scheduler.model.pod_group import POD_GROUP_KINDS, PodGroup
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
 
@@ -62,8 +63,9 @@ class Decoder:
         """A pod. Raises msgspec.DecodeError when the bytes are not one."""
         if self._reads_later:
             unread = wire.unread_pod_decoder.decode(raw)
-            if is_read_later(unread):
-                return parse_pod(unread, self.interner)
+            if may_be_read_later(unread):
+                with suppress(NeededNowError):
+                    return parse_pod(unread, self.interner)
         return parse_pod(wire.pod_decoder.decode(raw), self.interner)
 
     def node(self, raw: bytes) -> Node:

@@ -165,6 +165,8 @@ class Interner:
         later = not (spec.node_name or status.nominated_node_name)
         found = self.known_shapes.get(key)
         if found is None or not (later or found.complete):
+            if not later and isinstance(pod, wire.UnreadPod):
+                raise NeededNowError
             found = parse_shape(pod, affinity, promise, in_group=in_group, later=later)
             found.annotation_problem = problem
             found.weight = _weight(key)
@@ -223,14 +225,13 @@ def _unread_key(spec: wire.UnreadPodSpec) -> tuple[Any, ...]:
     return spec.host_network, spec.host_users, *map(wire.present, written)
 
 
-def is_read_later(pod: wire.UnreadPod) -> bool:
-    """Whether nobody needs to know yet what a pod asks for, and it can be read in parts then.
+class NeededNowError(Exception):
+    """Containers and volumes of an UnreadPod count from now on, and were not read before."""
 
-    No node has the pod, is kept for it, or has reported of it.
-    """
-    if pod.spec.node_name or pod.status.nominated_node_name or _status_key(pod.status):
-        return False
-    return in_small_parts(pod.spec)
+
+def may_be_read_later(pod: wire.UnreadPod) -> bool:
+    """Whether a pod can be read in parts, and no kubelet has reported of it."""
+    return not _status_key(pod.status) and in_small_parts(pod.spec)
 
 
 def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None, str]:
@@ -269,7 +270,7 @@ def _status_key(status: wire.PodStatus) -> tuple[Any, ...]:
 
 
 def parse_pod(pod: wire.Pod | wire.UnreadPod, interner: Interner) -> Pod:
-    """Build the scheduler's pod from the decoded wire form."""
+    """Build the scheduler's pod from the decoded wire form. Raises NeededNowError for an UnreadPod."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     annotations = bytes(meta.annotations)
     owner = next(((o.kind, o.name, o.uid) for o in meta.owner_references or () if o.controller), None)

@@ -23,12 +23,12 @@ class ImageLocality(Plugin):
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int:
         """Sum size × spread of the images a node has, clamped between 23 MiB and 1000 MiB a container, as 0..100."""
         nodes, shape = cluster.nodes, pod.shape
-        names = [name for name in shape.images if nodes.image(name)]
-        if not names:
+        # All images at once, and each is asked for once: a pod may name thousands.
+        where = {name: nodes.image(name) for name in dict.fromkeys(shape.images)}
+        times = Counter(name for name in shape.images if where[name])
+        if not times:
             return 0
-        # All images at once, and each once: a pod may name thousands.
-        times = Counter(names)
-        found = [image for name in times if (image := nodes.image(name))]
+        found = [image for name in times if (image := where[name])]
         numbers = np.array([len(rows) for rows, _ in found])
         spread = np.repeat(numbers / float(nodes.count), numbers)
         sizes = np.concatenate([sizes for _, sizes in found]).astype(np.float64)

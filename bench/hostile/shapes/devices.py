@@ -114,7 +114,40 @@ def _loops(nodes: int) -> Iterator[Write]:
     yield from _with_pods(nodes, claim_of(0, [{"name": "r", "exactly": asks(_LOOPS)}]))
 
 
+def _dearest(nodes: int) -> Iterator[Write]:
+    """As many selectors as a request may have, each as long as it may be, for devices with as many attributes."""
+    yield from published(nodes)
+    attributes = {f"a{k}": {"string": "x" * 64} for k in range(31)} | {"model": {"string": "m1"}}
+    devices = [{"name": f"d{k}", "attributes": attributes} for k in range(128)]
+    pool = {"name": "many", "generation": 1, "resourceSliceCount": 1}
+    slice_ = {"driver": DRIVER, "pool": pool, "nodeName": "node-0", "devices": devices}
+    yield put({"kind": "ResourceSlice", "metadata": {"name": "many", "uid": "many"}, "spec": slice_}, 5)
+    expressions = [_sums(i) if i % 2 else _list(i) for i in range(32)]
+    yield from asks_for([claim_of(0, [{"name": "r", "exactly": asks(*expressions)}])])
+
+
+def _sums(salt: int) -> str:
+    """No chain of terms, and nothing that is computed once: sums in comparisons."""
+    one = f"({'1 + ' * 230}{salt}) == {230 + salt}"
+    return " && ".join([one] * (LONGEST // (len(one) + 4)))
+
+
+def _list(salt: int) -> str:
+    """A list that is made for each device, in which nothing is what is looked for."""
+    items = ", ".join(f"1 + {salt}" for _ in range(1_150))
+    return f"![{items}].exists(x, x == 7777)"
+
+
 SCENARIOS = [
+    Scenario(
+        "devices-dearest-selectors",
+        "ResourceClaim",
+        "32 selectors of 10 KiB that are no chains of short terms, for 128 devices with 32 attributes on one node",
+        _dearest,
+        1,
+        6.0,
+        bounds=CROWD,
+    ),
     Scenario(
         "devices-requests-32",
         "ResourceClaim",

@@ -119,6 +119,21 @@ def test_what_counts_at_once_is_read_at_once() -> None:
     assert one.shape.digest
 
 
+def test_what_a_pod_asks_for_is_not_read_again_when_it_is_bound() -> None:
+    """Its attempt has read it: the echo of its Binding finds that, and it stays."""
+    made = pod("p", uid="p")
+    made["spec"] |= ASKS["containers"]
+    decoder = Decoder().beside()
+    waiting = decoder.pod(encode(made))
+    waiting.shape.read(lambda _: None)
+    raw = encode(made | {"spec": made["spec"] | {"nodeName": "n1"}})
+    taken, bound = lines(lambda: decoder.pod(raw))
+    assert taken < 2 * MANY
+    assert bound.shape is waiting.shape
+    bound.shape.forget()
+    assert bound.shape.complete
+
+
 def test_what_can_not_be_read_refuses_the_pod() -> None:
     """The API server takes no such thing; where something else did, the pod's own attempt says what is wrong."""
     found = _decoded("nothing", containers=[{"name": 7}])
