@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from aiohttp import web
 
+from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.devices import device
@@ -75,11 +76,12 @@ def test_the_leader_dies_between_the_writes_of_a_claim(
     audited: ControlPlane, audited_namespace: str, harbour: Harbour, devices: Devices, deadly: Deadly, written: int
 ) -> None:
     """After so many writes: the pod gets a device all the same, one only, and the claim is reserved for it alone."""
-    name, election = f"berth-{audited_namespace}", {"leaderElect": True, "resourceNamespace": audited_namespace}
-    more = {"leaderElection": {**election, **SECONDS}}
-    first = harbour.berth_at(deadly.kubeconfig(harbour.home / "deadly"), name, replica="-one", **more)
+    name = f"berth-{audited_namespace}"
+    election: Object = {"leaderElect": True, "resourceNamespace": audited_namespace}
+    election |= SECONDS
+    first = harbour.berth_at(deadly.kubeconfig(harbour.home / "deadly"), name, replica="-one", leaderElection=election)
     wait_for("the first to lead", lambda: first.lines("leads"), START)
-    second = harbour.berth(audited, name, replica="-two", **more)
+    second = harbour.berth(audited, name, replica="-two", leaderElection=election)
     deadly.left, deadly.kill = written, first.kill
     devices.make_claim("c")
     devices.add("p", name, resourceClaims=claiming("c"))
