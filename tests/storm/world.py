@@ -99,6 +99,7 @@ class World:
         ]
         self._cast()
         self.network.on_send = self._sent
+        self.network.on_cut = lambda loop: self.judge.watches.unheard(loop.name)
 
     def _cast(self) -> None:
         """Who else is there: the clocks of `a` and `b` are those of the machines."""
