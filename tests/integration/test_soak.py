@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.soak import Soak, grown
+from bench.soak import CONNECTION_KIB, Soak, grown
 from tests.controlplane.cluster import ControlPlane
 
 SECONDS = 20.0
@@ -33,14 +33,19 @@ def test_in_small(tmp_path: Path) -> None:
 def test_growth_is_told() -> None:
     """Each bound has its line, with both figures and what was wanted."""
     before = {
+        "heapUsed": 40_000,
+        "objects": 100_000,
         "memory": 100.0,
         "evictor memory": 100.0,
         "descriptors": 40,
         "evictor descriptors": 40,
         "tasks": 60,
     }
-    assert grown(before, {**before, "memory": 104.9, "tasks": 68}) == []
-    assert grown(before, {**before, "memory": 105.1, "tasks": 69}) == [
-        "memory: 100 after the first quarter, 105.1 at the end, want at most 105",
+    assert grown(before, {**before, "memory": 124.9, "tasks": 68}) == []
+    assert grown(before, {**before, "heapUsed": 40_000 + 10 * CONNECTION_KIB, "descriptors": 50}) == []
+    assert grown(before, {**before, "heapUsed": 42_000, "objects": 105_001, "memory": 125.1, "tasks": 69}) == [
+        "in use: 27.81 after the first quarter, 29.77 at the end, want at most 29.2",
+        "objects: 1e+05 after the first quarter, 1.05e+05 at the end, want at most 1.05e+05",
+        "memory: 100 after the first quarter, 125.1 at the end, want at most 125",
         "tasks: 60 after the first quarter, 69 at the end, want at most 68",
     ]

@@ -214,6 +214,8 @@ class Wanted:
     """Whether its pods want a node with `disk=ssd` for as long as they run."""
     budget: int = 0
     """How many of its pods its PodDisruptionBudget wants healthy; 0: it has none."""
+    claims: str = ""
+    """`own`: each pod has a claim for a device; `shared`: all of them have one together."""
     app: str = ""
     """The label of its pods, its name without it: pods of two schedulers may be of one app."""
 
@@ -224,6 +226,8 @@ class Controllers:
     def __init__(self, server: Server, loop: Loop, rng: Random) -> None:
         self.wanted: dict[tuple[str, str], Wanted] = {}
         self.webhook: Webhook | None = None
+        self.claim: Callable[[str, str], None] = lambda namespace, name: None
+        """Makes a claim for a device, where there are any."""
         self.on_review: Callable[[JsonObject, bool, str], None] = lambda pod, allowed, who: None
         """Hears whether a pod may be created, and which replica said so."""
         self._in_review: set[tuple[str, str]] = set()
@@ -314,6 +318,10 @@ class Controllers:
             body["metadata"]["annotations"] = {ANNOTATION: PROMISE}
             owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": kind, "uid": f"owner/{namespace}/{kind}"}
             body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        if wanted.claims:
+            claim = name if wanted.claims == "own" else kind
+            self.claim(namespace, claim)
+            body["spec"]["resourceClaims"] = [{"name": "device", "resourceClaimName": claim}]
         if self.webhook is None:
             self._create(namespace, name, body)
             return

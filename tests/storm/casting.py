@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.storm.happenings import Happening, at
 
-EVICTOR, POLICIES = "evictor", "policies"
+EVICTOR, POLICIES, DEVICES = "evictor", "policies", "devices"
 CASTS: tuple[tuple[str, ...], ...] = ((), (), (EVICTOR,), (POLICIES,), (EVICTOR, POLICIES))
 WEIGHTS = (3, 2, 3, 3, 1)
 _EVICTIONS = ("create pods/eviction",) * 4 + ("create events", "get", "list pods", "update leases", "watch")
@@ -21,6 +21,27 @@ _POLICIES = ("list metadatapolicies", "watch metadatapolicies", "patch metadatap
 def cast(rng: Random) -> tuple[str, ...]:
     """Who is there."""
     return rng.choices(CASTS, WEIGHTS)[0]
+
+
+def devices(rng: Random, nodes: int, storm: tuple[float, float]) -> list[Happening]:
+    """Workloads whose pods claim devices, at times more than there are; deaths and lost answers at their writes."""
+    found = []
+    for i in range(rng.randint(1, 3)):
+        given: dict[str, Any] = {"namespace": rng.choice(("blue", "green")), "name": f"d{i}", "cpu": 50}
+        given |= {"claims": "own"}  # shared claims are in the scene only: see docs/storm.md
+        found += [
+            at(rng.uniform(1, storm[1]), "want", **given, replicas=rng.randint(1, nodes + 2))
+            for _ in range(rng.randint(1, 3))
+        ]
+    for _ in range(rng.randint(1, 4)):
+        effect = rng.choice(({"code": 0}, {"code": 0, "acted": True}, {"code": 409}, {"code": 500, "acted": True}))
+        lasts = rng.choice((2.0, 8.0, 30.0))
+        what = rng.choice(("patch resourceclaims", "patch resourceclaims/status", "create pods/binding"))
+        found.append(at(rng.uniform(*storm), "requests", what=what, chance=0.5, seconds=lasts, **effect))
+        found.append(at(rng.uniform(*storm), "delete-pods", count=rng.randint(1, 8)))
+    if rng.random() < 0.5:
+        found.append(at(rng.uniform(*storm), "kill", who=f"berth-{rng.choice('ab')}", seconds=rng.choice((1.0, 10.0))))
+    return found
 
 
 def replicas(who: tuple[str, ...]) -> list[str]:

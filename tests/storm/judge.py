@@ -228,6 +228,7 @@ class Judge:
                     and count + 1 <= room_of(node)[1]
                     and f"{pod['metadata']['namespace']}/{_app(pod)}" not in (apps.get(name, ()) if _apart(pod) else ())
                     and not self._spoken_for(name, pod)
+                    and (self._world.devices is None or self._world.devices.fits(pod, name))
                 ):
                     found.add(f"{pod['metadata']['namespace']}/{pod['metadata']['name']} ({pod['metadata']['uid']})")
                     break
@@ -252,6 +253,8 @@ class Judge:
             self.evictions.finish()
         if world.policies is not None:
             world.policies.finish()
+        if world.devices is not None:
+            world.devices.finish()
         leaders = [
             berth for berth in world.berths if berth.alive and berth.elector is not None and berth.elector.leading
         ]

@@ -44,6 +44,11 @@ class WatchJudge:
         if forgotten and since is not None:
             self._forgotten[who] = since
 
+    def unheard(self, process: str) -> None:
+        """An answer to a process was cut off: it may not know what the server has said."""
+        for who in [who for who in self._forgotten if who[0].partition(".")[0] == process]:
+            del self._forgotten[who]
+
     def look(self) -> None:
         """Now and then: W2, and which kinds are refused."""
         world = self._world

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -55,7 +56,7 @@ def mutant(what: str) -> Callable[[Callable[[], Iterator[None]]], None]:
     return made
 
 
-def was(owner: type, name: str) -> Callable[..., Any]:
+def was(owner: type | ModuleType, name: str) -> Callable[..., Any]:
     """What a mutant replaces, under whatever name."""
     found: Callable[..., Any] = getattr(owner, name)
     return found

@@ -155,6 +155,8 @@ class Wire:
             return
         if self.cut_next and sender is self.ends[1]:
             self.cut_next = False
+            if self.network.on_cut is not None:
+                self.network.on_cut(self.ends[0].loop)
             self._carry(sender, data[: len(data) // 2])
             self.reset()
             return
@@ -243,6 +245,7 @@ class Network:
         self.cut_off: set[str] = set()
         """Processes that nothing gets through to."""
         self.on_send: Callable[[Loop, bytes], None] | None = None
+        self.on_cut: Callable[[Loop], None] | None = None
         self._rng = rng
         self._listeners: dict[int, tuple[Loop, Factory]] = {}
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []

@@ -16,6 +16,8 @@ STORM_SECONDS = 330.0
 CALM_SECONDS = 270.0
 """and then there are none for so long."""
 FIRST_SECONDS = 20.0
+DEVICES_SHARE = 0.3
+"""Of the runs, in which pods claim devices."""
 NAMESPACES = ("blue", "green")
 REPLICAS = ("berth-a", "berth-b")
 KINDS = ("pods", "nodes", "")
@@ -54,6 +56,10 @@ def plan(seed: int | str) -> Plan:
     others = Random(f"cast/{seed}")
     who = casting.cast(others)
     found += casting.happenings(others, who, [name for name, *_ in nodes], (FIRST_SECONDS, STORM_SECONDS), _requests)
+    claiming = Random(f"devices/{seed}")
+    if claiming.random() < DEVICES_SHARE:
+        who = (*who, casting.DEVICES)
+        found += casting.devices(claiming, len(nodes), (FIRST_SECONDS, STORM_SECONDS))
     found.sort(key=lambda happening: happening.at)
     return Plan(str(seed), nodes, clocks, rival_every, tuple(found), who)
 

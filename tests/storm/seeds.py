@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tests.storm.casting import EVICTOR, POLICIES
+from tests.storm.casting import DEVICES, EVICTOR, POLICIES
 from tests.storm.happenings import Happening, at
 from tests.storm.plan import Plan
 from tests.storm.process import Clock
@@ -310,6 +310,18 @@ SCENES: dict[str, Plan] = {
         *(at(20.0 + 10 * i, "delete-pods", count=6) for i in range(12)),
         cast=(POLICIES,),
     ),
+    "devices": scene(
+        "devices",
+        at(3.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
+        at(4.0, "want", namespace="green", name="d1", cpu=50, claims="shared", replicas=3),
+        at(40.0, "requests", what="patch resourceclaims/status", chance=0.5, seconds=20.0, code=0, acted=True),
+        at(41.0, "delete-pods", count=5),
+        at(60.0, "requests", what="create pods/binding", chance=0.5, seconds=20.0, code=500),
+        *(at(62.0 + 5 * i, "delete-pods", count=4) for i in range(6)),
+        at(64.0, "kill", who="berth-a", seconds=2.0),
+        at(80.0, "kill", who="berth-b", seconds=2.0),
+        cast=(DEVICES,),
+    ),
     **{found.scene.seed: found.scene for found in FOUND},
 }
 """Small worlds that provoke one thing each, for mutants that few seeds meet."""
@@ -356,5 +368,7 @@ CAUGHT_BY: dict[str, int | str] = {
     "counts-twice": "counts",
     "checks-no-policies": "policy lost",
     "ignores-changes": "policies",
+    "forgets-devices": "devices",
+    "reserves-for-nobody": "devices",
 }
 """Mutant → the seed or the scene that catches it, as `make storm MUTANTS=1` prints."""

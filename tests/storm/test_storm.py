@@ -14,7 +14,7 @@ import pytest
 
 from tests.storm.__main__ import BUDGET, judged, run_of
 from tests.storm.happenings import at
-from tests.storm.mutants_services import MUTANTS, named
+from tests.storm.mutants_devices import MUTANTS, named
 from tests.storm.plan import plan
 from tests.storm.seeds import CAUGHT_BY, FOUND, OPEN, UNCAUGHT, Found, scene, without_holes
 from tests.storm.shrink import invariants, shrink

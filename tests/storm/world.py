@@ -21,6 +21,7 @@ from tests.storm import happenings, policies
 from tests.storm.actors import Controllers, Nodes, Rival, Size, periodically
 from tests.storm.berth import Berth
 from tests.storm.budgets import Budgets
+from tests.storm.devices import Devices
 from tests.storm.evictor import Evictor
 from tests.storm.judge import Judge
 from tests.storm.judge_watches import LOOK_SECONDS
@@ -88,6 +89,7 @@ class World:
         self.admissions: list[Admission] = []
         self.operators: list[OperatorProcess] = []
         self.policies: Policies | None = None
+        self.devices: Devices | None = None
         self.judge = Judge(self)
         self.nodes = Nodes(self.server, self.loop, self._rng("nodes"))
         self.controllers = Controllers(self.server, self.loop, self._rng("controllers"))
@@ -97,6 +99,7 @@ class World:
         ]
         self._cast()
         self.network.on_send = self._sent
+        self.network.on_cut = lambda loop: self.judge.watches.unheard(loop.name)
 
     def _cast(self) -> None:
         """Who else is there: the clocks of `a` and `b` are those of the machines."""
@@ -111,6 +114,9 @@ class World:
             self.evictors = two(Evictor, "evictor")
             self.nodes.disks = {name: "ssd" if i % 3 else "hdd" for i, (name, *_) in enumerate(self.plan.nodes)}
             Budgets(self.server, self.loop, self._rng("budgets"))
+        if "devices" in self.plan.cast:
+            self.devices = Devices(self)
+            self.controllers.claim = self.devices.claim
         if "policies" in self.plan.cast:
             self.policies = Policies(self)
             self.admissions, self.operators = two(Admission, "admission"), two(OperatorProcess, "operator")
@@ -211,6 +217,8 @@ class World:
         call("user", "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", high)
         for name, cpu, pods, zone in self.plan.nodes:
             self.nodes.join(name, Size(cpu, pods, zone))
+        if self.devices is not None:
+            self.devices.begin()
         Rival(self.server, self.loop, self._rng("rival"), self.plan.rival_every)
         periodically(self.loop, BACKUP_SECONDS, self.server.back_up)
         for happening in self.plan.happenings:

@@ -1,0 +1,138 @@
+"""Devices in the storm: what drivers and the controller of claims do, and what must hold of claims.
+
+D1: no device is given to two claims. D2: in the end the claim of each bound pod has a device of its node, and is
+reserved for it. D3: in the end no claim is reserved for a pod that is not there, none has a device for nobody, and
+none keeps a finalizer without a device.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from scheduler.apiserver.storage import Change
+from tests import devices
+from tests.storm.actors import MERGE, ended, node_of, periodically
+
+if TYPE_CHECKING:
+    from tests.storm.world import World
+
+JsonObject = dict[str, Any]
+OF_A_NODE = 2
+DRIVER, CLASS = "gpu.test", "gpu"
+GROUP = "/apis/resource.k8s.io/v1"
+SWEEP_SECONDS = 3.0
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+
+class Devices:
+    """The driver's slices, the controller that frees claims nobody uses any more, and the judge of both."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._server = world.server
+        self._wrong: set[tuple[str, ...]] = set()
+        claims = self._server.registry.built_in("resourceclaims")
+        self._server.store.collection(claims.collection).listeners[self] = None
+
+    def begin(self) -> None:
+        """The class, and a slice with two devices for each node; a node that comes back has the same."""
+        self._create("deviceclasses", devices.device_class(CLASS))
+        for name, *_ in self._world.plan.nodes:
+            made = [devices.device(f"d{i}") for i in range(OF_A_NODE)]
+            self._create("resourceslices", devices.resource_slice(name, *made, node=name, driver=DRIVER))
+        periodically(self._world.loop, SWEEP_SECONDS, self._sweep)
+
+    def claim(self, namespace: str, name: str) -> None:
+        """Have this claim, unless it is there."""
+        if self._server.stored("resourceclaims", f"{namespace}/{name}") is None:
+            made = devices.claim(name, devices.request("r", CLASS), meta={"namespace": namespace})
+            made.pop("status", None)
+            self._create(f"namespaces/{namespace}/resourceclaims", made)
+
+    def _create(self, where: str, body: JsonObject) -> None:
+        body["metadata"].pop("uid", None)
+        self._server.call("user", "POST", f"{GROUP}/{where}", {"apiVersion": "resource.k8s.io/v1", **body})
+
+    def _sweep(self) -> None:
+        """What the claim controller does: reservations of pods that are gone end, and then the device is free."""
+        there = {pod["metadata"]["uid"] for pod in self._server.objects("pods") if not ended(pod)}
+        for claim in self._server.objects("resourceclaims"):
+            meta, status = claim["metadata"], claim.get("status") or {}
+            path = f"{GROUP}/namespaces/{meta['namespace']}/resourceclaims/{meta['name']}"
+            users = status.get("reservedFor") or []
+            kept = [one for one in users if one["uid"] in there]
+            if len(kept) < len(users):
+                freed: JsonObject = {} if kept else {"allocation": None}
+                self._server.call(
+                    "controller", "PATCH", f"{path}/status", {"status": {"reservedFor": kept or None, **freed}}, MERGE
+                )
+            elif not users and not status.get("allocation") and meta.get("finalizers"):
+                self._server.call("controller", "PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+
+    # -- what must hold ------------------------------------------------------------------------------------------
+
+    def offer(self, change: Change) -> None:
+        """A claim has changed: D1."""
+        for device, owners in self._twice():
+            key = (device, *owners)
+            if key not in self._wrong and not self._world.judge.unsure():
+                self._wrong.add(key)
+                self._world.judge.say("D1", f"{device} was given to {' and '.join(owners)}")
+
+    def _twice(self) -> Iterator[tuple[str, list[str]]]:
+        owners: dict[str, list[str]] = {}
+        for claim in self._server.objects("resourceclaims"):
+            for device in given(claim):
+                owners.setdefault("/".join(device), []).append(claim["metadata"]["name"])
+        return ((device, names) for device, names in owners.items() if len(names) > 1)
+
+    def fits(self, pod: JsonObject, node: str) -> bool:
+        """Whether the node has the device that a pod's claim has, or a free one."""
+        for name in claimed(pod):
+            claim = self._server.stored("resourceclaims", f"{pod['metadata']['namespace']}/{name}")
+            if claim is None:
+                return False
+            own = given(claim)
+            if own and own[0][0] != node:
+                return False
+            if not own:
+                taken = Counter(pool for one in self._server.objects("resourceclaims") for pool, _ in given(one))
+                if taken[node] >= OF_A_NODE:
+                    return False
+        return True
+
+    def finish(self) -> None:
+        """D2 and D3."""
+        say, server = self._world.judge.say, self._server
+        pods = {pod["metadata"]["uid"]: pod for pod in server.objects("pods") if not ended(pod)}
+        for uid, pod in pods.items():
+            for name in claimed(pod) if node_of(pod) else ():
+                claim = server.stored("resourceclaims", f"{pod['metadata']['namespace']}/{name}") or {}
+                users = [one["uid"] for one in (claim.get("status") or {}).get("reservedFor") or []]
+                if [pool for pool, _ in given(claim)] != [node_of(pod)] or uid not in users:
+                    say(
+                        "D2",
+                        f"{pod['metadata']['name']} is on {node_of(pod)}, its claim has {given(claim)} for {users}",
+                    )
+        for claim in server.objects("resourceclaims"):
+            users = [one["uid"] for one in (claim.get("status") or {}).get("reservedFor") or []]
+            name = claim["metadata"]["name"]
+            if set(users) - pods.keys():
+                say("D3", f"{name} is reserved for pods that are gone: {sorted(set(users) - pods.keys())}")
+            if given(claim) and not users:
+                say("D3", f"{name} has {given(claim)} for nobody")
+            if not given(claim) and claim["metadata"].get("finalizers"):
+                say("D3", f"{name} keeps {claim['metadata']['finalizers']} without a device")
+
+
+def given(claim: JsonObject) -> list[tuple[str, str]]:
+    """(pool, device) of a claim."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return [(one["pool"], one["device"]) for one in allocation.get("devices", {}).get("results", ())]
+
+
+def claimed(pod: JsonObject) -> list[str]:
+    """Names of a pod's claims."""
+    return [one["resourceClaimName"] for one in pod["spec"].get("resourceClaims", ())]

@@ -1,0 +1,40 @@
+"""Bugs put into what gives devices; `mutants` says how, and what for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from scheduler.framework.binding import Patch
+from scheduler.plugins.dynamic_resources import reservation
+from scheduler.state.allocated_devices import AllocatedDevices
+from tests.storm.mutants import mutant, was
+from tests.storm.mutants_services import MUTANTS, named
+
+__all__ = ["MUTANTS", "named"]
+
+
+@mutant("devices that are given away count as free")
+def forgets_devices() -> Iterator[None]:
+    put = was(AllocatedDevices, "put")
+
+    def careless(self: AllocatedDevices, uid: str, allocation: Any) -> Any:
+        return put(self, uid, None)
+
+    with patch.object(AllocatedDevices, "put", careless):
+        yield
+
+
+@mutant("a claim gets its device and is reserved for nobody")
+def reserves_for_nobody() -> Iterator[None]:
+    statuses = was(reservation, "_statuses")
+
+    def careless(*given: Any) -> Iterator[Patch]:
+        for write in statuses(*given):
+            status = {key: value for key, value in write.change["status"].items() if key != "reservedFor"}
+            yield replace(write, change={"status": status})
+
+    with patch.object(reservation, "_statuses", careless):
+        yield
