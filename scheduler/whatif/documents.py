@@ -40,6 +40,8 @@ class _Envelope(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+_DEEPEST = 500
+"""Levels that a YAML document may have."""
 _envelope = msgspec.json.Decoder(_Envelope)
 _trailing = re.compile(r"trailing characters \(byte (\d+)\)")
 _byte = re.compile(r" ?\(byte (\d+)\)")
@@ -47,6 +49,18 @@ _byte = re.compile(r" ?\(byte (\d+)\)")
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML as the API's clients read it: no dates, no base-60 numbers, and no key twice in one mapping."""
+
+    _depth = 0
+
+    def descend_resolver(self, node: yaml.Node | None, index: Any) -> None:
+        """Called before each value is read. What reads them calls itself for each level, until the stack is full."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise ObjectError("is nested too deep")
+
+    def ascend_resolver(self) -> None:
+        """Called after each value."""
+        self._depth -= 1
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """A mapping, refusing a key that is there twice: one of the values would be lost unnoticed."""

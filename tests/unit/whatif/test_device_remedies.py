@@ -384,3 +384,40 @@ def test_every_remedy_carried_out_frees_the_pod(
     found = explained(incoming, objects)
     for remedy in found.remedies:
         assert freed(remedy.changes, incoming, objects), remedy.text
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "goes"),
+    [
+        pytest.param(on("m", SMALL), "m", id="a free device"),
+        pytest.param([*on("m", SMALL), held("y", "d0", on="m", by="other")], None, id="none is free"),
+        pytest.param([node("m")], None, id="a node without devices"),
+    ],
+)
+def test_where_the_holder_of_a_device_would_go(elsewhere: list[Object], goes: str | None) -> None:
+    """Not back to the device that it gave up, which the pod has by then; nothing is left changed."""
+    train = pod("train", on="n", uid="train")
+    train["spec"]["resourceClaims"] = [{"name": "x", "resourceClaimName": "x"}]
+    incoming = claiming(pod("p", select={"kubernetes.io/hostname": "n"}), "c")
+    there = [*on("n", SMALL), held("x", "d0", by="train"), train, *elsewhere, claim()]
+    found = answer(*there, incoming=incoming)
+    (remedy,) = [each for each in found.remedies if isinstance(each.changes[0], FreeDevices)]
+    assert remedy.nodes == ["n"]
+    assert remedy.effects is not None
+    assert remedy.effects.moved == {"default/train": goes}
+    assert [each.text for each in answer(*there, incoming=incoming).remedies] == [each.text for each in found.remedies]
+
+
+def test_pods_that_share_a_claim_go_together() -> None:
+    """To the node where the first of them has its device."""
+    users = [pod(name, on="n", uid=name) for name in ("one", "two")]
+    for user in users:
+        user["spec"]["resourceClaims"] = [{"name": "x", "resourceClaimName": "x"}]
+    shared = held("x", "d0", by="one")
+    shared["metadata"]["resourceVersion"] = "7"
+    shared["status"]["reservedFor"].append({"resource": "pods", "name": "two", "uid": "two"})
+    incoming = claiming(pod("p", select={"kubernetes.io/hostname": "n"}), "c")
+    found = answer(*on("n", SMALL), *on("m", SMALL), *on("o"), shared, *users, claim(), incoming=incoming)
+    (remedy,) = [each for each in found.remedies if isinstance(each.changes[0], FreeDevices)]
+    assert remedy.effects is not None
+    assert remedy.effects.moved == {"default/one": "m", "default/two": "m"}
