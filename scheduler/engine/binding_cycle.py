@@ -377,6 +377,7 @@ class BindingCycles(Held):
     def _give_back(self, cycle: BindingCycle, _: Any, now: float) -> None:
         pod = cycle.queued.pod
         self._revert(cycle, now)
+        cycle.queued.story.note(story_entries.Reverted(now, cycle.node))
         if pod.nominated_node_name:
             self._cluster.nominations.put(pod, pod.nominated_node_name)
 
