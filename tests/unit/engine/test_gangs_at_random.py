@@ -103,7 +103,7 @@ class World(Harness):
 
     def member(self, of: str) -> None:
         self.names += 1
-        gates = {"schedulingGates": [{"name": "g"}]} if self.dice.random() < 0.1 else {}
+        gates: dict[str, Any] = {"schedulingGates": [{"name": "g"}]} if self.dice.random() < 0.1 else {}
         cpu = self.dice.choice(("500m", "1", "2"))
         self.show(pod(f"{of}{self.names}", cpu, schedulingGroup={"podGroupName": of}, **gates))
 
