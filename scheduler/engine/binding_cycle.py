@@ -6,20 +6,17 @@ kube-scheduler `schedule_one.go` (assumeAndReserve, bindingCycle, handleBindingC
 each binding cycle is a goroutine.
 """
 
-from collections.abc import Container
 from itertools import islice
 from typing import Any
 
 from scheduler.engine import instructions, story_entries, story_writer, wakes
+from scheduler.engine.binding_held import IDLE, Held
 from scheduler.engine.binding_record import BindingCycle, event_of
-from scheduler.engine.binding_table import ASKING, CALLING, MAY_BE_BOUND, TABLE, Action, Event, State
-from scheduler.engine.binding_waits import Deadlines, ObjectWaits
+from scheduler.engine.binding_table import ASKING, TABLE, Action, Event, State
 from scheduler.engine.instructions import UNSCHEDULABLE, Misbehaved
 from scheduler.engine.last_look import LastLook
-from scheduler.engine.outbox import Outbox
-from scheduler.engine.pod_groups.gathering import AT_ONCE, Gathering
+from scheduler.engine.pod_groups.gathering import AT_ONCE
 from scheduler.engine.pod_groups.places import GANG_SCHEDULING
-from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import (
     BindFailed,
@@ -29,75 +26,24 @@ from scheduler.engine.stimuli import (
     PreBindWriteFailed,
     PreBindWritten,
 )
-from scheduler.engine.story import Story
 from scheduler.framework.binding import BindResult, Call, ObjectKey, Wait
 from scheduler.framework.binding_plugins import Holds, PointAnswer, Rejected, not_none
 from scheduler.framework.decision import Decision
-from scheduler.framework.events import ClusterEvent
 from scheduler.framework.guard import spelled
 from scheduler.framework.runtime import Framework
-from scheduler.framework.status import SUCCESS, PluginError, Reason, printable
-from scheduler.framework.waiting_pods import WaitingPods, timeout_text
+from scheduler.framework.status import PluginError, Reason, printable
+from scheduler.framework.waiting_pods import timeout_text
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey
-from scheduler.state.cluster import Cluster
 
-_CONFLICT = 409
 _GIVEN_UP_AT_ONCE = 64
 """How many pods whose time is over are given up in one turn."""
-_TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING, State.GROUP_GATHERING)
-_IDLE = frozenset((*_TIMED, State.GROUP_DECIDING, *CALLING))
 _POINTS = dict(zip(ASKING, ("reserve", "permit", "pre_bind", "bind"), strict=True))
 _AFTER = {state: TABLE[state][Event.SUCCESS].next for state in State}
 
 
-class BindingCycles:
-    """All pods in their binding cycle, by UID."""
-
-    def __init__(self, cluster: Cluster, queue: Queue, outbox: Outbox) -> None:
-        self._cluster = cluster
-        self._queue = queue
-        self._outbox = outbox
-        self._cycles: dict[str, BindingCycle] = {}
-        self.waiting_pods = WaitingPods()
-        """Pods that wait on Permit."""
-        self.spoken_for = self.waiting_pods.spoken_for
-        """Pods that `settle` has to look at."""
-        self.gathering = Gathering(cluster.pod_groups)
-        """Pods of groups that wait for each other before they are bound."""
-        self._waits = ObjectWaits()
-        self._deadlines = Deadlines(self._deadline, self._cycles.__len__)
-        self._idle = 0
-        self._assuming = ""
-        """UID of the pod that is being assumed: nobody has noticed yet that it takes room, and nobody is woken."""
-
-    @property
-    def writing(self) -> int:
-        """Pods for which a write is under way."""
-        return len(self._cycles) - self._idle
-
-    @property
-    def ours(self) -> Container[str]:
-        """The names of this scheduler's profiles."""
-        return self._queue.frameworks
-
-    def queued(self, uid: str) -> QueuedPod | None:
-        """A pod that is about to be bound, as the queue knew it."""
-        cycle = self._cycles.get(uid)
-        return None if cycle is None else cycle.queued
-
-    def entries(self) -> int:
-        """How much is kept here, for tests of what a tenant can make grow."""
-        return len(self._cycles) + len(self.waiting_pods) + len(self._deadlines) + self.gathering.entries()
-
-    def state(self, uid: str) -> State | None:
-        """The state of a pod; None: it is in no binding cycle."""
-        cycle = self._cycles.get(uid)
-        return None if cycle is None else cycle.state
-
-    def next_tick(self) -> float | None:
-        """Engine time at which `tick`, or `settle`, has something to do."""
-        return 0.0 if self.spoken_for or self.gathering.released else self._deadlines.next()
+class BindingCycles(Held):
+    """All pods in their binding cycle, by UID: what happens to them."""
 
     def assume(
         self,
@@ -204,23 +150,6 @@ class BindingCycles:
             if cycle.state is State.BIND_POSTING:
                 going.append(placement.pod)
 
-    def note_assumed(self, uid: str) -> bool:
-        """Bring the story of a pod in its binding cycle up to date; returns whether a Binding of ours may be under way.
-
-        An ordinary decision has no time to write the story: that the pod was assumed is noted later, or here.
-        """
-        cycle = self._cycles.get(uid)
-        if cycle is None:
-            return False
-        self._story(cycle)
-        return cycle.state in MAY_BE_BOUND
-
-    def _story(self, cycle: BindingCycle) -> Story:
-        if not cycle.noted:
-            cycle.noted = True
-            story_writer.assumed(cycle.queued, cycle.node, cycle.decision, cycle.assumed_at)
-        return cycle.queued.story
-
     def tick(self, now: float) -> None:
         """Give up pods that have waited too long. If there are many, the others follow with the next ticks."""
         for uid in islice(self._deadlines.over(now), _GIVEN_UP_AT_ONCE):
@@ -273,7 +202,7 @@ class BindingCycles:
         """Do what the table says; returns whether it says to do anything."""
         action, state, _ = TABLE[cycle.state][event]
         if state is not cycle.state:
-            if cycle.state in _IDLE:
+            if cycle.state in IDLE:
                 self._waits_no_longer(cycle, event, state, now)
             cycle.state = state
         do = _DO.get(action)
@@ -448,76 +377,12 @@ class BindingCycles:
     def _give_back(self, cycle: BindingCycle, _: Any, now: float) -> None:
         pod = cycle.queued.pod
         self._revert(cycle, now)
+        cycle.queued.story.note(story_entries.Reverted(now, cycle.node))
         if pod.nominated_node_name:
             self._cluster.nominations.put(pod, pod.nominated_node_name)
 
     def _update(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
         cycle.queued.pod = pod
-
-    def _revert(self, cycle: BindingCycle, now: float, cause: Any = None) -> bool:
-        """Unreserve and forget. True: the pod has to be tried again, as it is neither placed nor terminating."""
-        uid = cycle.queued.pod.uid
-        self._unreserve(cycle, cause, now)
-        forgotten = self._cluster.forget(uid)
-        if forgotten is not None and uid != self._assuming:
-            wakes.for_room(self._queue, self._cluster, forgotten.pod, forgotten.row, now, real=False)
-        return self._cluster.placement(uid) is None and not cycle.queued.pod.terminating
-
-    def _unreserve(self, cycle: BindingCycle, cause: Any, now: float) -> None:
-        """Have plugins give back what they reserved for the pod; a pod that waits for a volume may get it.
-
-        A pod that others have bound uses what is written of it: nothing of that is taken back.
-        """
-        pod = cycle.queued.pod
-        elsewhere = isinstance(cause, Pod) or (isinstance(cause, BindFailed) and cause.status == _CONFLICT)
-        if isinstance(cause, (PreBindWritten, PreBindWriteFailed)):
-            cycle.plugins.wrote(cause.written, cause.status if isinstance(cause, PreBindWriteFailed) else None)
-        self._story(cycle)
-        del self._cycles[pod.uid]
-        if cycle.group is not None:
-            self.gathering.leaves(cycle.group, pod.uid)
-        version, given = self._cluster.storage.version, self._cluster.devices.log.version
-        writes, errors = cycle.plugins.unreserve(self._cluster)
-        placement = self._cluster.placement(pod.uid)
-        if writes and not elsewhere and (placement is None or placement.assumed):
-            self._outbox.add(instructions.UnreserveWrite(pod, tuple(writes)))
-        for error in errors:
-            self._outbox.add(Misbehaved(pod, error))
-        if self._cluster.storage.version != version and pod.uid != self._assuming:
-            wakes.for_storage(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
-        if self._cluster.devices.log.version != given and pod.uid != self._assuming:
-            wakes.for_storage(self._queue, ClusterEvent.DEVICE_CLAIM_GONE, None, None, now, real=False)
-
-    def _waits_no_longer(self, cycle: BindingCycle, event: Event, state: State, now: float) -> None:
-        """An idle pod does not wait any more: what it waited for has happened, or the pod is reverted."""
-        self._idle -= 1
-        pod = cycle.queued.pod
-        if cycle.state is State.WAITING_ON_PERMIT:
-            waited = now - self.waiting_pods.remove(pod.uid).since
-            self._outbox.add(
-                instructions.PermitWaited(pod, UNSCHEDULABLE if state is State.REVERTED else SUCCESS, waited)
-            )
-        elif cycle.wait is not None:
-            self._waits.remove(pod.uid, cycle.wait.on)
-            cycle.wait = None
-        elif cycle.call is not None:
-            if event not in (Event.CALL_ENDED, Event.CALL_FAILED):
-                self._outbox.add(instructions.CancelCall(pod, cycle.call))
-            cycle.call = None
-
-    def _nominate(self, cycle: BindingCycle) -> None:
-        """Set status.nominatedNodeName to the pod's node, once (NominatedNodeNameForExpectation)."""
-        queued = cycle.queued
-        if cycle.nominated or queued.pod.nominated_node_name == cycle.node:
-            return
-        cycle.nominated = True
-        reason, message, _ = queued.written or ("", "", "")
-        queued.written = (reason, message, cycle.node)
-        self._outbox.add(instructions.Nominate(queued.pod, cycle.node))
-
-    def _deadline(self, uid: str) -> float | None:
-        cycle = self._cycles.get(uid)
-        return cycle.deadline if cycle is not None and cycle.state in _TIMED else None
 
 
 _DO: dict[Action, Any] = {

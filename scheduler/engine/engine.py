@@ -14,16 +14,12 @@ from msgspec.structs import replace
 from scheduler.engine import story_writer, wakes
 from scheduler.engine.attempts import Attempts, CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
-from scheduler.engine.binding_table import Event
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.changes import (
-    as_known,
     device_changes,
     key_of,
     node_changes,
-    placed_pod_changes,
     storage_changes,
-    waiting_pod_changes,
 )
 from scheduler.engine.extender_calls import ExtenderCalls
 from scheduler.engine.given_twice import GivenTwice
@@ -39,6 +35,7 @@ from scheduler.engine.instructions import (
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.placement_conflicts import PlacementConflicts
+from scheduler.engine.pod_changes import PodChanges
 from scheduler.engine.pod_groups.cycle import GroupCycles
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
@@ -135,6 +132,16 @@ class Engine:
             self.cluster, self.queue, self._attempts, self.binding, self._outbox, budget, self._assume_in_group
         )
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
+        self._pods = PodChanges(
+            self.cluster,
+            self.queue,
+            self.binding,
+            self.groups,
+            self._extender_calls,
+            self._nominator,
+            self.placement_conflicts,
+            self._story_writer,
+        )
         self._given_twice = GivenTwice(self.cluster, self.binding, self._outbox)
 
     @property
@@ -203,8 +210,8 @@ class Engine:
                 self.binding.changed((kind, namespace, name), now)
             case Follows(api, followed):
                 for pod in self.cluster.pod_groups.follow(api, followed=followed):
-                    self._leave(pod, now)
-                    self._put_pod(pod, now)
+                    self._pods.leave(pod, now)
+                    self._pods.put(pod, now)
             case VictimStays(victim):
                 # The victim's room does not become free: pods that wait for it have to be tried again.
                 placement = self.cluster.placement(victim.uid)
@@ -233,7 +240,7 @@ class Engine:
     def _put(self, thing: Modelled, now: float) -> None:
         match thing:
             case Pod():
-                self._put_pod(thing, now)
+                self._pods.put(thing, now)
             case Node():
                 old = self.cluster.put_node(thing)
                 room = room_on(self.cluster, self.cluster.nodes.row_of(thing.name))
@@ -259,24 +266,10 @@ class Engine:
                 before = self.cluster.storage.put(thing)
                 wakes.for_storage(self.queue, storage_changes(before, thing), before, thing, now)
 
-    def _gone(self, gone: Gone, now: float, why: str = "deleted") -> None:
+    def _gone(self, gone: Gone, now: float) -> None:
         match gone.kind:
             case "Pod":
-                group = self.cluster.pod_groups.group_of(gone.uid)
-                tried = self.groups.drop(gone.uid)
-                waiting = self._extender_calls.drop(gone.uid) or self.queue.remove(gone.uid) or tried
-                self.binding.happens(gone.uid, Event.GONE, None, now)
-                self._story_writer.left(gone.uid, why, now)
-                placement = self.cluster.drop_pod(gone.uid)
-                if group is not None:
-                    self.binding.gathering.leaves(group, gone.uid)
-                    self.queue.group_changed(group, now, helps=True)
-                if placement is not None:
-                    wakes.for_room(self.queue, self.cluster, placement.pod, placement.row, now)
-                elif waiting is not None:
-                    self._nominator.end(waiting.pod, now)
-                else:
-                    self.cluster.nominations.drop(gone.uid)
+                self._pods.gone(gone, now)
             case "Node":
                 self._nominator.end_all(self.cluster.nominations.on(gone.name), None, now)
                 if self.cluster.drop_node(gone.name) is not None:
@@ -299,92 +292,12 @@ class Engine:
                 self.cluster.drop_selecting(kind, gone.namespace, gone.name)
                 wakes.everyone(self.queue, ClusterEvent.SELECTING, now, gone)
 
-    def _put_pod(self, pod: Pod, now: float) -> None:
-        if pod.finished:
-            self._gone(Gone("Pod", pod.namespace, pod.name, pod.uid), now, "finished")
-        elif pod.node_name:
-            self._put_placed(pod, now)
-        elif pod.scheduler_name in self._frameworks:
-            self._put_waiting(pod, now)
-        elif pod.shape.claims:
-            self.cluster.devices.rivals.has_pod(self.cluster.devices.wall)
-
-    def _leave(self, pod: Pod, now: float) -> None:
-        """A waiting pod is to wait anew, as a member of another group or of none."""
-        if self.groups.drop(pod.uid) is not None:
-            self.binding.give_back(pod.uid, now, quietly=False)
-        self._extender_calls.drop(pod.uid)
-        self.queue.remove(pod.uid)
-        self._nominator.end(pod, now)
-
-    def _put_placed(self, pod: Pod, now: float) -> None:
-        self.queue.remove(pod.uid)
-        self.groups.drop(pod.uid)
-        self._extender_calls.drop(pod.uid)
-        self._story_writer.placed(pod, now, ours=self.binding.note_assumed(pod.uid))
-        self.binding.happens(pod.uid, Event.PLACED, pod, now)
-        before = self.cluster.put_pod(pod)
-        self._nominator.end(pod, now)
-        if before is None:
-            self.binding.look_again(pod.node_name, now)
-        if pod.scheduler_name not in self._frameworks:
-            if before is None:
-                self.placement_conflicts.other_placed(pod)
-        elif before is not None and before.assumed:
-            self.placement_conflicts.placed(pod, now)
-        if before is None or before.assumed:
-            wakes.for_pod(self.queue, ClusterEvent.POD_PLACED, pod, now)
-            if pod.scheduling_group is not None:
-                self.binding.gathering.leaves(pod.scheduling_group, pod.uid)
-                self.binding.gathering.look(pod.scheduling_group)
-                self.queue.group_changed(pod.scheduling_group, now, helps=before is None)
-        row = self.cluster.nodes.row_of(pod.node_name)
-        if before is not None:
-            wakes.for_pod(self.queue, placed_pod_changes(before.pod, pod), pod, now, room_on(self.cluster, row))
-        if before is not None and before.row != row:
-            # We had chosen another node for it.
-            wakes.for_room(self.queue, self.cluster, before.pod, before.row, now)
-
     def _look_for_conflicts(self, now: float) -> None:
         """Tell of pods of ours that another scheduler's choice has broken; each look is charged to its namespace."""
         for pod, steps, conflict in self.placement_conflicts.look(now):
             self.queue.turns.account(pod.namespace, steps, now)
             if conflict is not None:
                 self._outbox.add(RecordConflict(pod, conflict.node, conflict.constraint, conflict.text))
-
-    def _put_waiting(self, pod: Pod, now: float) -> None:
-        queued = self.queue.get(pod.uid)
-        placement = self.cluster.placement(pod.uid)
-        tried = self.groups.trying(pod.uid)
-        known = queued or placement or tried
-        if known is not None:
-            if queued is not None and queued.pod.scheduling_group != pod.scheduling_group:
-                self._leave(queued.pod, now)
-                queued = None
-            pod = as_known(known.pod, pod)
-        if pod.scheduling_group is not None or pod.uid in self.cluster.pod_groups:
-            self.cluster.pod_groups.waits(pod)
-        event = Event.TERMINATING if pod.terminating else Event.UPDATED
-        if tried is not None:
-            tried.pod = pod
-            if pod.terminating:
-                self.groups.drop(pod.uid)
-        if self.binding.happens(pod.uid, event, pod, now) or (self._extender_calls.update(pod) and not pod.terminating):
-            return
-        if pod.terminating:
-            self.queue.remove(pod.uid)
-            self._story_writer.left(pod.uid, "terminating", now)
-            self._nominator.end(pod, now)
-        elif queued is not None:
-            before = queued.pod
-            self.queue.update(pod, waiting_pod_changes(before, pod), now)
-            self._nominator.follow(queued, before, now)
-        elif placement is None and tried is None:
-            if pod.nominated_node_name:
-                self.cluster.nominations.put(pod, pod.nominated_node_name)
-            self.queue.add(pod, now)
-            if pod.scheduling_group is not None:
-                self.queue.group_changed(pod.scheduling_group, now, helps=True)
 
     def _cycle(self, now: float) -> None:
         self._at_hand = None
