@@ -10,18 +10,17 @@ import pytest
 
 from scheduler.apiserver import ApiServer
 from tests.contract.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Api, JsonObject
-from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.cluster import POD_GROUPS, ControlPlane
 
 ROOT = "/apis/scheduling.k8s.io/v1beta1"
 GANG = {"schedulingPolicy": {"gang": {"minCount": 3}}}
-GATE = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true")
 MOMENT = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture(scope="module")
 def gated(control_plane_binaries: Path) -> Iterator[ControlPlane]:
     """A real API server with the gate."""
-    with ControlPlane(apiserver_args=GATE) as cluster:
+    with ControlPlane(apiserver_args=POD_GROUPS) as cluster:
         yield cluster
 
 

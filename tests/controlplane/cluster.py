@@ -31,6 +31,8 @@ KUBE_SCHEDULER = "system:kube-scheduler"
 STRANGER = "stranger"
 USERS: Mapping[str, Sequence[str]] = {ADMIN: ("system:masters",), KUBE_SCHEDULER: (), STRANGER: ()}
 
+# What kube-apiserver is told to have pod groups; kube-scheduler has its gate GenericWorkload.
+POD_GROUPS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true")
 # Bindings and evictions with their bodies (which pod UID, to which node); of all else that it happened.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -43,6 +44,9 @@ from tests.differential.generate.groups import FAMILIES, case
 
 PER_SEED = 8
 MOST_CYCLES = 2_000
+FAILS_UPSTREAM = re.compile(r'error in "DynamicResources" PodGroupPostFilter plugins: not found')
+"""Fails there, and not here: the minimum was raised above the number of pods that the group has in the queue. No pod is
+tried then, and DynamicResources misses what it would have noted of them."""
 BACKOFF = 20.0
 
 
@@ -174,9 +178,15 @@ def differing(got: Object, want: Object, told: set[str]) -> list[str]:
     Of a pod without a group it does not: Berth does not try it again for a node that is too small (docs/equal.md), and
     so does not count that node in its message.
     """
+    failed = {name for name, said in want["groups"].items() if FAILS_UPSTREAM.search(said[2])}
+    if failed:
+        got, want = (
+            {**one, "groups": {k: v for k, v in one["groups"].items() if k not in failed}} for one in (got, want)
+        )
+    failed = {name for name, said in want["pods"].items() if FAILS_UPSTREAM.search(said[1])}
     parts = [part for part in ("bound", "groups", "deleted") if got[part] != want[part]]
     found = [f"{part}: got {got[part]}, want {want[part]}" for part in parts]
-    for name in sorted(told & ({*got["pods"], *want["pods"]} - got["bound"].keys() - want["bound"].keys())):
+    for name in sorted(told & ({*got["pods"], *want["pods"]} - got["bound"].keys() - want["bound"].keys()) - failed):
         ours, theirs = got["pods"].get(name, ["", ""])[:2], want["pods"].get(name, ["", ""])[:2]
         if ours != theirs:
             found.append(f"{name}: got {ours}, want {theirs}")

@@ -204,8 +204,9 @@ class Case:
             self.groups[named] = changed
             return [put(changed)]
         if what == 3:
-            gone = dice.one(*self.pods)
-            return [{"drop": self.pods.pop(gone)}] if len(self.pods) > 1 else []
+            # Not one with a gate: kube-scheduler does not look at its group again then, and the others stay for ever.
+            free = [name for name, pod in self.pods.items() if "schedulingGates" not in pod["spec"]]
+            return [{"drop": self.pods.pop(dice.one(*free))}] if len(free) > 1 else []
         if what == 4:
             return [put(group)]
         return [put(self._pod(None))]

@@ -59,8 +59,9 @@ type groupAnswer struct {
 }
 
 const (
-	mostCycles   = 500
-	stepPatience = 10 * time.Second
+	mostCycles     = 500
+	stepPatience   = 10 * time.Second
+	permitPatience = 2 * time.Second
 )
 
 func answerGroups(ctx context.Context, line []byte) (answer any) {
@@ -162,6 +163,11 @@ func (w *groupWorld) change(change groupChange) error {
 	if err != nil {
 		return err
 	}
+	if group, ok := object.(*schedulingv1beta1.PodGroup); ok {
+		if before, err := w.hand.get(object); err == nil {
+			group.Status = before.(*schedulingv1beta1.PodGroup).Status // whoever changes the spec leaves it alone
+		}
+	}
 	return w.hand.put(object)
 }
 
@@ -201,7 +207,8 @@ func (w *groupWorld) ready() bool {
 // settle waits for the binding cycles, which run beside the loop, and tells the scheduler what has become of its writes.
 func (w *groupWorld) settle() error {
 	until := time.Now().Add(stepPatience)
-	for !w.bindingIsOver() {
+	patient := time.Now().Add(permitPatience)
+	for !w.bindingIsOver(time.Now().Before(patient)) {
 		if time.Now().After(until) {
 			return fmt.Errorf("a binding cycle does not end")
 		}
@@ -241,14 +248,15 @@ func (w *groupWorld) removeVictims() error {
 	return nil
 }
 
-// bindingIsOver says whether each assumed pod is bound, or waits on Permit.
-func (w *groupWorld) bindingIsOver() bool {
+// bindingIsOver says whether each assumed pod is bound, or waits on Permit. A pod that was allowed to go on may be among
+// those that wait for a moment: as long as there is patience, none may be.
+func (w *groupWorld) bindingIsOver(patient bool) bool {
 	waiting := 0
 	for _, one := range w.sched.Profiles {
 		one.IterateOverWaitingPods(func(fwk.WaitingPod) { waiting++ })
 		break // all profiles share them
 	}
-	return w.sched.Cache.Dump().AssumedPods.Len() == waiting+w.client.justBound()
+	return (waiting == 0 || !patient) && w.sched.Cache.Dump().AssumedPods.Len() == waiting+w.client.justBound()
 }
 
 // -- the client ----------------------------------------------------------------------------------------------------------

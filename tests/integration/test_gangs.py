@@ -1,0 +1,253 @@
+"""Pod groups on real processes: a gang starts whole or not at all, and kube-scheduler says the same."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane import namespaces
+from tests.controlplane.api import Api, Object
+from tests.controlplane.cluster import POD_GROUPS, ControlPlane
+from tests.controlplane.wait import wait_for
+from tests.integration import checks
+from tests.integration.berth import Harbour
+from tests.integration.objects import node, pod, pods_path
+
+ROOT = "/apis/scheduling.k8s.io/v1beta1/namespaces/{}/podgroups"
+THEIRS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups"
+LABEL = "scheduling.x-k8s.io/pod-group"
+SLOW: Object = {"clientConnection": {"qps": 4, "burst": 1}}
+"""Seconds for the Bindings of a gang, so that their middle can be met."""
+CRD: Object = {
+    "metadata": {
+        "name": "podgroups.scheduling.x-k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
+    },
+    "spec": {
+        "group": "scheduling.x-k8s.io",
+        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def gated(control_plane_binaries: Path) -> Iterator[ControlPlane]:
+    """A control plane of our own that has pod groups, and records each Binding."""
+    with ControlPlane(audit=True, apiserver_args=POD_GROUPS) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def space(gated: ControlPlane) -> Iterator[str]:
+    """A namespace for one test. Its groups go with the control plane: nobody here takes their finalizers off."""
+    name = namespaces.create(gated.api)
+    yield name
+    gated.api.delete(f"{pods_path(name)}")
+
+
+@pytest.fixture
+def slots(gated: ControlPlane, add_nodes: Callable[..., None]) -> Callable[[int], None]:
+    """`slots(8)`: add so many nodes, each of which has room for one member, and for some small pods."""
+
+    def add(count: int) -> None:
+        prefix = f"slot-{secrets.token_hex(3)}"
+        add_nodes(gated, [node(f"{prefix}-{i}", cpu="1") for i in range(count)])
+
+    return add
+
+
+def group(api: Api, namespace: str, name: str, needed: int) -> None:
+    """Create a gang."""
+    spec = {"schedulingPolicy": {"gang": {"minCount": needed}}}
+    api.create(ROOT.format(namespace), {"metadata": {"name": name}, "spec": spec})
+
+
+def members(name: str, count: int, scheduler: str) -> list[Object]:
+    """Pods of a gang; each needs a node for itself."""
+    reference = {"podGroupName": name}
+    return [pod(f"{name}-{i}", scheduler, cpu="600m", memory="10Mi", schedulingGroup=reference) for i in range(count)]
+
+
+def bound(api: Api, namespace: str, prefix: str = "") -> list[str]:
+    """The names of bound pods that begin so."""
+    pods = api.list(pods_path(namespace), fieldSelector="spec.nodeName!=")
+    return sorted(each["metadata"]["name"] for each in pods if each["metadata"]["name"].startswith(prefix))
+
+
+def condition(api: Api, namespace: str, name: str) -> tuple[str, str, str]:
+    """Status, reason and message of a group's PodGroupInitiallyScheduled."""
+    found = api.get(f"{ROOT.format(namespace)}/{name}")["status"].get("conditions", [])
+    for one in found:
+        if one["type"] == "PodGroupInitiallyScheduled":
+            return one["status"], one["reason"], one["message"]
+    return "", "", ""
+
+
+def wait_said(api: Api, namespace: str, name: str, status: str) -> tuple[str, str, str]:
+    """Wait until a group's condition has this status; the condition."""
+
+    def said() -> tuple[str, str, str] | None:
+        found = condition(api, namespace, name)
+        return found if found[0] == status else None
+
+    return wait_for(f"{name} to be {status}", said, checks.BOUND, 0.2)
+
+
+def test_a_gang_waits_for_room_for_all_of_it(
+    gated: ControlPlane, space: str, slots: Callable[[int], None], harbour: Harbour
+) -> None:
+    """Of 8 that have 6 places none is bound, and plain pods beside them are; with two places more, all 8 are."""
+    api = gated.api
+    slots(6)
+    berth = harbour.berth(gated)
+    group(api, space, "train", 8)
+    api.create_many(pods_path(space), members("train", 8, berth.scheduler_name))
+    _, reason, message = wait_said(api, space, "train", "False")
+    assert reason == "Unschedulable"
+    assert message.startswith("minCount (8) cannot be satisfied: 6 scheduled, ")
+    plain = [pod(f"plain-{i}", berth.scheduler_name, cpu="50m", memory="10Mi") for i in range(6)]
+    api.create_many(pods_path(space), plain)
+    checks.wait_bound(api, space, 6)
+    assert bound(api, space) == sorted(each["metadata"]["name"] for each in plain)
+    slots(2)
+    wait_said(api, space, "train", "True")
+    wait_for("all members", lambda: len(bound(api, space, "train-")) == 8, checks.BOUND, 0.2)
+    checks.bound_once_each(gated, space, api.list(pods_path(space)))
+    assert checks.overfull(api) == []
+    berth.end()
+
+
+def test_of_three_gangs_with_room_for_one_exactly_one_runs(
+    gated: ControlPlane, space: str, slots: Callable[[int], None], harbour: Harbour
+) -> None:
+    """Their pods come mixed; two gangs wait whole."""
+    api = gated.api
+    slots(8)
+    berth = harbour.berth(gated)
+    gangs = ("red", "green", "blue")
+    for name in gangs:
+        group(api, space, name, 6)
+    each = [members(name, 6, berth.scheduler_name) for name in gangs]
+    api.create_many(pods_path(space), [one for several in zip(*each, strict=True) for one in several])
+    wait_for("each gang's condition", lambda: all(condition(api, space, name)[0] for name in gangs), checks.BOUND, 0.2)
+    wait_for("a whole gang", lambda: len(bound(api, space)) == 6, checks.BOUND, 0.2)
+    said = {name: condition(api, space, name)[0] for name in gangs}
+    assert sorted(said.values()) == ["False", "False", "True"]
+    (runs,) = [name for name in gangs if said[name] == "True"]
+    assert bound(api, space) == [f"{runs}-{i}" for i in range(6)]
+    assert checks.overfull(api) == []
+    berth.end()
+
+
+def test_killed_between_the_first_and_the_last_binding(
+    gated: ControlPlane, space: str, slots: Callable[[int], None], harbour: Harbour
+) -> None:
+    """SIGKILL when a part of a gang is bound: the next Berth completes it, and binds nothing twice."""
+    api = gated.api
+    slots(16)
+    name = f"berth-{secrets.token_hex(4)}"
+    berth = harbour.berth(gated, name, **SLOW)
+    group(api, space, "train", 16)
+    api.create_many(pods_path(space), members("train", 16, name))
+    wait_for("a part of the gang", lambda: bound(api, space), checks.BOUND, 0.05)
+    berth.kill()
+    part = len(bound(api, space))
+    assert 0 < part < 16
+    again = harbour.berth(gated, name)
+    wait_for("the whole gang", lambda: len(bound(api, space)) == 16, checks.BOUND, 0.2)
+    checks.bound_once_each(gated, space, api.list(pods_path(space)), unrecorded=1)
+    assert condition(api, space, "train")[0] == "True"
+    again.end()
+
+
+def test_a_gang_of_scheduler_plugins(
+    gated: ControlPlane, space: str, slots: Callable[[int], None], harbour: Harbour
+) -> None:
+    """The label and minMember do the same, on a cluster that has the custom resource; its phase is written."""
+    api = gated.api
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    api.create(definitions, CRD)
+    try:
+        served = wait_for("the kind", lambda: _served(api), checks.BOUND, 0.2)
+        assert served
+        slots(2)
+        berth = harbour.berth(gated)
+        body = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
+        api.create(THEIRS.format(space), {**body, "metadata": {"name": "train"}, "spec": {"minMember": 3}})
+        pods = [
+            pod(f"train-{i}", berth.scheduler_name, cpu="600m", memory="10Mi", labels={LABEL: "train"})
+            for i in range(3)
+        ]
+        api.create_many(pods_path(space), pods)
+        wait_for("the phase Pending", lambda: _phase(api, space) == "Pending", checks.BOUND, 0.2)
+        assert bound(api, space) == []
+        slots(1)
+        wait_for("the whole gang", lambda: len(bound(api, space)) == 3, checks.BOUND, 0.2)
+        wait_for("the phase Scheduling", lambda: _phase(api, space) == "Scheduling", checks.BOUND, 0.2)
+        berth.end()
+    finally:
+        api.delete(f"{definitions}/podgroups.scheduling.x-k8s.io")
+
+
+def _served(api: Api) -> bool:
+    found = api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.x-k8s.io")
+    conditions = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions") or []}
+    return conditions.get("Established") == "True"
+
+
+def _phase(api: Api, namespace: str) -> str:
+    phase: str = api.get(f"{THEIRS.format(namespace)}/train").get("status", {}).get("phase", "")
+    return phase
+
+
+def test_kube_scheduler_says_the_same(
+    gated: ControlPlane, slots: Callable[[int], None], harbour: Harbour, request: pytest.FixtureRequest
+) -> None:
+    """One after the other on the same nodes and the same objects: a gang that fits, one in part, one that does not."""
+    api = gated.api
+    slots(5)
+    kube = f"kube-{secrets.token_hex(4)}"
+    harbour.started.append(gated.start_kube_scheduler(scheduler_name=kube, gates=["GenericWorkload"]))
+    berth = harbour.berth(gated)
+    found = [_outcome(api, scheduler) for scheduler in (kube, berth.scheduler_name)]
+    assert found[1] == found[0]
+    berth.end()
+
+
+def _outcome(api: Api, scheduler: str) -> Object:
+    """What becomes of three gangs, one after the other: how many are bound, the condition, and each message."""
+    outcome: Object = {}
+    for name, needed, count in (("whole", 3, 3), ("part", 2, 7), ("none", 6, 7)):
+        space = namespaces.create(api)
+        group(api, space, name, needed)
+        api.create_many(pods_path(space), members(name, count, scheduler))
+        status = "False" if name == "none" else "True"
+        said = wait_said(api, space, name, status)
+        fit = {"whole": 3, "part": 5, "none": 0}[name]
+        wait_for(f"{fit} members of {name}", lambda at=space, fit=fit: len(bound(api, at)) == fit, checks.BOUND, 0.2)
+        left = [each for each in api.list(pods_path(space)) if not checks.node_of(each)]
+        told = wait_for(f"messages of {name}", lambda at=space, left=left: _told(api, at, len(left)), checks.BOUND, 0.2)
+        outcome[name] = (said, fit, told)
+        api.delete(pods_path(space))
+        wait_for("an empty namespace", lambda at=space: not api.list(pods_path(at)), checks.BOUND, 0.2)
+    return outcome
+
+
+def _told(api: Api, namespace: str, count: int) -> tuple[list[str]] | None:
+    """The messages of waiting pods, once each of them has one. In a tuple: there may be none."""
+    waiting = [each for each in api.list(pods_path(namespace)) if not checks.node_of(each)]
+    found = sorted(checks.condition(each).get("message", "") for each in waiting)
+    return (found,) if len(found) == count and all(found) else None
