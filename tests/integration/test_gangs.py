@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -237,13 +238,21 @@ def _outcome(api: Api, scheduler: str) -> Object:
         status = "False" if name == "none" else "True"
         said = wait_said(api, space, name, status)
         fit = {"whole": 3, "part": 5, "none": 0}[name]
-        wait_for(f"{fit} members of {name}", lambda at=space, fit=fit: len(bound(api, at)) == fit, checks.BOUND, 0.2)
+        wait_for(f"{fit} members of {name}", partial(_is_bound, api, space, fit), checks.BOUND, 0.2)
         left = [each for each in api.list(pods_path(space)) if not checks.node_of(each)]
-        told = wait_for(f"messages of {name}", lambda at=space, left=left: _told(api, at, len(left)), checks.BOUND, 0.2)
+        told = wait_for(f"messages of {name}", partial(_told, api, space, len(left)), checks.BOUND, 0.2)
         outcome[name] = (said, fit, told)
         api.delete(pods_path(space))
-        wait_for("an empty namespace", lambda at=space: not api.list(pods_path(at)), checks.BOUND, 0.2)
+        wait_for("an empty namespace", partial(_is_empty, api, space), checks.BOUND, 0.2)
     return outcome
+
+
+def _is_bound(api: Api, namespace: str, count: int) -> bool:
+    return len(bound(api, namespace)) == count
+
+
+def _is_empty(api: Api, namespace: str) -> bool:
+    return not api.list(pods_path(namespace))
 
 
 def _told(api: Api, namespace: str, count: int) -> tuple[list[str]] | None:
