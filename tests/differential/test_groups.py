@@ -7,7 +7,7 @@ import pytest
 from tests.differential.client import Oracle
 from tests.differential.generate.dice import Object
 from tests.differential.generate.groups import FAMILIES, case, configuration, put
-from tests.differential.groups import differing, judge
+from tests.differential.groups import PER_SEED, differing, judge
 
 NO_VICTIMS = "pod group preemption: No preemption victims found for incoming preemptor"
 
@@ -99,6 +99,14 @@ def test_a_topology_constraint_keeps_a_gang_in_one_domain(oracle: Oracle) -> Non
     assert outside["bound"] == {}
     text = "pod group is unschedulable, 0/2 placements are available, first placement status: minCount (3) cannot be "
     assert outside["groups"]["g"][2].startswith(text)
+
+
+@pytest.mark.parametrize(("family", "seeds"), [("gangs", range(6)), ("mixed", range(3, 6))])
+def test_both_do_the_same(oracle: Oracle, family: str, seeds: range) -> None:
+    """Outcome, messages and conditions, of cases that have differed by most of what can differ."""
+    cases = [case(family, seed, number) for seed in seeds for number in range(PER_SEED)]
+    found = [line for one, answered in zip(cases, oracle.groups(cases), strict=True) for line in judge(one, answered)]
+    assert found == []
 
 
 @pytest.mark.parametrize("family", FAMILIES)

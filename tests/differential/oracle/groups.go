@@ -91,6 +91,16 @@ func answerGroups(ctx context.Context, line []byte) (answer any) {
 	return found
 }
 
+// tickingClock goes on with each look at it: pods that come back from a cycle keep their order, as by a real clock.
+type tickingClock struct {
+	*clocktesting.FakeClock
+}
+
+func (c tickingClock) Now() time.Time {
+	c.Step(time.Microsecond)
+	return c.FakeClock.Now()
+}
+
 type groupWorld struct {
 	client *groupClient
 	hand   *byHand
@@ -110,7 +120,7 @@ func newGroupWorld(ctx context.Context, text string) (*groupWorld, error) {
 		scheduler.WithProfiles(read.Profiles...),
 		scheduler.WithPercentageOfNodesToScore(read.PercentageOfNodesToScore),
 		scheduler.WithParallelism(1),
-		scheduler.WithClock(made.clock),
+		scheduler.WithClock(tickingClock{made.clock}),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{byNameName: newByName}),
 	)
 	if err == nil {
