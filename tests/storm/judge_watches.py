@@ -30,6 +30,8 @@ class WatchJudge:
         self._judge = judge
         self._forgotten: dict[tuple[str, str], int] = {}
         """Process and kind → the version that the server has said it has forgotten."""
+        self._cut: dict[str, float] = {}
+        """Process → when an answer to it was cut off last."""
         self._refused: dict[str, float] = {}
         """Kind → since when nobody may see it."""
         self._told: set[int] = set()
@@ -41,11 +43,12 @@ class WatchJudge:
         if since is not None and self._forgotten.get(who) == since:
             self._judge.say("W1", f"{user} asks again for {kind} since {since}, which the server has forgotten")
         self._forgotten.pop(who, None)
-        if forgotten and since is not None:
+        if forgotten and since is not None and self._cut.get(who[0].partition(".")[0]) != self._world.now:
             self._forgotten[who] = since
 
     def unheard(self, process: str) -> None:
         """An answer to a process was cut off: it may not know what the server has said."""
+        self._cut[process] = self._world.now  # it may have been the head of that very answer
         for who in [who for who in self._forgotten if who[0].partition(".")[0] == process]:
             del self._forgotten[who]
 
