@@ -17,10 +17,11 @@ from bench.hostile.meters import Cpu, Meter, Steps
 from bench.hostile.row import Chosen, Row
 from bench.hostile.scenario import Scenario, Write
 from scheduler.engine.engine import Engine
-from scheduler.engine.stimuli import Put
+from scheduler.engine.stimuli import Follows, Put
 from scheduler.framework.config import ProfileConfig, SchedulerConfiguration
 from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
+from scheduler.model.pod_group import NATIVE
 from scheduler.plugins.registry import registry
 from scheduler.telemetry import collector
 from scheduler.workloads.figures import quantile
@@ -62,6 +63,7 @@ class Town:
         profiles = [ProfileConfig(scheduler_name=town.SCHEDULER)]
         self.engine = Engine(build(SchedulerConfiguration(profiles=profiles), registry()))
         self.decoder = Decoder()
+        self.engine.handle(Follows(NATIVE, followed=True), 0.0)
         for kind, raw in town.objects(nodes):
             self.engine.handle(Put(self.decoder.of_kind(kind)(raw)), 0.0)
         gc.collect()

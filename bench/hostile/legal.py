@@ -25,6 +25,7 @@ PATHS = {
     "ReplicaSet": f"/apis/apps/v1/namespaces/{TENANT}/replicasets",
     "StatefulSet": f"/apis/apps/v1/namespaces/{TENANT}/statefulsets",
     "PodDisruptionBudget": f"/apis/policy/v1/namespaces/{TENANT}/poddisruptionbudgets",
+    "PodGroup": f"/apis/scheduling.k8s.io/v1beta1/namespaces/{TENANT}/podgroups",
     "Node": "/api/v1/nodes",
     "Namespace": "/api/v1/namespaces",
 }

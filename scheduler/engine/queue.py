@@ -132,6 +132,11 @@ class Queue(GroupedPlaces):
         queued.early |= any(number > queued.left_at and event & wakes for event, number in self._latest_real.values())
         return True
 
+    @property
+    def events(self) -> int:
+        """How many events there were: so it can be seen whether there was one meanwhile."""
+        return self._events
+
     def anything_since(self, queued: QueuedPod) -> bool:
         """Whether anything has happened since the pod's attempt began."""
         return queued.left_at != self._events

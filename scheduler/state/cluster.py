@@ -23,6 +23,7 @@ from scheduler.state.incidence import Incidence
 from scheduler.state.nodes import Nodes
 from scheduler.state.nominations import Nominations
 from scheduler.state.pod_groups import PodGroups
+from scheduler.state.priorities import Priorities
 from scheduler.state.rowlog import ChangeLog
 from scheduler.state.services import Services
 from scheduler.state.storage import Storage
@@ -63,6 +64,7 @@ class Cluster:
         self.budget_log: ChangeLog[tuple[str, str]] = ChangeLog()
         """(namespace, name) of PodDisruptionBudgets that were added, changed or deleted."""
         self._placed: dict[str, Placement] = {}
+        self.priorities = Priorities()
         self._on_row: dict[int, dict[str, Placement]] = {}
 
     def __len__(self) -> int:
@@ -151,12 +153,12 @@ class Cluster:
             if old.pod.started != pod.started:
                 self.nodes.log.touch(old.row)  # preemption reads when a pod started
             if old.pod.shape is pod.shape and old.pod.labels is pod.labels and old.pod.terminating == pod.terminating:
-                old.pod = pod
+                self._exchange(old, pod)
             elif old.pod.labels == pod.labels and old.pod.shape.requests == pod.shape.requests and _same(old.pod, pod):
                 # Equal in everything that is counted: keep the shape with which it was counted.
                 pod.shape = old.pod.shape
                 pod.labels = old.pod.labels
-                old.pod = pod
+                self._exchange(old, pod)
             else:
                 self._take(old)
                 self._place(pod, pod.node_name, assumed=False)
@@ -178,6 +180,8 @@ class Cluster:
                 self.pod_groups.assign(pod)
         if pods:
             pods[0].shape.hold()
+            for pod in pods:
+                self.priorities.add(pod.priority, 1)
             counts = Counter(rows)
             self.nodes.charge_many(pods[0].shape, counts)
             self.incidence.add_many(pods[0], counts)
@@ -346,12 +350,20 @@ class Cluster:
         placement = Placement(pod, row, assumed)
         self._placed[pod.uid] = placement
         self._on_row.setdefault(row, {})[pod.uid] = placement
+        self.priorities.add(pod.priority, 1)
         self._count(pod, row, 1)
         self.storage.refer(pod, 1)
+
+    def _exchange(self, placement: Placement, pod: Pod) -> None:
+        """Have a pod that counts the same in all columns in the place of another one."""
+        self.priorities.add(placement.pod.priority, -1)
+        self.priorities.add(pod.priority, 1)
+        placement.pod = pod
 
     def _take(self, placement: Placement) -> None:
         pod, row = placement.pod, placement.row
         del self._placed[pod.uid]
+        self.priorities.add(pod.priority, -1)
         on_row = self._on_row[row]
         del on_row[pod.uid]
         if not on_row:

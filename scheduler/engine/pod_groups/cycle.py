@@ -27,8 +27,8 @@ from scheduler.framework.status import PluginError, printable
 from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
 
-_SENT_AT_ONCE = 128
-"""How many pods of a group that fits go on to Permit in one slice."""
+_AT_ONCE = 128
+"""How many pods go on to Permit, give back what they hold, or are told that they failed, in one slice."""
 _FAILED = Cause(ATTEMPT_FAILED)
 Assume = Callable[[QueuedPod, Decision, float, GroupKey], "Rejected | PluginError | None"]
 """Assume a pod on one of the best nodes; why a Reserve plugin keeps it from there."""
@@ -121,13 +121,16 @@ class GroupCycles:
         attempt = self._attempt
         if attempt is None or uid not in attempt.members:
             return None
-        before = list(attempt.members).index(uid) < attempt.next
+        place = list(attempt.members).index(uid)
         member = attempt.members.pop(uid)
         member.queued.entry = None
         if attempt.ended is None:
             attempt.next = -1  # the others are tried again from the start
-        elif before:
-            attempt.next -= 1
+        else:
+            attempt.next -= place < attempt.next
+            attempt.told -= place < attempt.told
+        if uid in attempt.holding:
+            attempt.holding.remove(uid)
         if attempt.asking == uid:
             attempt.asking = ""
         return member.queued
@@ -152,8 +155,12 @@ class GroupCycles:
 
     def _go_on(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> None:
         attempt.asking = ""
-        if attempt.ended is Ended.WITH_NODES:
-            self._send(attempt, now)
+        if attempt.ended is not None:
+            attempt.missed |= self._queue.events != attempt.events
+            self._finish(attempt, now)
+            return
+        if attempt.again or self._lost(attempt):
+            self._begin_again(attempt, now)
             return
         used = self._charged(attempt, now, self._slice(attempt, now, answer))
         self._owed = SHARE * used
@@ -162,11 +169,7 @@ class GroupCycles:
 
     def _slice(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> int:
         """Try pods until the slice is used up, or the attempt is decided; the steps that were used."""
-        left = self._budget.longest_slice
-        if self._lost(attempt):
-            self._take_back(attempt, now, quietly=False)
-            attempt.next, answer = 0, None
-            attempt.spent += ORDINARY * len(attempt.members)
+        most = left = self._budget.longest_slice // 2 or 1  # assuming and reserving take as long as deciding
         group = self._cluster.pod_groups.get(attempt.entry.key)
         if group is None:
             attempt.break_off(f'podgroup.scheduling.k8s.io "{attempt.entry.key.name}" not found')
@@ -184,7 +187,20 @@ class GroupCycles:
                 break
             if attempt.ended is None and attempt.next == len(pods):
                 self._decide(attempt)
-        return self._budget.longest_slice - left
+        return most - left
+
+    def _begin_again(self, attempt: GroupAttempt, now: float) -> None:
+        """Not all pods are assumed any more that were: all give back what they hold, and are tried from the start."""
+        if not attempt.again:
+            attempt.again = True
+            attempt.holding = [uid for uid, member in attempt.members.items() if member.fits]
+            attempt.spent += ORDINARY * len(attempt.members)
+        self._give_back(attempt, now, quietly=False)
+        self._owed = SHARE * ORDINARY
+        if not attempt.holding:
+            attempt.again, attempt.next = False, 0
+            for member in attempt.members.values():
+                member.forget()
 
     def _try(self, attempt: GroupAttempt, member: Member, most: int, now: float, answer: CallAnswer | None) -> int:
         """Try one pod, with those before it assumed; the steps that it took."""
@@ -260,22 +276,44 @@ class GroupCycles:
         """The attempt is decided."""
         if attempt.ended is Ended.WITH_NODES:
             attempt.next = 0
+        else:
+            attempt.missed = any(self._queue.anything_since(one.queued) for one in attempt.pods[:1])
+            attempt.holding = [uid for uid, member in attempt.members.items() if member.fits]
+        self._finish(attempt, now)
+
+    def _finish(self, attempt: GroupAttempt, now: float) -> None:
+        """Do a part of what is left to do with a group that is decided."""
+        self._owed = SHARE * ORDINARY
+        if attempt.ended is Ended.WITH_NODES:
             self._send(attempt, now)
-            return
-        missed = any(self._queue.anything_since(one.queued) for one in attempt.pods[:1])
-        self._take_back(attempt, now, quietly=not self._noticed)
+        else:
+            self._give_back(attempt, now, quietly=not self._noticed)
+            if not attempt.holding:
+                self._tell(attempt, now)
+        attempt.events = self._queue.events
+
+    def _give_back(self, attempt: GroupAttempt, now: float, *, quietly: bool) -> None:
+        """Some pods that were assumed give back what they hold, the last one first."""
+        for _ in range(min(_AT_ONCE, len(attempt.holding))):
+            self._binding.give_back(attempt.holding.pop(), now, quietly=quietly)
+
+    def _tell(self, attempt: GroupAttempt, now: float) -> None:
+        """Say of the group, and of each of its pods, why they failed."""
         back = attempt.pods
-        if attempt.ended is Ended.REJECTED and back:
-            first = back[0].queued.pod
-            framework = self._queue.frameworks[first.scheduler_name]
-            attempt.reasons.append(said_of(attempt.group, first, framework, self._cluster))
-        verdicts = [verdict(attempt, member) for member in back]
-        if back:
-            reason = UNSCHEDULABLE if attempt.ended is Ended.REJECTED else SCHEDULER_ERROR
-            self._say(attempt, "False", reason, attempt.message)
-        for member, (reason, message, nominated) in zip(back, verdicts, strict=True):
-            self._failed(member, reason, message, nominated, now)
-        self._close(attempt, back, now, missed=missed)
+        if not attempt.said:
+            attempt.said = True
+            if attempt.ended is Ended.REJECTED and back:
+                first = back[0].queued.pod
+                framework = self._queue.frameworks[first.scheduler_name]
+                attempt.reasons.append(said_of(attempt.group, first, framework, self._cluster))
+            if back:
+                reason = UNSCHEDULABLE if attempt.ended is Ended.REJECTED else SCHEDULER_ERROR
+                self._say(attempt, "False", reason, attempt.message)
+        for member in back[attempt.told : attempt.told + _AT_ONCE]:
+            attempt.told += 1
+            self._failed(member, *verdict(attempt, member), now)
+        if attempt.told == len(back):
+            self._close(attempt, back, now)
 
     def _send(self, attempt: GroupAttempt, now: float) -> None:
         """Enough pods have a node: they go on to Permit, some at a time."""
@@ -285,13 +323,12 @@ class GroupCycles:
                 attempt.ended, attempt.next = None, -1  # begin again from the start with the next slice
                 return
             self._say(attempt, "True", "Scheduled", "")
-        for member in pods[attempt.next : attempt.next + _SENT_AT_ONCE]:
+        for member in pods[attempt.next : attempt.next + _AT_ONCE]:
             attempt.next += 1
             uid = member.queued.pod.uid
             if member.fits:
                 member.queued.entry = None
                 member.fits = self._binding.happens(uid, Event.GROUP_ON, None, now)
-        self._owed = SHARE * ORDINARY
         if attempt.next < len(pods):
             return
         back = [member for member in pods if not member.fits]
@@ -313,20 +350,11 @@ class GroupCycles:
         story_writer.failed(queued, reason, message, member.plugins, now)
         self._outbox.failed(queued, reason, message, member.plugins, member.decision, nominated)
 
-    def _close(self, attempt: GroupAttempt, back: list[Member], now: float, *, missed: bool = False) -> None:
+    def _close(self, attempt: GroupAttempt, back: list[Member], now: float) -> None:
         assert attempt.ended is not None
         self._attempt = None
         queued = [member.queued for member in back if member.queued.pod.uid not in self._queue]
-        self._queue.group_tried(attempt.entry, queued, attempt.ended, now, _FAILED, missed=missed)
-
-    def _take_back(self, attempt: GroupAttempt, now: float, *, quietly: bool) -> None:
-        """All pods that were assumed give back what they hold, the last one first."""
-        for uid, member in reversed(attempt.members.items()):
-            if member.fits:
-                self._binding.give_back(uid, now, quietly=quietly)
-        if attempt.ended is None:
-            for member in attempt.members.values():
-                member.forget()
+        self._queue.group_tried(attempt.entry, queued, attempt.ended, now, _FAILED, missed=attempt.missed)
 
     def broke(self, message: str, now: float) -> None:
         """The slice raised, which is a fault of Berth: the group is tried again after its backoff."""

@@ -22,6 +22,7 @@ from scheduler.model.pod_group import GroupKey, PodGroup
 _POD_CAME = Cause("UnscheduledPodAdd")
 _GROUP_ADDED, _GROUP_UPDATED, _GROUP_GONE = Cause("PodGroupAdd"), Cause("PodGroupUpdate"), Cause("PodGroupDelete")
 GANG_SCHEDULING = "GangScheduling"
+_NOT_HELD = ("", "")
 _ANYTHING: frozenset[str] = frozenset()
 """No plugin: any event may help."""
 
@@ -74,7 +75,7 @@ class GroupedPlaces(Places):
         self._settle(entry, now, cause)
         if entry.ticket == ticket and queued.entry is entry:
             self._count(entry.place, cause, 1)
-            self._note(queued, entry, now, cause)
+            queued.story.note(self._queued(queued, entry, now, cause))
 
     def _add(self, entry: Entry, queued: QueuedPod) -> None:
         self._arrivals += 1
@@ -116,17 +117,22 @@ class GroupedPlaces(Places):
         entry = self._entries.get(key)
         if entry is None or entry.trying:
             return
-        waiting = [uid for uid, (plugin, _) in entry.held.items() if plugin == GANG_SCHEDULING]
-        for uid in waiting:
-            self._ask_about(entry, entry.pods[uid], now)
-            if uid in entry.held and entry.held[uid][0] == GANG_SCHEDULING:
-                break  # what it waits for, the others wait for as well
+        waiting = next((uid for uid, (plugin, _) in entry.held.items() if plugin == GANG_SCHEDULING), None)
+        if waiting is not None:
+            self._ask_about(entry, entry.pods[waiting], now)
+            if entry.held.get(waiting, _NOT_HELD)[0] != GANG_SCHEDULING:
+                self._release_from(GANG_SCHEDULING, entry)
         if not entry.held and entry.place is not Place.GATED and entry.leader is not None:
             self._ask_about(entry, entry.leader, now)
         if helps and entry.place is Place.UNSCHEDULABLE:
             self._wake_group(entry, now, cause)
         else:
             self._settle(entry, now, cause)
+
+    def _release_from(self, plugin: str, entry: Entry) -> None:
+        """This plugin does not hold the group any more, so none of its pods. It is the last one that is asked."""
+        for uid in [uid for uid, (held_by, _) in entry.held.items() if held_by == plugin]:
+            self._release(entry, uid)
 
     # -- PreEnqueue --------------------------------------------------------------------------------------------------
 
@@ -264,9 +270,13 @@ class GroupedPlaces(Places):
         entry.place = place
         self._ticket += 1
         entry.ticket = self._ticket
+        noted: dict[tuple[frozenset[str], str], story_entries.Queued] = {}
         for queued in pods.values():
             queued.place = place
-            self._note(queued, entry, now, cause, order)
+            told = queued.plugins, self._reason(queued, entry)
+            if told not in noted:
+                noted[told] = self._queued(queued, entry, now, cause, order)
+            queued.story.note(noted[told])
         self._lead(entry, order)
         self.turns.account(entry.key.namespace, len(pods), now)
 
@@ -274,14 +284,19 @@ class GroupedPlaces(Places):
         entered = (place, cause.event)
         self.incoming[entered] = self.incoming.get(entered, 0) + pods
 
-    def _note(self, queued: QueuedPod, entry: Entry, now: float, cause: Cause, order: Any = None) -> None:
+    def _queued(
+        self, queued: QueuedPod, entry: Entry, now: float, cause: Cause, order: Any = None
+    ) -> story_entries.Queued:
+        """What the story of a pod says of its group's place; the same for all pods with the same reasons."""
         until = order if entry.place is Place.BACKOFF and order is not None else 0.0
-        reason = ""
-        if entry.held and entry.place is Place.GATED:
-            reason = entry.held.get(queued.pod.uid, next(iter(entry.held.values())))[1]
-        queued.story.note(
-            story_entries.Queued(now, entry.place, cause.event, cause.about, queued.plugins, until, reason)
-        )
+        reason = self._reason(queued, entry)
+        return story_entries.Queued(now, entry.place, cause.event, cause.about, queued.plugins, until, reason)
+
+    def _reason(self, queued: QueuedPod, entry: Entry) -> str:
+        """Why PreEnqueue plugins hold a pod, or else another pod of its group."""
+        if not entry.held or entry.place is not Place.GATED:
+            return ""
+        return entry.held.get(queued.pod.uid, next(iter(entry.held.values())))[1]
 
     def _lead(self, entry: Entry, order: Any = None) -> None:
         """Have one of the pods stand for the group in the heap of its place."""
@@ -375,10 +390,14 @@ class GroupedPlaces(Places):
             # Permit or Reserve may have refused some of them: these must not come back at once, over and over.
             entry.rejections = max((queued.rejections for queued in came), default=0)
             entry.errors = max((queued.errors for queued in came), default=0)
-        self._ask_all(entry, now)
+        waits = ended is Ended.REJECTED and not (missed or came)
+        if waits:
+            self._ask_about(entry, next(iter(entry.pods.values())), now)  # all are asked when something wakes them
+        else:
+            self._ask_all(entry, now)
         if entry.held or not entry.pods:
             self._settle(entry, now, cause)
-        elif ended is Ended.REJECTED and not (missed or came):
+        elif waits:
             self._wait_together(entry, now, cause)
         else:
             self._ready(entry, now, cause)

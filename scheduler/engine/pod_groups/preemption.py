@@ -34,6 +34,7 @@ def _found(group: PodGroup, first: Pod, cluster: Cluster) -> tuple[str, bool]:
     """What preemption says, and whether nothing else is said beside it (UnschedulableAndUnresolvable)."""
     if not (first.preempts if group.preempts is None else group.preempts):
         return "not eligible due to preemptionPolicy=Never.", False
-    if any(placement.pod.priority < first.priority for placement in cluster.placements()):
+    lowest = cluster.priorities.lowest
+    if lowest is not None and lowest < first.priority:
         return "pods of lower priority are not removed for pod groups yet", True
     return "No preemption victims found for incoming preemptor", True

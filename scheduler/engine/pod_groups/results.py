@@ -55,6 +55,18 @@ class GroupAttempt:
     """Steps beyond those of ordinary pods."""
     asking: str = ""
     """UID of the pod for which extenders are being asked."""
+    again: bool = False
+    """It begins again from the start, once all pods have given back what they hold."""
+    holding: list[str] = field(default_factory=list)
+    """UIDs of the pods that are still to give back what they hold."""
+    said: bool = False
+    """It was said of the group why it failed."""
+    told: int = 0
+    """Of how many pods it was said as well."""
+    missed: bool = False
+    """Something happened meanwhile that may help."""
+    events: int = 0
+    """The number of the last event before others had their share."""
     untried: str = ""
     """What is said of the pods that were not tried."""
 

@@ -145,6 +145,52 @@ def test_a_gang_is_tried_in_slices(gangs: Harness) -> None:
     assert sum(map(len, order)) == 46
 
 
+def test_a_large_gang_gives_up_in_slices(gangs: Harness) -> None:
+    """When its last pod fits nowhere, the others give back what they hold, and are told, some at a time."""
+    count = 500
+    gangs.put(node("n1", str(count)), group(min_count=count), *members(count - 1), member("last", "1000"))
+    others = [pod(f"p{i}", "0") for i in range(8)]
+    told: list[int] = []
+    meanwhile = 0
+    for said in slices(gangs):
+        told.append(len(failures(said)))
+        if sum(told) < count:
+            meanwhile += len(bound(said))
+        if 0 < sum(told) and others:
+            gangs.put(others.pop())
+    assert (sum(told), max(told) <= 128) == (count, True)
+    assert meanwhile, "others are bound before all of the gang's pods were told"
+    assert gangs.engine.cluster.assumed() == 8 - len(others)
+    settled(gangs)
+
+
+def test_a_pod_goes_while_its_gang_gives_up(gangs: Harness) -> None:
+    """Whatever part of the end it is in, nothing is held afterwards, and the others come back."""
+    for turn in range(12):
+        harness = Harness()
+        harness.handle(Follows(NATIVE, True))
+        harness.put(node("n1", "300"), group(min_count=300), *members(299), member("last", "1000"))
+        steps = slices(harness)
+        for _ in range(turn):
+            next(steps, None)
+        harness.gone("Pod", "train-7")
+        harness.gone("Pod", "train-290")
+        said = harness.cycles()
+        assert bound(said) == []
+        assert harness.engine.cluster.assumed() == 0
+        assert len(harness.engine.queue) == 298
+        settled(harness)
+
+
+def test_nobody_looks_through_all_pods_for_one_of_lower_priority(gangs: Harness) -> None:
+    """The cluster knows which priorities its pods have."""
+    gangs.put(node("n1", "8"), pod("low", priority=-5, nodeName="n1"), group(min_count=2), *members(2, "6"))
+    assert gangs.engine.cluster.priorities.pods == {-5: 1}
+    assert conditions(gangs.cycles())[-1][2].endswith("pods of lower priority are not removed for pod groups yet")
+    gangs.gone("Pod", "low")
+    assert gangs.engine.cluster.priorities.pods == {}
+
+
 def slices(harness: Harness) -> Iterator[list[Instruction]]:
     """What is said in each turn, until nothing is to be done."""
     while harness.engine.has_work or harness.engine.binding.gathering.released:
