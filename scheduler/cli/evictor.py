@@ -131,7 +131,7 @@ def evictor(
         else:
             from scheduler.cli.live import listed
 
-            there, _, _ = listed(path, context, decoder, classes=False)
+            there, _, _ = listed(path, context, decoder, classes=False, groups=False)
         known, problems = past(there, careful, dump=bool(cluster), kubeconfig=path, context=context)
         complain([*there.problems[:_PROBLEMS], *problems])
         made = plan(there.cluster, frameworks, careful, known)

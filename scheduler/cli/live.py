@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from urllib.parse import urlencode
 
 import msgspec
@@ -43,24 +43,31 @@ def seconds(text: str) -> float:
 
 
 def listed(
-    kubeconfig: str | None, context: str | None, decoder: Decoder, *, classes: bool = True, timeout: str = "30s"
+    kubeconfig: str | None,
+    context: str | None,
+    decoder: Decoder,
+    *,
+    classes: bool = True,
+    groups: bool = True,
+    timeout: str = "30s",
 ) -> tuple[World, str, str]:
     """What the API server has, how to call it in messages, and the namespace that the context names.
 
-    `classes`: list PriorityClasses and ResourceClaimTemplates too, which only a pod from a file needs.
+    `classes`: list PriorityClasses and ResourceClaimTemplates too, which only a pod from a file needs. `groups`: list
+    PodGroups too, which only waiting pods need.
     `timeout`: of each request.
 
     Raises kube.ConfigError for unusable settings, InputError when nodes and pods can't be listed.
     """
-    limit = seconds(timeout)
+    limit, kinds = seconds(timeout), _kinds(classes=classes, groups=groups)
     connection = connect(kubeconfig, context)
     if sys.stderr.isatty():
         from rich.console import Console
 
         with Console(stderr=True).status(f"Listing nodes and pods of {connection.host}"):
-            world = asyncio.run(_world(connection, decoder, classes, limit))
+            world = asyncio.run(_world(connection, decoder, kinds, limit))
     else:
-        world = asyncio.run(_world(connection, decoder, classes, limit))
+        world = asyncio.run(_world(connection, decoder, kinds, limit))
     return world, connection.host, connection.namespace or "default"
 
 
@@ -87,23 +94,27 @@ def fetched(kubeconfig: str | None, context: str | None, timeout: str) -> list[t
     """
     limit = seconds(timeout)
     problems: list[str] = []
-    found = asyncio.run(_lists(connect(kubeconfig, context), problems, limit, classes=True))
+    found = asyncio.run(_lists(connect(kubeconfig, context), problems, limit, _kinds(classes=True, groups=True)))
     complain(problems)
     return found
 
 
-async def _world(connection: Connection, decoder: Decoder, classes: bool, limit: float) -> World:
+def _kinds(*, classes: bool, groups: bool) -> list[Resource]:
+    left_out = (*(() if classes else _FOR_NEW_PODS), *(() if groups else GROUPS))
+    return [kind for kind in (*_NEEDED, *_WANTED) if kind not in left_out]
+
+
+async def _world(connection: Connection, decoder: Decoder, kinds: Sequence[Resource], limit: float) -> World:
     world = World(decoder)
-    for kind, items in await _lists(connection, world.problems, limit, classes=classes):
+    for kind, items in await _lists(connection, world.problems, limit, kinds):
         for item in items:
             _add(world, kind, item)
     return world
 
 
 async def _lists(
-    connection: Connection, problems: list[str], limit: float, *, classes: bool
+    connection: Connection, problems: list[str], limit: float, kinds: Sequence[Resource]
 ) -> list[tuple[Resource, list[msgspec.Raw]]]:
-    kinds = [kind for kind in (*_NEEDED, *_WANTED) if classes or kind not in _FOR_NEW_PODS]
     async with Client(connection, timeout=limit) as client:
         lists = [asyncio.ensure_future(_all(client, kind)) for kind in kinds]
         answered, _ = await asyncio.wait(lists, timeout=SILENCE, return_when=asyncio.FIRST_COMPLETED)

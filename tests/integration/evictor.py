@@ -142,8 +142,10 @@ def rights(cluster: Cluster, namespace: str) -> Iterator[str]:
     text = MANIFEST.read_text().replace("namespace: berth\n", f"namespace: {namespace}\n")
     text = text.replace("name: berth-evictor\n", f"name: {unique}\n")
     cluster.kubectl("apply", "-f", "-", stdin=text)
-    yield cluster.service_account_token(namespace, unique)
-    cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=text)
+    try:
+        yield cluster.service_account_token(namespace, unique)
+    finally:
+        cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=text)
 
 
 @contextlib.contextmanager

@@ -13,14 +13,14 @@ from bench.hostile.row import Chosen
 from bench.hostile.shapes import SCENARIOS
 from bench.hostile.shapes.terms import apart, not_in
 from bench.hostile.town import TENANT
-from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.cluster import POD_GROUPS, ControlPlane
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("control_plane_binaries")
 def test_the_api_server_takes_every_row() -> None:
     """Its validation and etcd's limit: whatever a row is made of, a tenant may write."""
-    with ControlPlane() as cluster:
+    with ControlPlane(apiserver_args=POD_GROUPS) as cluster:
         cluster.api.create("/api/v1/namespaces", {"metadata": {"name": TENANT}})
         assert list(refusals(cluster.api, [*SCENARIOS, *found()])) == []
 

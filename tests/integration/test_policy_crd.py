@@ -202,13 +202,14 @@ def test_status_columns_and_help(policies_served: Api, control_plane: Cluster, r
         "observedGeneration": 1,
         "rules": 3,
         "conditions": [{"type": "Accepted", **condition}, {"type": "Conflict", **condition, "status": "False"}],
+        "enforcement": {"way": "Native", "since": when, "generation": 1},
         "matched": {"count": 5, "lastTime": when},
     }
     stored = policies_served.patch(f"{path}/good/status", {"status": status})
     assert stored["status"] == status
     assert stored["metadata"]["generation"] == 1
     header, row = control_plane.kubectl("get", "mdp", "-n", real_namespace).stdout.splitlines()
-    assert header.split() == ["NAME", "MODE", "RULES", "ACCEPTED", "CONFLICT", "AGE"]
-    assert row.split()[:5] == ["good", "warn", "3", "True", "False"]
+    assert header.split() == ["NAME", "MODE", "RULES", "ACCEPTED", "ENFORCED", "CONFLICT", "AGE"]
+    assert row.split()[:6] == ["good", "warn", "3", "True", "Native", "False"]
     told = control_plane.kubectl("explain", "mdp.spec.rules.policyAction").stdout
     assert "Reject the object, and change nothing" in told

@@ -38,6 +38,7 @@ VALUES: Object = {
     "evictor": {"enabled": True, "replicas": 1},
     "operator": {"replicas": 1},
     "admission": {"extraArgs": ["--count-interval=1"]},
+    "policy": {"enforcement": "webhook"},  # its counts are exact
 }
 REPLICAS = {"admission": 2, "operator": 1, "evictor": 1, "scheduler": 2}
 """In the order in which they are restarted."""

@@ -154,8 +154,8 @@ class GroupCycles:
         self._in_slice = False
 
     def _go_on(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> None:
-        attempt.asking = ""
-        if attempt.ended is not None:
+        attempt.asking, decided = "", attempt.ended is not None
+        if decided:
             attempt.missed |= self._queue.events != attempt.events
             self._finish(attempt, now)
             return

@@ -12,7 +12,6 @@ stored as an annotation. The API server takes up to a second until it uses what 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from typing import Any
@@ -24,6 +23,7 @@ import structlog
 from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import Resource
 from scheduler.kube.wire import MarkedMeta, Partial
@@ -103,8 +103,7 @@ class Natives:
         client: Client,
         release: str,
         changed: Callable[[str | None], None],
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
+        machine: Machine = MACHINE,
     ) -> None:
         self.missing = "it is not known yet whether the API server has admission policies in CEL"
         """Why nothing can be enforced natively; empty when it can be."""
@@ -113,7 +112,7 @@ class Natives:
         self._client = client
         self._label = label_of(release)
         self._changed = changed
-        self._monotonic = monotonic
+        self._machine = machine
         self._found: dict[Key, _Meta] = {}
         self._by_namespace: dict[str, set[Key]] = {}
         self._written: dict[Key, _Written] = {}
@@ -149,6 +148,8 @@ class Natives:
                     _decode,
                     lambda changes, replaced, kind=kind: self._deliver(kind.kind, changes),  # type: ignore[misc]
                     label_selector=f"{RELEASE_LABEL}={self._label}",
+                    rng=self._machine.chance,
+                    clock=self._machine.monotonic,
                 )
                 for kind in KINDS.values()
             ]
@@ -262,7 +263,7 @@ class Natives:
 
     def settled(self, namespace: str) -> float:
         """Seconds since anything was written in this namespace; a long time when nothing was."""
-        return self._monotonic() - self._steps.get(namespace, float("-inf"))
+        return self._machine.monotonic() - self._steps.get(namespace, float("-inf"))
 
     async def bring(self, namespace: str, objects: Sequence[Object]) -> float:
         """Write and delete what differs; seconds after which the rest may follow, 0 when nothing is left to do.
@@ -354,7 +355,7 @@ class Natives:
         log.info("admission policy deleted", kind=key[0], name=key[1])
 
     def _step(self, namespace: str) -> None:
-        now = self._monotonic()
+        now = self._machine.monotonic()
         if len(self._steps) > 1024:
             self._steps = {one: at for one, at in self._steps.items() if now - at < LOOK_SECONDS}
         self._steps[namespace] = now

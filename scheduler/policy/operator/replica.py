@@ -52,10 +52,10 @@ class Operator:
             wall=machine.wall,
             rng=machine.chance,
         )
-        self.natives = Natives(
-            client, settings.release, lambda namespace: self.reconciler.mark(namespace), monotonic=machine.monotonic
+        self.natives = Natives(client, settings.release, lambda namespace: self.reconciler.mark(namespace), machine)
+        self.switches = Switches(
+            client, settings.enforcement, lambda namespace: self.reconciler.mark(namespace), machine
         )
-        self.switches = Switches(client, settings.enforcement, lambda namespace: self.reconciler.mark(namespace))
         enforcer = Enforcer(
             client,
             settings,

@@ -11,6 +11,7 @@ import structlog
 from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
+from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import NAMESPACES, Resource
 from scheduler.kube.wire import MarkedMeta, Partial
@@ -29,10 +30,13 @@ _decode = msgspec.json.Decoder(_Namespace).decode
 class Switches:
     """Follows the namespaces; `changed(namespace)` is called when one says something else, or is gone."""
 
-    def __init__(self, client: Client, default: Switch, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: Client, default: Switch, changed: Callable[[str], None], machine: Machine = MACHINE
+    ) -> None:
         self._client = client
         self._default = default
         self._changed = changed
+        self._machine = machine
         self._said: dict[str, Switch] = {}
         self._known = asyncio.Event()
 
@@ -45,7 +49,13 @@ class Switches:
         self._said.clear()
         self._known.clear()
         reflector: Reflector[_Namespace] = Reflector(
-            self._client, NAMESPACES, _decode, self._deliver, on_refused=self._refused
+            self._client,
+            NAMESPACES,
+            _decode,
+            self._deliver,
+            on_refused=self._refused,
+            rng=self._machine.chance,
+            clock=self._machine.monotonic,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(reflector.run())

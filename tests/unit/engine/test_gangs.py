@@ -156,7 +156,7 @@ def test_a_large_gang_gives_up_in_slices(gangs: Harness) -> None:
         told.append(len(failures(said)))
         if sum(told) < count:
             meanwhile += len(bound(said))
-        if 0 < sum(told) and others:
+        if sum(told) > 0 and others:
             gangs.put(others.pop())
     assert (sum(told), max(told) <= 128) == (count, True)
     assert meanwhile, "others are bound before all of the gang's pods were told"

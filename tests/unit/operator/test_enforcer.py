@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler.kube.errors import ApiError
+from scheduler.kube.machine import Machine
 from scheduler.policy.bounds import MOST
 from scheduler.policy.native.likeness import same
 from scheduler.policy.operator import enforcer as module
@@ -103,7 +104,7 @@ class Town:
         self.said = Said()
         self.documents = {one["metadata"]["name"]: json.loads(json.dumps(one)) for one in documents}
         client: Any = self.server
-        self.natives = Natives(client, "berth", lambda _: None, monotonic=self.clock)
+        self.natives = Natives(client, "berth", lambda _: None, Machine(monotonic=self.clock))
         self.natives.learned("")
         settings = Settings("berth", enforcement="auto", webhook=webhook, owner=owner)
         switches: Any = self.said
