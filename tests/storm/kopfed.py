@@ -1,17 +1,25 @@
 """kopf, unchanged, on a simulated loop: its requests go over the simulated network, in place of a thread and sockets.
 
 What is left out of kopf: its thread (its loop is one more loop of the process), aiohttp's connector for real sockets
-(TLS, proxies, name resolution), and the handling of signals, which the operator does itself in production as well.
+(TLS, proxies, name resolution), and the handling of signals, which the operator does itself in production as well. Its
+scan of kinds is begun in one order: kopf's own is that of sets of coroutines, by their addresses in memory.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from types import CoroutineType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.tracing import Trace
+from kopf._cogs.clients import scanning
 
 from scheduler.kube.connection import Connection
 from scheduler.policy.operator.pulse import Pulse
@@ -19,6 +27,17 @@ from scheduler.policy.operator.watch import Kopf
 
 if TYPE_CHECKING:
     from tests.storm.process import Process
+
+
+def _in_order(coros: Iterable[CoroutineType[Any, Any, Any]]) -> Iterator[Any]:
+    """`as_completed`, begun in the order of what is asked for: kopf's sets have the order of addresses in memory."""
+    ranked = sorted(coros, key=lambda one: (one.__qualname__, str(inspect.getcoroutinelocals(one).get("url"))))
+    return asyncio.as_completed([asyncio.ensure_future(one) for one in ranked])
+
+
+def scans_in_order() -> AbstractContextManager[Any]:
+    """While this lasts, kopf's scan of kinds is the same in each run."""
+    return patch.object(scanning, "asyncio", SimpleNamespace(as_completed=_in_order))
 
 
 class Connector(aiohttp.BaseConnector):

@@ -25,6 +25,7 @@ from tests.storm.devices import Devices
 from tests.storm.evictor import Evictor
 from tests.storm.judge import Judge
 from tests.storm.judge_watches import LOOK_SECONDS
+from tests.storm.kopfed import scans_in_order
 from tests.storm.loop import Loop, Timeline
 from tests.storm.network import Network
 from tests.storm.plan import CALM_SECONDS, NAMESPACES, REPLICAS, Plan
@@ -317,4 +318,5 @@ class World:
 
 def run(plan: Plan, *, keep: bool = False) -> Outcome:
     """Run a plan in a world of its own."""
-    return World(plan, keep=keep).run()
+    with scans_in_order():
+        return World(plan, keep=keep).run()
