@@ -61,6 +61,7 @@ MERGE_KEYS: Mapping[str, Mapping[str, str]] = {
     "PersistentVolumeClaim": _CONDITIONS,
     "PodDisruptionBudget": _CONDITIONS,
     "PodGroup": {**_CONDITIONS, "spec.resourceClaims": "name"},
+    "ResourceClaim": {"status.reservedFor": "uid"},
     "CSINode": {"spec.drivers": "name"},
     "MutatingWebhookConfiguration": {"webhooks": "name", "webhooks.matchConditions": "name"},
     "ValidatingWebhookConfiguration": {"webhooks": "name", "webhooks.matchConditions": "name"},

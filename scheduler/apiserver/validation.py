@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scheduler.apiserver import names, podgroups, podvalidation
+from scheduler.apiserver import claims, names, podgroups, podvalidation
 from scheduler.apiserver.quantity import nano, text_of
 from scheduler.apiserver.resources import Resource
 from scheduler.apiserver.status import (
@@ -232,4 +232,6 @@ def status_update(resource: Resource, new: JsonObject, old: JsonObject) -> None:
         errors.extend(_node(new))
     elif podgroups.is_group(resource):
         errors.extend(podgroups.status_rules(new))
+    elif claims.is_claim(resource):
+        errors.extend(claims.status_rules(new, old))
     _raise(resource, new, errors)

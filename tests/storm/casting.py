@@ -28,7 +28,7 @@ def devices(rng: Random, nodes: int, storm: tuple[float, float]) -> list[Happeni
     found = []
     for i in range(rng.randint(1, 3)):
         given: dict[str, Any] = {"namespace": rng.choice(("blue", "green")), "name": f"d{i}", "cpu": 50}
-        given |= {"claims": "own"}  # shared claims are in the scene only: see docs/storm.md
+        given |= {"claims": rng.choice(("own", "own", "shared"))}
         found += [
             at(rng.uniform(1, storm[1]), "want", **given, replicas=rng.randint(1, nodes + 2))
             for _ in range(rng.randint(1, 3))

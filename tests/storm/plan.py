@@ -17,7 +17,7 @@ CALM_SECONDS = 270.0
 """and then there are none for so long."""
 FIRST_SECONDS = 20.0
 DEVICES_SHARE = 0.3
-"""Of the runs without an evictor, in which pods claim devices."""
+"""Of the runs, in which pods claim devices."""
 NAMESPACES = ("blue", "green")
 REPLICAS = ("berth-a", "berth-b")
 KINDS = ("pods", "nodes", "")
@@ -57,7 +57,7 @@ def plan(seed: int | str) -> Plan:
     who = casting.cast(others)
     found += casting.happenings(others, who, [name for name, *_ in nodes], (FIRST_SECONDS, STORM_SECONDS), _requests)
     claiming = Random(f"devices/{seed}")
-    if claiming.random() < DEVICES_SHARE and casting.EVICTOR not in who:
+    if claiming.random() < DEVICES_SHARE:
         who = (*who, casting.DEVICES)
         found += casting.devices(claiming, len(nodes), (FIRST_SECONDS, STORM_SECONDS))
     found.sort(key=lambda happening: happening.at)

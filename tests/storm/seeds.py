@@ -203,6 +203,17 @@ FOUND: tuple[Found, ...] = (
             at(91.6, "delete-pods", count=7),
         ),
     ),
+    Found(
+        "a claim that others still use",
+        "the API server put the patch that takes one user out of a claim in the place of all users (seed 130)",
+        scene(
+            "taken out",
+            at(20.0, "requests", what="patch resourceclaims/status", chance=0.5, seconds=20.0, code=0, acted=True),
+            at(21.0, "want", namespace="blue", name="d0", cpu=50, claims="shared", replicas=4),
+            at(90.0, "want", namespace="blue", name="d0", cpu=50, claims="shared", replicas=1),
+            cast=(DEVICES,),
+        ),
+    ),
 )
 
 
