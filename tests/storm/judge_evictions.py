@@ -33,6 +33,8 @@ READ_SECONDS = 5.0
 """From the reading of a node to the eviction of its pods; then comes a queue, at the rate of the client."""
 NEWS_SECONDS = 100.0
 """The same where requests may take long."""
+SAME_SECONDS = 1.0
+"""The evictor knows by whole seconds who was created when, and up to one too early when it asked for an eviction."""
 KEPT_SECONDS = 150.0
 """A promise that could be kept is not broken for so long, when nothing else is wrong."""
 _PATH = re.compile(rb"POST /api/v1/namespaces/([^/ ]+)/pods/([^/ ]+)/eviction[? ]")
@@ -127,11 +129,14 @@ class EvictionJudge:
         created = world.seconds(str(meta["creationTimestamp"]))
         sent = self._asked_at.get(f"{entry.namespace}/{entry.name}", now)
         first, last, number = self._evicted.get(owner, (now, now, 1))
-        if created <= math.floor(first):
-            self._evicted[owner] = min(first, sent), now, number
-            return
         wait = min(CAREFUL.owner_backoff * 2.0 ** (number - 1), CAREFUL.owner_backoff_most)
-        if sent - last < wait - ROUNDING_SECONDS - 0.01 * wait and not self._judge.unsure():
+        soon = sent - last < wait - ROUNDING_SECONDS - 0.01 * wait
+        if created <= math.floor(first):
+            # Who was created in about the second of the first eviction may be a successor, with which a round begins.
+            begins = created >= math.floor(first) - SAME_SECONDS and not soon
+            self._evicted[owner] = sent if begins else min(first, sent), now, number
+            return
+        if soon and not self._judge.unsure():
             self._judge.say(
                 "V3",
                 f"{entry.user} evicts {entry.name} of {owner} {sent - last:.1f} s after the last one, want {wait:g}",

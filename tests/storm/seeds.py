@@ -214,6 +214,21 @@ FOUND: tuple[Found, ...] = (
             cast=(DEVICES,),
         ),
     ),
+    Found(
+        "a successor of the same second",
+        "the judge took who came back within the second of an eviction for a sibling, so the round which its eviction"
+        " began looked like one of successors (seed 158)",
+        scene(
+            "same second 8",
+            at(2.0, "relabel", node="n2", disk="hdd", seconds=0.0),
+            at(5.0, "want", namespace="blue", name="p1", cpu=100, replicas=4, promise=True, budget=2),
+            at(60.0, "relabel", node="n2", disk="ssd", seconds=0.0),
+            at(61.0, "relabel", node="n1", disk="hdd", seconds=0.0),
+            at(180.0, "relabel", node="n1", disk="ssd", seconds=0.0),
+            at(181.0, "relabel", node="n2", disk="hdd", seconds=0.0),
+            cast=(EVICTOR,),
+        ),
+    ),
 )
 
 
