@@ -23,6 +23,8 @@ HOMES = Path(sys.prefix) / "pythons"
 LOGS = Path(sys.prefix) / "parts"
 SLOW = ("tests/storm", "tests/unit/bench")
 """Fast tests that take minutes, and say nothing of another version that the others do not say."""
+TOGETHER = "tests/integration"
+"""These take longest of those on real processes: two thirds of the time."""
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 MAKE = ("make", "--no-print-directory")
 
@@ -46,10 +48,12 @@ def main() -> int:
     began = time.monotonic()
     others = {version: find(version) for version in supported() if version != OWN}
     check = Part("lint, types and layers", [*MAKE, "check"], LOGS / "check.log", yields=True, gate=True)
-    real = Part("tests on real processes", [*PYTEST, "-m", "real"], LOGS / "real.log")
+    together = Part("tests of the whole on real processes", [*PYTEST, "-m", "real", TOGETHER], LOGS / "together.log")
+    rest = [*PYTEST, "-m", "real", f"--ignore={TOGETHER}"]
+    alone = Part("other tests on real processes", rest, LOGS / "alone.log")
     fast = Part("fast tests", [*PYTEST, "-m", "not real"], LOGS / "fast.log", yields=True)
     versions = [of_version(version, place) for version, place in others.items() if place is not None]
-    passed = run([[real], [check, fast], versions], say)
+    passed = run([[together], [check, fast], [alone, *versions]], say)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     minutes, cpu = (time.monotonic() - began) / 60, (used.ru_utime + used.ru_stime) / 60
     say(f"\n{'All passed' if passed else 'Something failed'}: {minutes:.0f} min, {cpu:.0f} min of CPU.")
