@@ -16,6 +16,7 @@ from scheduler.engine.outbox import Outbox
 from scheduler.engine.places import Cause
 from scheduler.engine.pod_groups.agreement import disagreement
 from scheduler.engine.pod_groups.entry import Ended, Entry
+from scheduler.engine.pod_groups.placements import Placements
 from scheduler.engine.pod_groups.preemption import said_of
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied, verdict
 from scheduler.engine.queue import ATTEMPT_FAILED, Queue
@@ -26,9 +27,12 @@ from scheduler.framework.decision import NO_NODES, Decision, fit_error
 from scheduler.framework.status import PluginError, printable
 from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
 
 _AT_ONCE = 128
 """How many pods go on to Permit, give back what they hold, or are told that they failed, in one slice."""
+_LONGEST_SEARCH = 8
+"""A group that is tried on many placements may cost as much as so many other attempts."""
 _FAILED = Cause(ATTEMPT_FAILED)
 Assume = Callable[[QueuedPod, Decision, float, GroupKey], "Rejected | PluginError | None"]
 """Assume a pod on one of the best nodes; why a Reserve plugin keeps it from there."""
@@ -46,7 +50,9 @@ class GroupCycles:
         outbox: Outbox,
         budget: Budget,
         assume: Assume,
+        pick: Callable[[str, int], int],
     ) -> None:
+        """`pick`: which of several equally good placements is taken, by the name of the group."""
         self._cluster = cluster
         self._queue = queue
         self._attempts = attempts
@@ -54,6 +60,7 @@ class GroupCycles:
         self._outbox = outbox
         self._budget = budget
         self._assume = assume
+        self._placements = Placements(cluster, queue, attempts, binding, pick)
         self._attempt: GroupAttempt | None = None
         self._owed = 0
         """Steps that others get before the next slice."""
@@ -106,13 +113,15 @@ class GroupCycles:
             attempt.break_off(wrong)
             self._end(attempt, now)
             return
-        why = unsatisfied(group, self._scheduled(attempt), len(members))
-        if why:
+        self._placements.begin(attempt)
+        why = "" if attempt.search is not None else unsatisfied(group, self._scheduled(attempt), len(members))
+        if why and attempt.ended is None:
             attempt.fail(why, early=True)
             attempt.untried = attempt.message
+        if attempt.decided:
             self._end(attempt, now)
-            return
-        self._go_on(attempt, now, None)
+        else:
+            self._go_on(attempt, now, None)
 
     # -- what happens meanwhile --------------------------------------------------------------------------------------
 
@@ -124,7 +133,7 @@ class GroupCycles:
         place = list(attempt.members).index(uid)
         member = attempt.members.pop(uid)
         member.queued.entry = None
-        if attempt.ended is None:
+        if not attempt.decided:
             attempt.next = -1  # the others are tried again from the start
         else:
             attempt.next -= place < attempt.next
@@ -154,7 +163,7 @@ class GroupCycles:
         self._in_slice = False
 
     def _go_on(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> None:
-        attempt.asking, decided = "", attempt.ended is not None
+        attempt.asking, decided = "", attempt.decided
         if decided:
             attempt.missed |= self._queue.events != attempt.events
             self._finish(attempt, now)
@@ -164,7 +173,7 @@ class GroupCycles:
             return
         used = self._charged(attempt, now, self._slice(attempt, now, answer))
         self._owed = SHARE * used
-        if attempt.ended is not None:
+        if attempt.decided:
             self._end(attempt, now)
 
     def _slice(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> int:
@@ -178,9 +187,19 @@ class GroupCycles:
         pods = attempt.pods
         if not pods:
             attempt.fail("")
+            attempt.search = None
             return ORDINARY
-        while left > 0 and attempt.ended is None and attempt.next < len(pods):
-            steps = self._try(attempt, pods[attempt.next], max(left, self._budget.slice), now, answer)
+        within = self._placements.within(attempt)
+        while left > 0 and not attempt.decided and (attempt.searching or attempt.next < len(pods)):
+            if attempt.search is not None and attempt.searching:
+                used = self._placements.step(attempt, attempt.search, now, left, quietly=not self._noticed)
+                attempt.spent += used
+                left -= used
+                if attempt.ended is None:
+                    self._noticed = False
+                    within = self._placements.within(attempt)
+                continue
+            steps = self._try(attempt, pods[attempt.next], max(left, self._budget.slice), now, answer, within)
             answer = None
             left -= steps + ORDINARY
             if attempt.asking:
@@ -198,22 +217,36 @@ class GroupCycles:
         self._give_back(attempt, now, quietly=False)
         self._owed = SHARE * ORDINARY
         if not attempt.holding:
-            attempt.again, attempt.next = False, 0
-            for member in attempt.members.values():
-                member.forget()
+            attempt.again = False
+            attempt.from_start()
+            if attempt.members:
+                self._placements.begin(attempt)
+            if attempt.decided:
+                self._end(attempt, now)
 
-    def _try(self, attempt: GroupAttempt, member: Member, most: int, now: float, answer: CallAnswer | None) -> int:
+    def _try(
+        self,
+        attempt: GroupAttempt,
+        member: Member,
+        most: int,
+        now: float,
+        answer: CallAnswer | None,
+        within: Bools | None,
+    ) -> int:
         """Try one pod, with those before it assumed; the steps that it took."""
         queued, before = member.queued, self._attempts.steps
         try:
-            step, steps = self._attempts.of_group(queued, most, now, answer)
+            step, steps = self._attempts.of_group(queued, most, now, answer, within)
         except PluginError as error:
             self._broke(attempt, member, error)
             return self._attempts.steps - before
-        attempt.spent += max(steps - FREE, 0)
-        if attempt.spent >= self._budget.whole:
+        search, whole = attempt.search, self._budget.whole
+        attempt.spent += max(steps - FREE, 0) if search is None or not search.tried else steps + ORDINARY
+        if search is not None:
+            whole *= _LONGEST_SEARCH
+        if attempt.spent >= whole:
             attempt.ended = Ended.TOO_COSTLY
-            attempt.reasons = [str(TooCostlyError(self._budget.whole, self._cluster.effort.causes))]
+            attempt.reasons = [str(TooCostlyError(whole, self._cluster.effort.causes))]
             return steps
         if step is None:
             return steps  # this pod is tried again with the next slice
@@ -254,6 +287,7 @@ class GroupCycles:
             attempt.ended = Ended.WITH_NODES
         else:
             attempt.fail("", early=True)
+            attempt.enough = True
 
     def _scheduled(self, attempt: GroupAttempt) -> int:
         state = self._cluster.pod_groups.state(attempt.entry.key)
@@ -264,7 +298,7 @@ class GroupCycles:
         namespace = attempt.entry.key.namespace
         if attempt.spent:
             self._queue.turns.account(namespace, FREE + min(attempt.spent, used), now)
-        if attempt.ended is not None and attempt.ended is not Ended.WITH_NODES:
+        if attempt.decided and attempt.ended is not Ended.WITH_NODES:
             no_node = sum(bool(member.reason) for member in attempt.members.values())
             vain = ORDINARY * attempt.next + no_node * (NO_NODE + self._cluster.nodes.rows // ROWS_PER_STEP)
             self._queue.turns.account(namespace, FREE + max(vain, 0), now)
