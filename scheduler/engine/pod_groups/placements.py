@@ -96,6 +96,8 @@ class Placements:
         outcome = search.outcome
         if outcome is None:
             fits = attempt.enough or attempt.ended is Ended.WITH_NODES
+            while search.waiting and self._ruled_out(attempt, search, search.waiting[0]):
+                search.waiting.popleft()
             if fits and (search.chosen or not (search.waiting or search.fitting)):
                 search.over = True
                 return ORDINARY
@@ -122,16 +124,18 @@ class Placements:
 
     def _next(self, attempt: GroupAttempt, search: Search, most: int) -> int:
         """Begin with the next placement that has to be tried; the steps that it took to find it, as in `step`."""
-        used, first, needed = 0, next(iter(search.rows)), attempt.group.needed - self._scheduled(attempt)
+        used, first, needed = 0, next(iter(search.rows)), self._needed(attempt)
         pods = [member.queued.pod for member in attempt.pods]
         while search.waiting and used < most and attempt.ended is None:
             name = search.waiting.popleft()
-            room = None if search.room is None else search.room.most.get(name)
-            if room is None or search.room is None or (not search.room.exact and (room >= needed or name == first)):
-                self._start(attempt, search, name)
-                return used + BY_SUMS
             used += BY_SUMS
-            if search.room.exact and room >= needed:
+            room = None if search.room is None or not search.room.exact else search.room.most.get(name)
+            if room is None:
+                if self._ruled_out(attempt, search, name):
+                    continue
+                self._start(attempt, search, name)
+                return used
+            if room >= needed:
                 self._score(attempt, search, name, pods[:room])
                 used += room // PODS_PER_STEP
         if search.waiting or attempt.ended is not None:
@@ -144,10 +148,18 @@ class Placements:
             self._fail(attempt, search)
         return used + BY_SUMS
 
+    def _ruled_out(self, attempt: GroupAttempt, search: Search, name: str) -> bool:
+        """Whether a placement takes too few pods in any case, and nothing need be said of it."""
+        room = None if search.room is None else search.room.most.get(name)
+        return room is not None and room < self._needed(attempt) and name != next(iter(search.rows))
+
+    def _needed(self, attempt: GroupAttempt) -> int:
+        return attempt.group.needed - self._cluster.pod_groups.scheduled(attempt.entry.key)
+
     def _score(self, attempt: GroupAttempt, search: Search, name: str, pods: list[Pod]) -> None:
         """The group fits into a placement, with these pods."""
         placement = Placement(name, search.rows[name])
-        assignment = Assignment(attempt.group, placement, pods, self._scheduled(attempt))
+        assignment = Assignment(attempt.group, placement, pods, self._cluster.pod_groups.scheduled(attempt.entry.key))
         try:
             search.fitting.append((name, self._framework(attempt).placements.scores(assignment, self._cluster)))
         except PluginError as error:
@@ -168,7 +180,7 @@ class Placements:
     def _start(self, attempt: GroupAttempt, search: Search, name: str) -> None:
         """Try the group on a placement."""
         search.current, search.between = name, False
-        why = unsatisfied(attempt.group, self._scheduled(attempt), len(attempt.members))
+        why = unsatisfied(attempt.group, self._cluster.pod_groups.scheduled(attempt.entry.key), len(attempt.members))
         if why:
             attempt.fail(why, early=True)
 
@@ -215,10 +227,6 @@ class Placements:
     def _framework(self, attempt: GroupAttempt) -> Framework:
         first = next(iter(attempt.members.values())).queued.pod
         return self._queue.frameworks[first.scheduler_name]
-
-    def _scheduled(self, attempt: GroupAttempt) -> int:
-        state = self._cluster.pod_groups.state(attempt.entry.key)
-        return 0 if state is None else state.scheduled
 
 
 def _broke(attempt: GroupAttempt, error: PluginError) -> None:

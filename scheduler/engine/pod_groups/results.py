@@ -100,11 +100,13 @@ class GroupAttempt:
     holding: list[str] = field(default_factory=list)
     """UIDs of the pods that are still to give back what they hold."""
     said: bool = False
-    """It was said of the group why it failed."""
+    """It was said of the group what came of it."""
     told: int = 0
-    """Of how many pods it was said as well."""
+    """How many of the pods were told, if they have no node."""
     missed: bool = False
     """Something happened meanwhile that may help."""
+    noticed: bool = False
+    """Others were tried while pods of the group were assumed."""
     events: int = 0
     """The number of the last event before others had their share."""
     untried: str = ""
