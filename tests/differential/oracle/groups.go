@@ -199,11 +199,14 @@ func (w *groupWorld) work(ctx context.Context) error {
 	return fmt.Errorf("%d cycles and no end", mostCycles)
 }
 
-// endBackoffs lets a minute pass, after which every backoff is over; the queue notices that beside the loop.
+// endBackoffs lets a minute pass, after which every backoff is over; the queue notices that beside the loop. It may
+// need further looks at the clock, and those have to be short: after five minutes, it tries everything again.
 func (w *groupWorld) endBackoffs() {
+	step := time.Minute
 	for len(w.sched.SchedulingQueue.PodsInBackoffQ()) > 0 {
-		w.clock.Step(time.Minute)
-		time.Sleep(time.Millisecond)
+		w.clock.Step(step)
+		step = time.Second
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 
