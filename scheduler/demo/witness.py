@@ -14,10 +14,12 @@ from typing import Any
 from scheduler.engine.instructions import Bind, Failed, Instruction
 from scheduler.framework.decision import Decision, narrowed_text
 from scheduler.framework.explaining import Inquiry
-from scheduler.framework.runtime import Framework, Profile
+from scheduler.framework.profile import Profile
+from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
 from scheduler.whatif.asking import Asking
 
 
@@ -95,24 +97,35 @@ class Watched(Framework):
         self._read = read
         self._busy = False
 
-    def decide_quickly(self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None) -> Decision:
+    def decide_quickly(
+        self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, within: Bools | None = None
+    ) -> Decision:
         """Filter and score as ever."""
-        return self._witnessed(partial(super().decide_quickly, rotation=rotation), pod, cluster)
+        decide = partial(super().decide_quickly, rotation=rotation, within=within)
+        return self._witnessed(decide, pod, cluster, within)
 
     def decide(
-        self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, *, score_always: bool = False
+        self,
+        pod: Pod,
+        cluster: Cluster,
+        rotation: Rotation | None = None,
+        *,
+        score_always: bool = False,
+        within: Bools | None = None,
     ) -> Decision:
         """Filter and score as ever; the plain way."""
-        decide = partial(super().decide, rotation=rotation, score_always=score_always)
-        return decide(pod, cluster) if self._busy else self._witnessed(decide, pod, cluster)
+        decide = partial(super().decide, rotation=rotation, score_always=score_always, within=within)
+        return decide(pod, cluster) if self._busy else self._witnessed(decide, pod, cluster, within)
 
-    def _witnessed(self, decide: Callable[[Pod, Cluster], Decision], pod: Pod, cluster: Cluster) -> Decision:
+    def _witnessed(
+        self, decide: Callable[[Pod, Cluster], Decision], pod: Pod, cluster: Cluster, within: Bools | None
+    ) -> Decision:
         self._busy = True
         try:
             started = time.perf_counter()
             decision = decide(pod, cluster)
             seconds = time.perf_counter() - started
-            full = super().decide(pod, cluster) if decision.quick else decision
+            full = super().decide(pod, cluster, within=within) if decision.quick else decision
         finally:
             self._busy = False
         self._read(self, decision, full, cluster, seconds)

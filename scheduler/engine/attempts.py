@@ -23,7 +23,9 @@ from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
 from scheduler.framework.status import PluginError
 from scheduler.framework.verify import Verifier
+from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
 from scheduler.state.effort import SliceOver
 
 CallAnswer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer]
@@ -162,19 +164,19 @@ class Attempts:
         self._queue.set_aside(queued, now)
 
     def of_group(
-        self, queued: QueuedPod, most: int, now: float, answer: CallAnswer | None = None
+        self, queued: QueuedPod, most: int, now: float, answer: CallAnswer | None = None, within: Bools | None = None
     ) -> tuple[Decision | AskExtenders | None, int]:
         """The decision for one pod of a group that is being tried, and the steps that it took.
 
         None: it needs more than `most` steps; what it has found is kept. Preemption is the group's. `answer`: as in
-        `think`. Raises PluginError.
+        `think`. `within`: bool[rows], the only nodes on which it may be. Raises PluginError.
         """
         effort, start = self._cluster.effort, self._rotation.start
         self._index_terms(queued, now)
         effort.begin(most)
         try:
             queued.pod.shape.read(effort.charge)
-            step = self._find(queued) if answer is None else self._found(answer)
+            step = self._find(queued, within) if answer is None else self._found(answer, within)
             if isinstance(step, Decision) and len(step.feasible):
                 self._cluster.incidence.prepare(queued.pod)
         except SliceOver:
@@ -190,9 +192,13 @@ class Attempts:
         self.steps += queued.steps
         return step, queued.steps
 
-    def _found(self, answer: CallAnswer) -> Decision | AskExtenders:
+    def asks_extenders(self, pod: Pod) -> bool:
+        """Whether extenders have a say in the nodes for a pod."""
+        return bool(self._extender_calls.on_nodes(pod))
+
+    def _found(self, answer: CallAnswer, within: Bools | None) -> Decision | AskExtenders:
         """What follows from the answer of extenders about nodes."""
-        step = self._extender_calls.apply_answer(*answer)
+        step = self._extender_calls.apply_answer(*answer, within)
         assert not isinstance(step, PostFilterResult)
         return step
 
@@ -200,18 +206,18 @@ class Attempts:
         """Raises PluginError, SliceOver."""
         return self._look_further(queued, self._find(queued))
 
-    def _find(self, queued: QueuedPod) -> Decision | AskExtenders:
+    def _find(self, queued: QueuedPod, within: Bools | None = None) -> Decision | AskExtenders:
         """Raises PluginError, SliceOver."""
         pod = queued.pod
         framework = self._frameworks[pod.scheduler_name]
         extenders = self._extender_calls.on_nodes(pod)
         if extenders:
-            return self._extender_calls.ask_about_nodes(queued, extenders)
+            return self._extender_calls.ask_about_nodes(queued, extenders, within=within)
         start = self._rotation.start
         decide = framework.decide if self._in_full else framework.decide_quickly
-        decision = decide(pod, self._cluster, self._rotation)
+        decision = decide(pod, self._cluster, self._rotation, within=within)
         if self._verifier is not None and self._verifier.due(self._cluster):
-            decision = self._verified(self._verifier, decision, Rotation(start))
+            decision = self._verified(self._verifier, decision, Rotation(start), within)
         return decision
 
     def _go_on_with(self, queued: QueuedPod, answer: CallAnswer) -> Outcome:
@@ -242,7 +248,7 @@ class Attempts:
         except PluginError as error:
             return PostFilterResult(str(error))
 
-    def _verified(self, verifier: Verifier, decision: Decision, before: Rotation) -> Decision:
+    def _verified(self, verifier: Verifier, decision: Decision, before: Rotation, within: Bools | None) -> Decision:
         """The decision that counts. If a plugin fails in the second decision, the first one counts.
 
         The second decision has no kept results to start from. If it takes too long, it is given up.
@@ -251,7 +257,7 @@ class Attempts:
         spent, causes, end = effort.spent, effort.causes, effort.pause()
         effort.begin(self._budget.longest_slice)
         try:
-            decision, difference = verifier.verify(decision, self._cluster, before)
+            decision, difference = verifier.verify(decision, self._cluster, before, within)
         except PluginError as error:
             self._outbox.add(Misbehaved(decision.pod, error))
         except SliceOver:

@@ -79,14 +79,17 @@ class BindingCycles(Held):
             self._assuming = ""
         return cycle
 
-    def give_back(self, uid: str, now: float, *, quietly: bool) -> None:
-        """The group of a pod is not bound: the pod gives back what it holds. `quietly`: nobody has noticed it there."""
+    def give_back(self, uid: str, now: float, *, quietly: bool, untold: bool = False) -> None:
+        """The group of a pod is not bound: the pod gives back what it holds. `quietly`: nobody has noticed it there.
+
+        `untold`: the pod's story does not say so, since it is tried on many nodes in a row.
+        """
         cycle = self._cycles.get(uid)
         if cycle is None:
             return
         self._assuming = uid if quietly else ""
         try:
-            self._take(cycle, Event.GROUP_BACK, None, now)
+            self._take(cycle, Event.GROUP_BACK, untold, now)
         finally:
             self._assuming = ""
 
@@ -374,10 +377,11 @@ class BindingCycles(Held):
         self._revert(cycle, now)
         cycle.queued.story.end(story_entries.Left(now, "terminating"))
 
-    def _give_back(self, cycle: BindingCycle, _: Any, now: float) -> None:
+    def _give_back(self, cycle: BindingCycle, untold: Any, now: float) -> None:
         pod = cycle.queued.pod
         self._revert(cycle, now)
-        cycle.queued.story.note(story_entries.Reverted(now, cycle.node))
+        if not untold:
+            cycle.queued.story.note(story_entries.Reverted(now, cycle.node))
         if pod.nominated_node_name:
             self._cluster.nominations.put(pod, pod.nominated_node_name)
 

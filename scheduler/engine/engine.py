@@ -129,7 +129,14 @@ class Engine:
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
         self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
         self.groups = GroupCycles(
-            self.cluster, self.queue, self._attempts, self.binding, self._outbox, budget, self._assume_in_group
+            self.cluster,
+            self.queue,
+            self._attempts,
+            self.binding,
+            self._outbox,
+            budget,
+            self._assume_in_group,
+            self.pick,
         )
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
         self._pods = PodChanges(

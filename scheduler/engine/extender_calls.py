@@ -29,6 +29,7 @@ from scheduler.framework.sampling import Rotation
 from scheduler.model.pod import Pod
 from scheduler.plugins.default_preemption.candidates import Candidate, pick
 from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
 
 
 @dataclass(slots=True)
@@ -78,14 +79,20 @@ class ExtenderCalls:
         return tuple(e for e in self._extenders if e.preempt_verb and interested(e, pod))
 
     def ask_about_nodes(
-        self, queued: QueuedPod, extenders: tuple[Extender, ...], *, nominated: bool = True
+        self,
+        queued: QueuedPod,
+        extenders: tuple[Extender, ...],
+        *,
+        nominated: bool = True,
+        within: Bools | None = None,
     ) -> Decision | AskExtenders:
         """Let extenders choose among the nodes that the filters leave; the decision, if they leave none.
 
-        Raises PluginError.
+        `within`: bool[rows], the only nodes that count. Raises PluginError.
         """
         pod, cluster = queued.pod, self._cluster
-        decision = self._frameworks[pod.scheduler_name].find(pod, cluster, self._rotation, nominated=nominated)
+        framework = self._frameworks[pod.scheduler_name]
+        decision = framework.find(pod, cluster, self._rotation, nominated=nominated, within=within)
         if not len(decision.feasible):
             return decision
         names = tuple([cluster.nodes.names[row] or "" for row in decision.feasible])
@@ -101,22 +108,22 @@ class ExtenderCalls:
         )
 
     def apply_answer(
-        self, call: ExtenderCall, answer: NodesAnswer | VictimsAnswer
+        self, call: ExtenderCall, answer: NodesAnswer | VictimsAnswer, within: Bools | None = None
     ) -> Decision | AskExtenders | PostFilterResult:
         """What follows from an answer: a decision, another question, or victims to preempt.
 
-        Raises PluginError.
+        `within`: as for `ask_about_nodes`. Raises PluginError.
         """
         if not isinstance(answer, NodesAnswer):
             return preempting(answer, self._cluster)
         queued, question = call.queued, call.question
         if call.nominated and not answer.kept:
-            return self.ask_about_nodes(queued, question.extenders, nominated=False)
+            return self.ask_about_nodes(queued, question.extenders, nominated=False, within=within)
         framework = self._frameworks[queued.pod.scheduler_name]
-        decision = framework.find(queued.pod, self._cluster, nominated=False)
+        decision = framework.find(queued.pod, self._cluster, nominated=False, within=within)
         asked = question.nodes if isinstance(question, NodesQuestion) else ()
         if not keep_accepted(decision, answer, asked, self._cluster):
-            return self.ask_about_nodes(queued, question.extenders, nominated=False)
+            return self.ask_about_nodes(queued, question.extenders, nominated=False, within=within)
         if len(decision.feasible) > 1:
             framework.rank(decision, self._cluster)
             add_scores(decision, answer, self._cluster)

@@ -34,6 +34,7 @@ _ARGUMENTS = {
 _METHODS = (
     *(point for point in POINTS if point != "pre_score"),
     "unreserve",
+    "normalize_placements",
     "skips",
     "signature",
     "looks_elsewhere",

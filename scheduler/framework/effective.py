@@ -49,6 +49,8 @@ def _profile(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> d
         enabled: list[dict[str, Any]] = [{"name": plugin.name} for plugin in built.plugins(point)]
         if point == "score":
             enabled = [entry | {"weight": built.weights[entry["name"]]} for entry in enabled]
+        if point == "placement_score":
+            enabled = [entry | {"weight": built.placement_weights[entry["name"]]} for entry in enabled]
         plugins[field_of(point)] = {"enabled": enabled, "disabled": _ALL} if enabled else {"disabled": _ALL}
     plugins["multiPoint"] = {"disabled": _ALL}
     made: dict[str, Any] = {"schedulerName": built.name}

@@ -19,11 +19,13 @@ from scheduler.framework.decision import Decision, Rejected, Rows
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAX_SCORE, Normalizer
+from scheduler.framework.placement import Assignment, Placement, Running
 from scheduler.framework.spare import Spare
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections
 from scheduler.model.devices import DeviceKind
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import PodGroup
 from scheduler.model.shape import PodShape
 from scheduler.model.storage import StorageKind
 from scheduler.state.cluster import Cluster
@@ -43,6 +45,8 @@ POINTS = (
     "pre_bind",
     "bind",
     "post_bind",
+    "placement_generate",
+    "placement_score",
 )
 """Every point that a configuration may name."""
 SKIPPABLE = frozenset(("pre_filter", "filter", "score", "reserve", "pre_bind"))
@@ -264,6 +268,24 @@ class Plugin:
     post_bind: Callable[..., Any]
     """`(self, assumed, cluster)`: the pod is bound; nothing that happens here changes that."""
     # These four may be coroutine functions, which do their own I/O. They get `assumed` only: the cluster changes.
+
+    # -- for pod groups: on which nodes all of its pods may be, and which of these choices is the best -----------------
+
+    def placement_generate(
+        self, group: PodGroup, running: Sequence[Running], cluster: Cluster
+    ) -> Sequence[Placement] | None:
+        """The sets of nodes of which one is chosen for the group; None: it may be on all nodes. `running`: its pods
+        that have a node. An exception is the group's error, word for word. Asked again when nodes or labels change."""
+        raise NotImplementedError
+
+    def placement_score(self, assignment: Assignment, cluster: Cluster) -> int:
+        """How good a placement is into which enough pods of a group fit: 0..100 or, with `normalize_placements`, any
+        number. The pods are not on the nodes when it is asked."""
+        raise NotImplementedError
+
+    def normalize_placements(self, scores: Sequence[int]) -> Sequence[int]:
+        """Brings the scores of all placements of a group to 0..100."""
+        return scores
 
     # -- queueing hints: a closer look at a change of `events` ---------------------------------------------------------
 

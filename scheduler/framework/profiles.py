@@ -14,7 +14,8 @@ from scheduler.framework.extenders import without_ignored
 from scheduler.framework.foreign import Foreign, is_foreign
 from scheduler.framework.guard import described
 from scheduler.framework.plugin import POINTS
-from scheduler.framework.runtime import Framework, Profile
+from scheduler.framework.profile import Profile
+from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import ALL_NODES
 from scheduler.model.fields import nearest
 
@@ -60,11 +61,7 @@ _UPSTREAM_ALSO = {
 
 _CAMEL = {point: point.split("_")[0] + "".join(word.title() for word in point.split("_")[1:]) for point in POINTS}
 NO_PLUGIN = "no plugin of this name"
-_GROUPS = {
-    "placement_generate": "placementGenerate",
-    "placement_score": "placementScore",
-    "pod_group_post_filter": "podGroupPostFilter",
-}
+_GROUPS = {"pod_group_post_filter": "podGroupPostFilter"}
 _MAX_WEIGHT = (1 << 63) // 100 // 1000
 _NEEDED = {"queue_sort": "one queueSort plugin", "bind": "at least one bind plugin"}
 
@@ -110,6 +107,9 @@ def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str)
     for ref in (*config.plugins.score.enabled, *multi_point):
         if ref.name not in weights:
             weights[ref.name] = ref.weight or 1
+    for_placements: dict[str, int] = {}
+    for ref in (*config.plugins.placement_score.enabled, *multi_point):
+        for_placements.setdefault(ref.name, ref.weight or 1)
     if errors:
         raise ConfigError("\n".join(errors))
     args: dict[str, Any] = {}
@@ -118,7 +118,11 @@ def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str)
     for point, wanted in _NEEDED.items():
         if not points[point] or (point == "queue_sort" and len(points[point]) > 1):
             raise ConfigError(f"{path}.plugins.{_CAMEL[point]}: Invalid value: {wanted} is needed")
-    return Profile(config.scheduler_name or "", points, weights, args=args)
+    if len(points["placement_generate"]) > 1:
+        raise ConfigError(
+            f"{path}.plugins.placementGenerate: Invalid value: at most one plugin may generate placements"
+        )
+    return Profile(config.scheduler_name or "", points, weights, args=args, placement_weights=for_placements)
 
 
 def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> list[str]:

@@ -4,8 +4,8 @@ Mirrors kube-scheduler `schedule_one.go` (schedulePod, findNodesThatFitPod, prio
 `framework/runtime/framework.go`, with every node scored.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,45 +20,15 @@ from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.filters import FilterPlugins
 from scheduler.framework.foreign import Foreign, declared
 from scheduler.framework.guard import Asked, Guard, Reached, Spans
+from scheduler.framework.placement_plugins import PlacementPlugins
 from scheduler.framework.plugin import Plugin, PostFilterResult
-from scheduler.framework.sampling import ALL_NODES, Rotation, nodes_to_find, sample
+from scheduler.framework.profile import Profile
+from scheduler.framework.sampling import Rotation, nodes_to_find, sample
 from scheduler.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Reason, Reject
 from scheduler.framework.waiting_pods import WaitingPods
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """A schedulerName and its plugins by extension point, in the order they run."""
-
-    name: str
-    points: dict[str, tuple[Plugin, ...]]
-    weights: dict[str, int]
-    percentage: int = ALL_NODES
-    """How many feasible nodes are enough, in percent of all nodes (percentageOfNodesToScore)."""
-
-    args: Mapping[str, Any] = field(default_factory=dict)
-    """In-tree plugin → its arguments."""
-
-    def plugins(self, point: str) -> tuple[Any, ...]:
-        """The plugins of one point."""
-        return self.points.get(point, ())
-
-    def apart(self) -> "Profile":
-        """The same profile with fresh in-tree plugins, which have kept nothing yet.
-
-        Third-party plugins stay the same: their state may be more than kept results.
-        """
-        made: dict[str, Plugin] = {}
-
-        def own(plugin: Any) -> Plugin:
-            if plugin.name not in made:
-                made[plugin.name] = type(plugin)(self.args[plugin.name]) if plugin.name in self.args else plugin
-            return made[plugin.name]
-
-        return replace(self, points={point: tuple(map(own, plugins)) for point, plugins in self.points.items()})
 
 
 class Framework:
@@ -76,6 +46,7 @@ class Framework:
         self.filters = FilterPlugins(profile.plugins("filter"), self.guard)
         self._classes = EquivalenceClasses(self._pre_filters, self.filters.plugins, self._scorers, self.guard)
         self._from_reserve = by_point(profile.points)
+        self.placements = PlacementPlugins(profile, self.guard)
         self._by_name: dict[str, Any] = {
             plugin.name: plugin for plugins in profile.points.values() for plugin in plugins
         }
@@ -163,29 +134,31 @@ class Framework:
         key: tuple[Any, ...] = self.guard(plugin, plugin.queue_sort, pod, queued_at)
         return key
 
-    def decide_quickly(self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None) -> Decision:
+    def decide_quickly(
+        self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, within: Bools | None = None
+    ) -> Decision:
         """As `decide`, with the results that are kept for the pod's equivalence class, and without scores by plugin.
 
         A pod that fits no node is decided in full, for its message. Raises PluginError when a plugin fails.
         """
         sampled = rotation is not None and self.profile.percentage
         if not (pod.node_name or pod.shape.preferred_error is not None or sampled) and cluster.nodes.count:
-            decision = self._decide_by_class(pod, cluster)
+            decision = self._decide_by_class(pod, cluster, within)
             if decision is not None:
                 return decision
             self._reached(AGAIN, "")
-        return self.decide(pod, cluster, rotation)
+        return self.decide(pod, cluster, rotation, within=within)
 
     def ahead(self, pod: Pod, cluster: Cluster) -> Ahead | None:
         """What a pod's equals find, one after the other; None where each has to be decided. Raises PluginError."""
         return ahead(pod, cluster, self._classes, self.filters, self.guard)
 
-    def _decide_by_class(self, pod: Pod, cluster: Cluster) -> Decision | None:
+    def _decide_by_class(self, pod: Pod, cluster: Cluster, within: Bools | None) -> Decision | None:
         """The best rows for a pod; None if the decision has to be taken in full, for example as no node is left."""
         ask, nodes = self.guard, cluster.nodes
         kept = self._classes.of(pod, cluster)
-        asked = kept.asked
-        left = kept.passes
+        asked, count = kept.asked, nodes.count if within is None else int(np.count_nonzero(within))
+        left = kept.passes if within is None else kept.passes & within
         if cluster.nominations:
             yielding = self.filters.yielding(pod, cluster, left)
             if yielding is None:
@@ -206,13 +179,13 @@ class Framework:
         nominated = self._nominated_row(pod, cluster)
         if nominated is not None and left[nominated]:
             self._reached("Filter", SUCCESS)
-            return Decision(pod, nodes.count, np.array([nominated], dtype=np.intp), quick=True, passing=1)
+            return Decision(pod, count, np.array([nominated], dtype=np.intp), quick=True, passing=1)
         passing = int(np.count_nonzero(left))
         if not passing:
             return None
         self._reached("Filter", SUCCESS)
         if passing == 1:
-            return Decision(pod, nodes.count, np.flatnonzero(left), quick=True, passing=1)
+            return Decision(pod, count, np.flatnonzero(left), quick=True, passing=1)
         feasible = kept.rows_of(left, passing)
         others: Any = None
         for plugin, weight, normalize in asked.scorers:
@@ -234,32 +207,46 @@ class Framework:
         if some:
             best = feasible[best]
         self._reached("Score", SUCCESS)
-        return Decision(pod, nodes.count, best, quick=True, passing=passing)
+        return Decision(pod, count, best, quick=True, passing=passing)
 
     def decide(
-        self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, *, score_always: bool = False
+        self,
+        pod: Pod,
+        cluster: Cluster,
+        rotation: Rotation | None = None,
+        *,
+        score_always: bool = False,
+        within: Bools | None = None,
     ) -> Decision:
         """Filter and score all nodes for one pod. A single feasible node is not scored unless asked for.
 
-        `rotation`: with it, no more nodes are scored than the profile's percentage asks for.
-        Raises PluginError when a plugin fails.
+        `rotation`: with it, no more nodes are scored than the profile's percentage asks for. `within`: bool[rows], the
+        only nodes that count. Raises PluginError when a plugin fails.
         """
-        decision = self.find(pod, cluster, rotation, nominated=not score_always)
+        decision = self.find(pod, cluster, rotation, nominated=not score_always, within=within)
         if len(decision.feasible) > 1 or (score_always and len(decision.feasible)):
             self.rank(decision, cluster)
         return decision
 
-    def find(self, pod: Pod, cluster: Cluster, rotation: Rotation | None = None, *, nominated: bool = True) -> Decision:
+    def find(
+        self,
+        pod: Pod,
+        cluster: Cluster,
+        rotation: Rotation | None = None,
+        *,
+        nominated: bool = True,
+        within: Bools | None = None,
+    ) -> Decision:
         """Filter all nodes for one pod; the feasible ones are not scored yet.
 
-        `nominated`: a node that was kept for the pod is the only feasible one if it fits.
+        `nominated`: a node that was kept for the pod is the only feasible one if it fits. `within`: as for `decide`.
         Raises PluginError when a plugin fails.
         """
         nodes = cluster.nodes
-        decision = Decision(pod, nodes.count, _NO_ROWS)
-        if not nodes.count:
+        alive: Bools = nodes.alive[: nodes.rows].copy() if within is None else nodes.alive[: nodes.rows] & within
+        decision = Decision(pod, nodes.count if within is None else int(np.count_nonzero(alive)), _NO_ROWS)
+        if not decision.nodes:
             return decision
-        alive: Bools = nodes.alive[: nodes.rows].copy()
         if not self._pre_filter(pod, cluster, decision, alive):
             self._reached("PreFilter", _rejection(decision))
             return decision

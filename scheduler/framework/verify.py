@@ -19,6 +19,7 @@ from scheduler.framework.sampling import Rotation
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
 from scheduler.state.nodes import Nodes
 from scheduler.state.rebuild import Rebuild, differing, rebuilt
 
@@ -84,20 +85,23 @@ class Verifier:
         # The rebuilt cluster has indexed all terms. The one that has decided may still have some to index.
         return rebuild.go_on(ROWS) and not cluster.incidence.terms.sets.behind
 
-    def verify(self, decided: Decision, cluster: Cluster, rotation: Rotation) -> tuple[Decision, Difference | None]:
+    def verify(
+        self, decided: Decision, cluster: Cluster, rotation: Rotation, within: Bools | None = None
+    ) -> tuple[Decision, Difference | None]:
         """The decision that counts, and how it differs from the one that was `decided`; if so, the cluster is repaired.
 
-        To be called if `due` says so. `rotation`: as it was before the decision. Raises PluginError.
+        To be called if `due` says so. `rotation`: as it was before the decision. `within`: bool[rows], the only
+        nodes that counted. Raises PluginError.
         """
         pod, rebuild = decided.pod, self._rebuild
         framework = self._frameworks[pod.scheduler_name]
         self._rebuild = None
         made = rebuilt(cluster) if rebuild is None else rebuild.cluster()
-        again = framework.apart().decide(pod, made, Rotation(rotation.start))
+        again = framework.apart().decide(pod, made, Rotation(rotation.start), within=within)
         what = differences(decided, again)
         if not what:
             return decided, None
-        with_nothing_kept = framework.apart().decide(pod, cluster, Rotation(rotation.start))
+        with_nothing_kept = framework.apart().decide(pod, cluster, Rotation(rotation.start), within=within)
         rows = _rows_concerned(decided, again)
         names = made.nodes.names
         difference = Difference(

@@ -10,6 +10,7 @@ from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAX_SCORE, MAXIMUM, MAXIMUM_REVERSED, MIN_MAX
+from scheduler.framework.placement import Assignment, Placement, Running
 from scheduler.framework.plugin import (
     ANYTHING,
     NO_POINTS,
@@ -50,6 +51,7 @@ __all__ = [
     "PODS_HERE",
     "SKIPPABLE",
     "VOLUMES",
+    "Assignment",
     "AssumedPod",
     "BindResult",
     "Cluster",
@@ -67,6 +69,7 @@ __all__ = [
     "Nodes",
     "OtherObject",
     "Patch",
+    "Placement",
     "Plugin",
     "Pod",
     "PodShape",
@@ -75,6 +78,7 @@ __all__ = [
     "Reject",
     "Rejections",
     "Rows",
+    "Running",
     "Unresolvable",
     "Unschedulable",
     "Wait",

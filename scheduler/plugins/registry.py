@@ -25,6 +25,7 @@ from scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBa
 from scheduler.plugins.node_resources.fit import NodeResourcesFit
 from scheduler.plugins.node_unschedulable import NodeUnschedulable
 from scheduler.plugins.node_volume_limits import NodeVolumeLimits
+from scheduler.plugins.pod_group_pods_count import PodGroupPodsCount
 from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.plugins.priority_sort import PrioritySort
 from scheduler.plugins.required_during_execution import RequiredDuringExecution
@@ -32,6 +33,7 @@ from scheduler.plugins.scheduling_gates import SchedulingGates
 from scheduler.plugins.service_affinity import ServiceAffinity
 from scheduler.plugins.service_anti_affinity import ServiceAntiAffinity
 from scheduler.plugins.taint_toleration import TaintToleration
+from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
 from scheduler.plugins.volume_binding.plugin import VolumeBinding
 from scheduler.plugins.volume_restrictions import VolumeRestrictions
 from scheduler.plugins.volume_zone import VolumeZone
@@ -60,6 +62,8 @@ IN_TREE: dict[str, Any] = {
         DefaultBinder,
         NodeDeclaredFeatures,
         GangScheduling,
+        TopologyPlacementGenerator,
+        PodGroupPodsCount,
         AnnotationAffinity,
         ServiceAffinity,
         ServiceAntiAffinity,

@@ -102,6 +102,11 @@ class PodGroups:
         """What is known of a group; None: neither object nor pod."""
         return self._groups.get(key)
 
+    def scheduled(self, key: GroupKey) -> int:
+        """How many pods of a group have a node, by the API's word or ours."""
+        state = self._groups.get(key)
+        return 0 if state is None else state.scheduled
+
     def follow(self, api: str, followed: bool) -> list[Pod]:
         """From now on these groups count, or don't; returns the waiting pods for which that is another answer."""
         if (api in self.followed) == followed:

@@ -19,7 +19,7 @@ def said_of(group: PodGroup, first: Pod, framework: Framework, cluster: Cluster)
     """
     said = []
     for plugin in framework.profile.plugins("post_filter"):
-        if plugin.name == "DynamicResources" and group.topology_key is None:
+        if plugin.name == "DynamicResources" and not (group.topology_key and framework.placements.wanted):
             said.append(_CLAIMS_GIVEN_BACK)
         elif plugin.name == "DefaultPreemption":
             text, final = _found(group, first, cluster)

@@ -4,12 +4,14 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, subm
 `framework/plugins/gangscheduling` (PlacementFeasible).
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.engine.pod_groups.entry import Ended, Entry
+from scheduler.engine.pod_groups.room import Room
 from scheduler.engine.queued import QueuedPod
-from scheduler.framework.decision import Decision
+from scheduler.framework.decision import Decision, Rows
 from scheduler.model.pod_group import PodGroup
 
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
@@ -37,6 +39,44 @@ class Member:
 
 
 @dataclass(slots=True, eq=False)
+class Outcome:
+    """What came of trying the group on one placement."""
+
+    members: dict[str, Member]
+    status: str
+    """Why the group does not fit there."""
+    fits: bool
+
+
+@dataclass(slots=True, eq=False)
+class Search:
+    """The placements of the group that is being tried."""
+
+    rows: dict[str, Rows]
+    """By name; no rows: there is no such placement any more."""
+    waiting: deque[str]
+    """Those that were not tried yet."""
+    labels: int
+    """`Nodes.label_changes` when the placements were generated."""
+    room: Room | None = None
+    """How many pods they take, if sums say so."""
+    between: bool = True
+    """Nothing is held, and the next placement is to be chosen."""
+    current: str = ""
+    tried: int = 0
+    fitting: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+    """Placements into which the group fits, with the score of each plugin."""
+    outcome: Outcome | None = None
+    """Of the current placement, while the pods give back what they hold."""
+    first: Outcome | None = None
+    """Of the first placement into which the group does not fit."""
+    chosen: bool = False
+    """The current placement was tried before, and is the best one."""
+    over: bool = False
+    """The group's attempt has ended as the current placement has."""
+
+
+@dataclass(slots=True, eq=False)
 class GroupAttempt:
     """The attempt to schedule a group, as far as it has come."""
 
@@ -60,15 +100,21 @@ class GroupAttempt:
     holding: list[str] = field(default_factory=list)
     """UIDs of the pods that are still to give back what they hold."""
     said: bool = False
-    """It was said of the group why it failed."""
+    """It was said of the group what came of it."""
     told: int = 0
-    """Of how many pods it was said as well."""
+    """How many of the pods were told, if they have no node."""
     missed: bool = False
     """Something happened meanwhile that may help."""
+    noticed: bool = False
+    """Others were tried while pods of the group were assumed."""
     events: int = 0
     """The number of the last event before others had their share."""
     untried: str = ""
     """What is said of the pods that were not tried."""
+    enough: bool = False
+    """It failed only since no pod has found a node: those that run are enough already."""
+    search: Search | None = None
+    """If the group is tried on one placement after the other."""
 
     @property
     def pods(self) -> list[Member]:
@@ -78,6 +124,26 @@ class GroupAttempt:
     def fail(self, reason: str, *, early: bool = False) -> None:
         """It has failed: not enough pods can find a node."""
         self.ended, self.reasons, self.early = Ended.REJECTED, [reason] if reason else [], early
+        self.enough = False
+
+    def from_start(self) -> None:
+        """Begin again with the first pod. Nothing is held."""
+        self.ended, self.reasons, self.early, self.enough = None, [], False, False
+        self.next, self.untried = 0, ""
+        for member in self.members.values():
+            member.forget()
+
+    @property
+    def decided(self) -> bool:
+        """Whether the group's fate is known: it has ended, and not only on one of its placements."""
+        return self.ended is not None and not self.searching
+
+    @property
+    def searching(self) -> bool:
+        """Whether a placement was tried, and it is not known yet what comes of the group."""
+        if self.search is None or self.search.over:
+            return False
+        return self.ended in (Ended.WITH_NODES, Ended.REJECTED) or (self.ended is None and self.search.between)
 
     def break_off(self, message: str) -> None:
         """It has failed with an error."""

@@ -12,6 +12,7 @@ from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.many_reasons import ManyReasons, SortedTexts
+from scheduler.framework.placement import Assignment
 from scheduler.framework.plugin import NODE, PODS_HERE, OtherObject, Plugin
 from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
 from scheduler.model.devices import IMPLICIT_PREFIX, DeviceClass
@@ -24,6 +25,7 @@ from scheduler.plugins.node_resources import fit_explained as explained
 from scheduler.plugins.node_resources.amounts import score_row, score_rows
 from scheduler.plugins.node_resources.arguments import ResourceWeight, ScoringStrategy
 from scheduler.plugins.node_resources.by_devices import ByDevices
+from scheduler.plugins.node_resources.placements import score_placement
 from scheduler.plugins.node_resources.strategies import strategy
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
@@ -234,6 +236,10 @@ class NodeResourcesFit(Plugin):
         if self._by_devices.counts_again(pod, nodes):
             return self._by_devices.score(pod, nodes, row, self._strategy, nonzero=True)
         return score_row(self._resources, pod, nodes, row, self._strategy, nonzero=True)
+
+    def placement_score(self, assignment: Assignment, cluster: Cluster) -> int:
+        """How much of all its nodes together would be taken, whatever strategy single nodes are scored by."""
+        return score_placement(self._resources, assignment, cluster.nodes)
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that could hold the pod if it were empty, and could not, or had less of something it asks for."""

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from scheduler.framework.config import ConfigError, Plugins, PluginSet, ProfileConfig, SchedulerConfiguration
 from scheduler.framework.plugin import Plugin
+from scheduler.framework.profile import Profile
 from scheduler.framework.profiles import NO_PLUGIN, at_multi_point, build_profile
-from scheduler.framework.runtime import Profile
 from scheduler.whatif.lint.arguments import arguments
 from scheduler.whatif.lint.finding import Checked, Finding
 from scheduler.whatif.lint.names import disabled, unknown

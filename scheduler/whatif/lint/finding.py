@@ -7,8 +7,8 @@ from msgspec import Struct, field
 
 from scheduler.framework.config import PluginSet, ProfileConfig, convert
 from scheduler.framework.plugin import POINTS, NoArgs
+from scheduler.framework.profile import Profile
 from scheduler.framework.profiles import field_of, without_type
-from scheduler.framework.runtime import Profile
 
 
 class NodeScore(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from scheduler.framework.plugin import MAX_SCORE
-from scheduler.framework.runtime import Profile
+from scheduler.framework.profile import Profile
 from scheduler.plugins.node_affinity import NodeAffinity
 from scheduler.plugins.node_resources.fit import NodeResourcesFit, NodeResourcesFitArgs
 from scheduler.whatif.lint.finding import Checked, Example, Finding

@@ -6,7 +6,8 @@ Scores are summed, so a plugin decides only where what it gives outweighs what t
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scheduler.framework.runtime import Framework, Profile
+from scheduler.framework.profile import Profile
+from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.plugins.registry import IN_TREE
 from scheduler.whatif.lint.finding import Example, NodeScore

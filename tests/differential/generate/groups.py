@@ -18,12 +18,19 @@ FAMILIES = ("gangs", "mixed", "preempting", "topology")
 """`topology` is asked with the gate TopologyAwareWorkloadScheduling, the others without."""
 
 
-def configuration() -> str:
-    """Two profiles with all filters, and one score."""
-    plugins = {
+def configuration(family: str) -> str:
+    """Two profiles with all filters, and one score. Placements are tried by name, and no two have the same score.
+
+    With the weights of upstream's scores above the highest number of a node, ByName only decides between equals.
+    """
+    plugins: Object = {
         "preScore": {"disabled": [{"name": "*"}]},
         "score": {"disabled": [{"name": "*"}], "enabled": [{"name": "ByName", "weight": 1}]},
     }
+    if family == "topology":
+        scores = [{"name": "NodeResourcesFit", "weight": 20}, {"name": "PodGroupPodsCount", "weight": 20}]
+        plugins["placementGenerate"] = {"disabled": [{"name": "*"}], "enabled": [{"name": "SortedPlacements"}]}
+        plugins["placementScore"] = {"disabled": [{"name": "*"}], "enabled": [*scores, {"name": "ByName", "weight": 1}]}
     return json.dumps(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -74,7 +81,7 @@ class Case:
     def made(self) -> Object:
         """The case."""
         steps = [self._first(), *(self._later() for _ in range(self.dice.one(0, 0, 1, 1, 2, 3)))]
-        return {"id": self.id, "config": configuration(), "steps": [step for step in steps if step]}
+        return {"id": self.id, "config": configuration(self.family), "steps": [step for step in steps if step]}
 
     def _first(self) -> Step:
         dice = self.dice

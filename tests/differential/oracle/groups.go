@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	schedulingclient "k8s.io/client-go/kubernetes/typed/scheduling/v1beta1"
@@ -24,6 +26,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/topologyaware"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -121,7 +125,7 @@ func newGroupWorld(ctx context.Context, text string) (*groupWorld, error) {
 		scheduler.WithPercentageOfNodesToScore(read.PercentageOfNodesToScore),
 		scheduler.WithParallelism(1),
 		scheduler.WithClock(tickingClock{made.clock}),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{byNameName: newByName}),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{byNameName: newByName, sortedPlacementsName: newSortedPlacements}),
 	)
 	if err == nil {
 		made.sched.SchedulingQueue.Run(klog.FromContext(ctx))
@@ -195,11 +199,14 @@ func (w *groupWorld) work(ctx context.Context) error {
 	return fmt.Errorf("%d cycles and no end", mostCycles)
 }
 
-// endBackoffs lets a minute pass, after which every backoff is over; the queue notices that beside the loop.
+// endBackoffs lets a minute pass, after which every backoff is over; the queue notices that beside the loop. It may
+// need further looks at the clock, and those have to be short: after five minutes, it tries everything again.
 func (w *groupWorld) endBackoffs() {
+	step := time.Minute
 	for len(w.sched.SchedulingQueue.PodsInBackoffQ()) > 0 {
-		w.clock.Step(time.Minute)
-		time.Sleep(time.Millisecond)
+		w.clock.Step(step)
+		step = time.Second
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 
@@ -474,3 +481,44 @@ func (byName) Score(_ context.Context, _ fwk.CycleState, _ *v1.Pod, node fwk.Nod
 }
 
 func (byName) ScoreExtensions() fwk.ScoreExtensions { return nil }
+
+// ScorePlacement gives the highest number of its nodes.
+func (b byName) ScorePlacement(
+	ctx context.Context, _ fwk.PlacementCycleState, _ fwk.PodGroupInfo, placement *fwk.PodGroupAssignments,
+) (int64, *fwk.Status) {
+	var best int64
+	for _, node := range placement.Nodes {
+		number, status := b.Score(ctx, nil, nil, node)
+		if !status.IsSuccess() {
+			return 0, status
+		}
+		best = max(best, number)
+	}
+	return best, nil
+}
+
+func (byName) PlacementScoreExtensions() fwk.PlacementScoreExtensions { return nil }
+
+// -- placements in a fixed order -----------------------------------------------------------------------------------------
+
+const sortedPlacementsName = "SortedPlacements"
+
+// sortedPlacements is upstream's TopologyPlacementGenerator, whose placements come in the order of a map, sorted by name.
+type sortedPlacements struct{ fwk.PlacementGeneratePlugin }
+
+func newSortedPlacements(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	made, err := topologyaware.New(ctx, args, handle, feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
+	return sortedPlacements{made}, err
+}
+
+func (sortedPlacements) Name() string { return sortedPlacementsName }
+
+func (p sortedPlacements) GeneratePlacements(
+	ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, parent *fwk.Placement,
+) (*fwk.GeneratePlacementsResult, *fwk.Status) {
+	found, status := p.PlacementGeneratePlugin.GeneratePlacements(ctx, state, group, parent)
+	if status.IsSuccess() {
+		slices.SortFunc(found.Placements, func(a, b *fwk.Placement) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return found, status
+}

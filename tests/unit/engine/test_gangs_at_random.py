@@ -14,7 +14,7 @@ from scheduler.model.pod_group import NATIVE, GroupKey
 from scheduler.state.validate import validate
 from tests.builders import Object
 
-from .conftest import Harness, node, pod
+from .conftest import CONFIG, Harness, node, pod
 
 GROUPS = ("a", "b", "c")
 STEPS = 120
@@ -23,8 +23,8 @@ STEPS = 120
 class World(Harness):
     """Three gangs, some nodes, and an API server that answers late, or not at all, and refuses now and then."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(budget=Budget(longest_slice=Random(seed).choice((1, 600, 10_000))))
+    def __init__(self, seed: int, config: Object = CONFIG) -> None:
+        super().__init__(config, budget=Budget(longest_slice=Random(seed).choice((1, 600, 10_000))))
         self.dice = Random(seed)
         self.objects: dict[tuple[str, str], Object] = {}
         self.posted: dict[str, str] = {}

@@ -455,7 +455,7 @@ def test_a_cycle_that_breaks(harness: Harness, monkeypatch: pytest.MonkeyPatch) 
     """A fault of ours is in the story of the pod that it befell."""
     harness.put(node("n1"), pod("web"))
     framework = harness.engine.queue.frameworks["berth"]
-    monkeypatch.setattr(framework, "decide_quickly", lambda *_: [][1])
+    monkeypatch.setattr(framework, "decide_quickly", lambda *_, **__: [][1])
     with pytest.raises(IndexError):
         harness.handle(Cycle())
     harness.handle(Broke("IndexError: list index out of range"))

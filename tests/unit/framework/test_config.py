@@ -8,6 +8,7 @@ from scheduler.framework.config import ConfigError, ProfileConfig, decode, defau
 from scheduler.framework.durations import seconds
 from scheduler.framework.profiles import build
 from scheduler.plugins.registry import IN_TREE
+from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
 from tests.builders import Object, configuration
 
 A: Object = {"schedulerName": "a"}
@@ -177,8 +178,36 @@ def test_every_unknown_field_is_named() -> None:
 
 
 def test_points_for_groups_of_pods() -> None:
-    """kube-scheduler writes them, empty, into every file; a plugin there can't be honoured."""
+    """kube-scheduler writes them, empty, into every file; a plugin at the last one can't be honoured."""
     assert decode(with_plugins(placementGenerate={}, placementScore={}, podGroupPostFilter={}))
-    asked = with_plugins(placementScore={"enabled": [{"name": "NodeResourcesFit"}]})
-    with pytest.raises(ConfigError, match=r"plugins\.placementScore\.enabled: Forbidden: groups of pods"):
+    asked = with_plugins(podGroupPostFilter={"enabled": [{"name": "DefaultPreemption"}]})
+    with pytest.raises(ConfigError, match=r"plugins\.podGroupPostFilter\.enabled: Forbidden: groups of pods"):
         build(decode(asked), IN_TREE)
+
+
+def test_placements_are_off_by_default_as_upstream() -> None:
+    """The gate TopologyAwareWorkloadScheduling is alpha: the plugins are there, and a profile has to name them."""
+    framework = build(decode(configuration(A)), IN_TREE)["a"]
+    assert not framework.placements.wanted
+    assert [plugin.name for plugin in framework.profile.plugins("placement_score")] == ["NodeResourcesFit"]
+    names = [{"name": "TopologyPlacementGenerator"}, {"name": "PodGroupPodsCount", "weight": 3}]
+    asked = with_plugins(
+        multiPoint={"enabled": names}, placementScore={"enabled": [{"name": "NodeResourcesFit", "weight": 7}]}
+    )
+    (framework,) = build(decode(asked), IN_TREE).values()
+    assert framework.placements.wanted
+    weights = framework.profile.placement_weights
+    assert (weights["NodeResourcesFit"], weights["PodGroupPodsCount"]) == (7, 3)
+    assert framework.profile.weights["NodeResourcesFit"] == 1
+
+
+def test_two_plugins_that_generate_placements() -> None:
+    """As upstream: one at most."""
+
+    class Other(TopologyPlacementGenerator):
+        name = "Other"
+
+    names = [{"name": "TopologyPlacementGenerator"}, {"name": "Other"}]
+    asked = with_plugins(placementGenerate={"enabled": names})
+    with pytest.raises(ConfigError, match=r"plugins\.placementGenerate: Invalid value: at most one plugin"):
+        build(decode(asked), {**IN_TREE, "Other": Other})

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from scheduler.framework.config import ConfigError, decode
+from scheduler.framework.profile import Profile
 from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Profile
 from scheduler.plugins.registry import IN_TREE
 from tests.builders import Object, configuration, node_selector, profile
 

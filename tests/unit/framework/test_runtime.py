@@ -7,7 +7,8 @@ import pytest
 
 from scheduler.framework.decision import fit_error
 from scheduler.framework.plugin import ANYTHING, Plugin
-from scheduler.framework.runtime import Framework, Profile
+from scheduler.framework.profile import Profile
+from scheduler.framework.runtime import Framework
 from scheduler.framework.status import Narrow, PluginError, Reject, Unresolvable, Unschedulable
 from scheduler.state.cluster import Cluster
 from tests.builders import node, pod

@@ -6,8 +6,9 @@ import msgspec
 
 from scheduler.framework.config import decode, default_configuration
 from scheduler.framework.plugin import ANYTHING, Plugin
+from scheduler.framework.profile import Profile
 from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework, Profile
+from scheduler.framework.runtime import Framework
 from scheduler.framework.status import Unschedulable
 from scheduler.model.pod import Pod
 from scheduler.plugins.registry import IN_TREE

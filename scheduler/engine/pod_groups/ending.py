@@ -1,0 +1,129 @@
+"""The end of a group's attempt: its pods go on to Permit, or give back what they hold and are told why they failed.
+
+Mirrors kube-scheduler `schedule_one_podgroup.go` (submitPodGroupAlgorithmResult), some pods at a time.
+"""
+
+from scheduler.engine import story_writer
+from scheduler.engine.binding_cycle import BindingCycles
+from scheduler.engine.binding_table import Event, State
+from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, SetGroupCondition
+from scheduler.engine.outbox import Outbox
+from scheduler.engine.places import Cause
+from scheduler.engine.pod_groups.entry import Ended
+from scheduler.engine.pod_groups.preemption import said_of
+from scheduler.engine.pod_groups.results import GroupAttempt, Member, verdict
+from scheduler.engine.queue import ATTEMPT_FAILED, Queue
+from scheduler.state.cluster import Cluster
+
+_AT_ONCE = 128
+"""How many pods go on to Permit, give back what they hold, or are told that they failed, in one slice."""
+_FAILED = Cause(ATTEMPT_FAILED)
+
+
+class Endings:
+    """Does what is left to do with a group that is decided, a slice at a time."""
+
+    def __init__(self, cluster: Cluster, queue: Queue, binding: BindingCycles, outbox: Outbox) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._binding = binding
+        self._outbox = outbox
+
+    def lost(self, attempt: GroupAttempt) -> bool:
+        """Whether a pod of the group is not assumed any more, although it was."""
+        return attempt.next < 0 or any(
+            member.fits and self._binding.state(uid) is not State.GROUP_DECIDING
+            for uid, member in attempt.members.items()
+        )
+
+    def begin(self, attempt: GroupAttempt, now: float) -> bool:
+        """The attempt is decided. Returns as `go_on`."""
+        if attempt.ended is Ended.WITH_NODES:
+            attempt.next = 0
+        else:
+            attempt.missed = any(self._queue.anything_since(one.queued) for one in attempt.pods[:1])
+            attempt.holding = [uid for uid, member in attempt.members.items() if member.fits]
+        return self.go_on(attempt, now)
+
+    def go_on(self, attempt: GroupAttempt, now: float) -> bool:
+        """Do a part of it. True: the attempt is over, and the pods that have no node are back in the queue."""
+        if attempt.ended is Ended.WITH_NODES:
+            over = self._send(attempt, now)
+        else:
+            self.give_back(attempt, now, quietly=not attempt.noticed)
+            over = not attempt.holding and self._tell(attempt, now)
+        attempt.events = self._queue.events
+        return over
+
+    def give_back(self, attempt: GroupAttempt, now: float, *, quietly: bool) -> None:
+        """Some pods that were assumed give back what they hold, the last one first."""
+        for _ in range(min(_AT_ONCE, len(attempt.holding))):
+            self._binding.give_back(attempt.holding.pop(), now, quietly=quietly)
+
+    def _tell(self, attempt: GroupAttempt, now: float) -> bool:
+        """Say of the group, and of each of its pods, why they failed."""
+        back = attempt.pods
+        if not attempt.said:
+            attempt.said = True
+            if attempt.ended is Ended.REJECTED and back:
+                first = back[0].queued.pod
+                framework = self._queue.frameworks[first.scheduler_name]
+                attempt.reasons.append(said_of(attempt.group, first, framework, self._cluster))
+            if back:
+                reason = UNSCHEDULABLE if attempt.ended is Ended.REJECTED else SCHEDULER_ERROR
+                self._say(attempt, "False", reason, attempt.message)
+        for member in back[attempt.told : attempt.told + _AT_ONCE]:
+            attempt.told += 1
+            self._failed(member, *verdict(attempt, member), now)
+        return attempt.told == len(back) and self._close(attempt, back, now)
+
+    def _send(self, attempt: GroupAttempt, now: float) -> bool:
+        """Enough pods have a node: they go on to Permit, some at a time. Then the others are told why they failed."""
+        pods = attempt.pods
+        if not attempt.said:
+            if self.lost(attempt):
+                attempt.ended, attempt.next = None, -1  # begin again from the start with the next slice
+                return False
+            attempt.said = True
+            self._say(attempt, "True", "Scheduled", "")
+        if attempt.next < len(pods):
+            for member in pods[attempt.next : attempt.next + _AT_ONCE]:
+                attempt.next += 1
+                if member.fits:
+                    member.queued.entry = None
+                    member.fits = self._binding.happens(member.queued.pod.uid, Event.GROUP_ON, None, now)
+            if attempt.next < len(pods):
+                return False
+        left = _AT_ONCE
+        for member in pods[attempt.told :]:
+            if not left:
+                return False
+            attempt.told += 1
+            if not member.fits and member.reason:
+                left -= 1
+                self._failed(member, member.reason, member.message, member.nominated, now)
+        return self._close(attempt, [member for member in pods if not member.fits], now)
+
+    def _failed(self, member: Member, reason: str, message: str, nominated: str | None, now: float) -> None:
+        queued = member.queued
+        queued.plugins = member.plugins
+        if reason == SCHEDULER_ERROR:
+            queued.errors += 1
+        else:
+            queued.errors, queued.rejections = 0, queued.rejections + 1
+        queued.returned_at = now
+        if nominated == "":
+            self._cluster.nominations.drop(queued.pod.uid)
+        story_writer.failed(queued, reason, message, member.plugins, now)
+        self._outbox.failed(queued, reason, message, member.plugins, member.decision, nominated)
+
+    def _close(self, attempt: GroupAttempt, back: list[Member], now: float) -> bool:
+        assert attempt.ended is not None
+        queued = [member.queued for member in back if member.queued.pod.uid not in self._queue]
+        self._queue.group_tried(attempt.entry, queued, attempt.ended, now, _FAILED, missed=attempt.missed)
+        return True
+
+    def _say(self, attempt: GroupAttempt, status: str, reason: str, message: str) -> None:
+        if attempt.group.uid:
+            pod = next(iter(attempt.members.values())).queued.pod
+            self._outbox.add(SetGroupCondition(pod, attempt.group, status, reason, message))

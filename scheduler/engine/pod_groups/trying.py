@@ -1,0 +1,119 @@
+"""One pod of a group that is being tried: a node for it, with those before it assumed, and what that costs.
+
+Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupPodSchedulingAlgorithm).
+"""
+
+from collections.abc import Callable
+
+from scheduler.engine.attempts import Attempts, CallAnswer
+from scheduler.engine.budget import Budget, TooCostlyError
+from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders
+from scheduler.engine.outbox import Outbox
+from scheduler.engine.pod_groups.entry import Ended
+from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
+from scheduler.engine.queue import Queue
+from scheduler.engine.queued import QueuedPod
+from scheduler.engine.turns import FREE, NO_NODE, ORDINARY, ROWS_PER_STEP
+from scheduler.framework.binding_plugins import Rejected
+from scheduler.framework.decision import NO_NODES, Decision, fit_error
+from scheduler.framework.status import PluginError, printable
+from scheduler.model.pod_group import GroupKey
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
+
+_LONGEST_SEARCH = 8
+"""A group that is tried on many placements may cost as much as so many other attempts."""
+Assume = Callable[[QueuedPod, Decision, float, GroupKey], "Rejected | PluginError | None"]
+"""Assume a pod on one of the best nodes; why a Reserve plugin keeps it from there."""
+
+
+class Tries:
+    """Tries the pods of a group, and knows what the attempt costs its namespace."""
+
+    def __init__(
+        self, cluster: Cluster, queue: Queue, attempts: Attempts, outbox: Outbox, budget: Budget, assume: Assume
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._attempts = attempts
+        self._outbox = outbox
+        self._budget = budget
+        self._assume = assume
+
+    def one(
+        self,
+        attempt: GroupAttempt,
+        member: Member,
+        most: int,
+        now: float,
+        answer: CallAnswer | None,
+        within: Bools | None,
+    ) -> int:
+        """Try one pod, with those before it assumed; the steps that it took."""
+        queued, before = member.queued, self._attempts.steps
+        try:
+            step, steps = self._attempts.of_group(queued, most, now, answer, within)
+        except PluginError as error:
+            self._broke(attempt, member, error)
+            return self._attempts.steps - before
+        search, whole = attempt.search, self._budget.whole
+        attempt.spent += max(steps - FREE, 0) if search is None or not search.tried else steps + ORDINARY
+        if search is not None:
+            whole *= _LONGEST_SEARCH
+        if attempt.spent >= whole:
+            attempt.ended = Ended.TOO_COSTLY
+            attempt.reasons = [str(TooCostlyError(whole, self._cluster.effort.causes))]
+            return steps
+        if step is None:
+            return steps  # this pod is tried again with the next slice
+        if isinstance(step, AskExtenders):
+            attempt.asking = queued.pod.uid
+            self._outbox.add(step)
+            return steps
+        attempt.next += 1
+        member.decision = step
+        if not len(step.feasible):
+            member.reason, member.message = UNSCHEDULABLE, fit_error(step)
+            member.plugins = step.unschedulable_plugins()
+            member.nominated = "" if member.message == NO_NODES else None
+        else:
+            refused = self._assume(queued, step, now, attempt.entry.key)
+            if isinstance(refused, PluginError):
+                self._broke(attempt, member, refused)
+                return steps
+            if refused is not None:
+                member.reason, member.plugins = UNSCHEDULABLE, frozenset((refused.plugin,))
+                member.message = f"0/1 nodes are available: 1 {printable(refused.reason.text)}."
+                member.nominated = ""
+            member.fits = refused is None
+        why = unsatisfied(
+            attempt.group, self._cluster.pod_groups.scheduled(attempt.entry.key), len(attempt.members) - attempt.next
+        )
+        if why:
+            attempt.fail(why)
+            attempt.untried = attempt.message
+        return steps
+
+    def _broke(self, attempt: GroupAttempt, member: Member, error: PluginError) -> None:
+        member.reason, member.message = SCHEDULER_ERROR, str(error)
+        member.plugins = frozenset((error.plugin,))
+        attempt.break_off(f"failed to schedule other pod from a pod group: {error}")
+
+    def decide(self, attempt: GroupAttempt) -> None:
+        """All pods were tried, and enough have a node: by this attempt, or from before."""
+        if any(member.fits for member in attempt.members.values()):
+            attempt.ended = Ended.WITH_NODES
+        else:
+            attempt.fail("", early=True)
+            attempt.enough = True
+
+    def charged(self, attempt: GroupAttempt, now: float, used: int) -> int:
+        """Charge the namespace for what goes beyond as many ordinary pods, or was in vain."""
+        namespace = attempt.entry.key.namespace
+        if attempt.spent:
+            self._queue.turns.account(namespace, FREE + min(attempt.spent, used), now)
+        if attempt.decided and attempt.ended is not Ended.WITH_NODES:
+            no_node = sum(bool(member.reason) for member in attempt.members.values())
+            vain = ORDINARY * attempt.next + no_node * (NO_NODE + self._cluster.nodes.rows // ROWS_PER_STEP)
+            self._queue.turns.account(namespace, FREE + max(vain, 0), now)
+        return used

@@ -1,0 +1,38 @@
+"""Placements: sets of nodes of which one is chosen for all pods of a group (kube-scheduler `framework.Placement`)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.framework.decision import Rows
+from scheduler.model.pod import Pod
+from scheduler.model.pod_group import PodGroup
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Nodes on which a group may be scheduled."""
+
+    name: str
+    """Such as the value of a label that all these nodes have."""
+    rows: Rows
+    """Rows of nodes that exist, in ascending order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A pod of a group that has a node, by the API's word or ours."""
+
+    pod: Pod
+    node: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignment:
+    """What came of trying a group on the nodes of a placement."""
+
+    group: PodGroup
+    placement: Placement
+    pods: Sequence[Pod]
+    """The pods that found a node. They are not on these nodes now."""
+    running: int
+    """How many pods of the group have a node already."""

@@ -1,0 +1,94 @@
+"""How the attempt of a group ends: in slices, also if pods go meanwhile or a slice breaks; and how it begins again."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.engine.budget import Budget
+from scheduler.engine.stimuli import Broke, Cycle, Follows
+from scheduler.model.pod_group import NATIVE
+
+from .conftest import Harness, node
+from .test_gangs import bound, conditions, failures, group, member, members, settled, slices
+
+
+@pytest.fixture
+def gangs(harness: Harness) -> Harness:
+    """A harness whose API server serves PodGroups."""
+    harness.handle(Follows(NATIVE, True))
+    return harness
+
+
+def test_pods_without_a_node_are_told_in_slices(gangs: Harness) -> None:
+    """Also if the group starts: of 400 pods, few fit; the others are tried once more."""
+    gangs.put(node("n1", "3"), group(min_count=None), *members(400))
+    told: list[int] = []
+    started: list[str] = []
+    said_of_group = []
+    for said in slices(gangs):
+        told.append(len(failures(said)))
+        started += bound(said)
+        said_of_group += conditions(said)
+    assert len(started) == 3
+    assert (sum(told), max(told) <= 128) == (2 * 397, True)
+    assert said_of_group[0] == ("True", "Scheduled", "")
+    assert len(gangs.engine.queue) == 397
+    settled(gangs)
+
+
+def test_pods_go_while_the_others_are_told(gangs: Harness) -> None:
+    """Those that start are bound and gone before all others know that they do not."""
+    gangs.put(node("n1", "2"), group(min_count=None), *members(300))
+    steps = slices(gangs)
+    started: list[str] = []
+    while not started:
+        started += bound(next(steps))
+    for name in [*started, "train-290"]:
+        gangs.gone("Pod", name)
+    for said in steps:
+        started += bound(said)
+    assert len(gangs.engine.queue) + gangs.engine.cluster.assumed() == 297
+    settled(gangs)
+
+
+def test_a_slice_that_breaks(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of ours: nobody holds anything, all are told, and the group is tried again after its backoff."""
+    gangs.put(node("n1", "4"), group(min_count=3), *members(3))
+    framework = gangs.engine.queue.frameworks["berth"]
+    decide, asked = framework.decide_quickly, []
+
+    def breaks(pod: Any, *others: Any, **more: Any) -> Any:
+        asked.append(pod.name)
+        if len(asked) == 3:
+            raise IndexError("list index out of range")
+        return decide(pod, *others, **more)
+
+    monkeypatch.setattr(framework, "decide_quickly", breaks)
+    with pytest.raises(IndexError):
+        gangs.handle(Cycle())
+    assert gangs.engine.cluster.assumed() == 2
+    said = gangs.handle(Broke("IndexError: list index out of range"))
+    assert failures(said) == dict.fromkeys(asked, "IndexError: list index out of range")
+    assert conditions(said) == [("False", "SchedulerError", "IndexError: list index out of range")]
+    assert gangs.engine.cluster.assumed() == 0
+    gangs.tick(2.0)
+    assert len(bound(gangs.cycles())) == 3
+    settled(gangs)
+
+
+def test_it_begins_again_at_once() -> None:
+    """A pod of the group goes: the others give back what they hold and are tried again in the same slice."""
+    harness = Harness(budget=Budget(longest_slice=1))
+    harness.handle(Follows(NATIVE, True))
+    harness.put(node("n1", "8"), group(min_count=4), *members(5))
+    harness.cycle()
+    harness.cycle()
+    assert harness.engine.cluster.assumed() == 2
+    harness.gone("Pod", "train-0")
+    assert harness.engine.cluster.assumed() == 1
+    harness.put(member("late"))
+    harness.cycle()
+    held = [name for name in ("train-1", "train-2") if harness.engine.cluster.placement(name) is not None]
+    assert held == ["train-1"]
+    assert sorted(bound(harness.cycles())) == ["late", "train-1", "train-2", "train-3", "train-4"]
+    settled(harness)
