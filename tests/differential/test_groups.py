@@ -7,7 +7,7 @@ import pytest
 from tests.differential.client import Oracle
 from tests.differential.generate.dice import Object
 from tests.differential.generate.groups import FAMILIES, case, configuration, put
-from tests.differential.groups import PER_SEED, Verdict, answer, differing, judge, judged
+from tests.differential.groups import PER_SEED, Verdict, answer, differing, judge, judged, short
 
 NO_VICTIMS = "pod group preemption: No preemption victims found for incoming preemptor"
 
@@ -143,6 +143,18 @@ def test_the_judge_sees_that_groups_were_tried_again_for_nothing(oracle: Oracle)
     assert verdict == Verdict([], restless=True)
     answered["want"][1]["bound"] = {"p9": "n0"}
     assert judge(one, answered).lines != []
+
+
+def test_gangs_that_are_short_of_pods_are_left_apart() -> None:
+    """What is said of them is left apart; which pods are bound is not."""
+    gone = {"drop": member(0)["put"]}
+    one = asked([group(needed=2), member(0), member(1), member(2, "h"), group("h", needed=1)], [gone])
+    assert list(short(one)) == [set(), {"g", "p1"}]
+    said = {"bound": {}, "pods": {"p1": ["Unschedulable", "a"]}, "groups": {"g": ["False", "", "a"]}, "deleted": []}
+    other = {**said, "pods": {"p1": ["Unschedulable", "b"]}, "groups": {"g": ["False", "", "b"]}}
+    assert len(differing(said, other, {"p1"})) == 2
+    assert differing(said, other, {"p1"}, {"g", "p1"}) == []
+    assert len(differing(said, {**other, "bound": {"p1": "n0"}}, {"p1"}, {"g", "p1"})) == 1
 
 
 def test_plain_pods_are_scheduled_alike(oracle: Oracle) -> None:
