@@ -8,6 +8,7 @@ from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.report.wording import count
 from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch, batches, refuse_twins
+from scheduler.whatif.gangs.workloads import groups_made, in_groups
 from scheduler.whatif.world import World
 
 _PROBLEMS = 8
@@ -38,10 +39,12 @@ class Asked:
             if validate:
                 refuse_what_the_api_would(held)
             problems = len(self._there.problems)
-            self.added += self._there.added(held)
+            made = groups_made(held)
+            self.notes += made.notes
+            self.added += self._there.added([*held, *made.groups], self._namespace or self._usual)
             complain([f"{named(file)}: {line}" for line in self._there.problems[problems:][:_PROBLEMS]])
             self.not_simulated += manifest.without_pods(held)
-            found = manifest.workloads(held)
+            found = in_groups(manifest.workloads(held), made.jobs)
             self.batches += batches(found, self._there, self._framework, self._namespace, self._usual)
             refuse_twins(self.batches, self._there)
             known = manifest.KINDS

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from scheduler.cli.errors import FOUND, InputError, about, complain
+from scheduler.cli.group import explain_and_print, find_group, group_from_file, group_named, holds_group, member_note
 from scheduler.cli.inputs import configuration, named, world
 from scheduler.cli.options import (
     ClusterFiles,
@@ -46,7 +47,8 @@ def explain(
     pod: Annotated[
         str | None,
         typer.Argument(
-            help="The pod: its name, or namespace/name; or what owns pods, such as deploy/web or job/x.",
+            help="The pod: its name, or namespace/name; or what owns pods, such as deploy/web or job/x; or a group: "
+            "podgroup/train.",
             show_default=False,
         ),
     ] = None,
@@ -82,12 +84,13 @@ def explain(
     """Show why a pod goes to a node, or to none: every node with its numbers, and changes that would help.
 
     The exit code is 0 when a node can take the pod, 1 when none can, 2 when the input is wrong. Of several pods, it is
-    0 when none waits.
+    0 when none waits; of a pod group, when enough of its pods find a node.
     """
     if cases is not None:
         from scheduler.cli.cases import print_cases
 
         return print_cases(cases)
+    group = group_named(pod)
     of = owner(pod) if pod is not None and file is None else None
     several = every or selector is not None or of is not None
     if pod is None and file is None and not several:
@@ -125,6 +128,20 @@ def explain(
             found.notes.append(f"no pod waits in the namespace {inside}; in all namespaces (-A): {more:,}")
         print_pending(found, output, everything=everything)
         return FOUND if pods else 0
+    if group is not None or (file is not None and pod is None and holds_group(file)):
+        if file is not None:
+            gang = group_from_file(file, group, namespace, there, notes, usual, validate=validate)
+        else:
+            assert group is not None
+            gang = find_group(group, namespace, there, where, usual)
+        first = next(iter((*gang.waiting, *gang.running)), None)
+        framework = (
+            next(iter(frameworks.values())) if first is None else _framework(frameworks, scheduler, first, notes)
+        )
+        seen = first is None or scheduler is not None or _claimed(first, frameworks, there, notes)
+        return explain_and_print(
+            gang, framework, there, notes, output, claimed=seen, from_file=file is not None, everything=everything
+        )
     if file is not None:
         asked, node, written = from_file(file, pod, namespace, there, notes, usual, validate=validate)
     else:
@@ -136,6 +153,7 @@ def explain(
         asked, node, written = from_cluster(pod or "", namespace, there, where, usual, look=look)
     framework = _framework(frameworks, scheduler, asked, notes)
     claimed = node is not None or scheduler is not None or _claimed(asked, frameworks, there, notes)
+    notes += filter(None, [member_note(asked, there, framework) if node is None else ""])
     known = None
     if node is not None and wanted_by(asked, framework) is not None:
         from scheduler.cli.history import past

@@ -36,7 +36,8 @@ class PendingTable:
             shown = answer.causes if self.everything else answer.causes[:_MANY]
             for cause in shown:
                 owners = some(owners_of(cause), len(cause.owners) if self.everything else _OWNERS)
-                helps = cause.remedies[0].text if cause.remedies else ""
+                texts = [*(one.text for one in cause.remedies), *(one.text for one in cause.group_remedies)]
+                helps = next(iter(texts), "")
                 table.add_row(f"{cause.pods:,}", *map(printable, (cause.cause, owners, helps)))
             yield table
             if len(answer.causes) > len(shown):

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scheduler.report.wording import count, printable, some
+from scheduler.whatif.gangs.arriving import GroupOutcome
 from scheduler.whatif.outcome import Outcome
 from scheduler.whatif.quality import Quality
 from scheduler.whatif.replay import Compaction
@@ -16,7 +17,7 @@ from scheduler.whatif.study import ProfileStudy, Study
 
 _MANY = 20
 _FEW = 4
-_NUMBERS = ("Pods", "Placed", "Without", "before", "after")
+_NUMBERS = ("Pods", "Placed", "Together", "Without", "before", "after")
 
 
 @dataclass
@@ -35,6 +36,8 @@ class OutcomeTable:
             yield from self._moves()
         if found.workloads:
             yield from self._workloads()
+        if found.groups:
+            yield from self._groups()
         yield from self._devices()
         if found.waiting:
             table = _table("Waiting", "Pods", "Why")
@@ -75,6 +78,14 @@ class OutcomeTable:
             table.add_row(printable(each.workload), *counts, printable(nodes))
         yield table
         yield from _more(len(self.outcome.workloads) - _MANY)
+
+    def _groups(self) -> Iterator[RenderableType]:
+        table = _table("Pod group", "Pods", "Placed", "Together", "Then")
+        for each in self.outcome.groups[:_MANY]:
+            counts = (f"{each.pods:,}", f"{each.bound:,}", "" if each.min_count is None else f"{each.min_count:,}")
+            table.add_row(printable(each.group), *counts, printable(group_then(each)))
+        yield table
+        yield from _more(len(self.outcome.groups) - _MANY)
 
     def _devices(self) -> Iterator[RenderableType]:
         """Which devices the claims of placed pods get."""
@@ -138,6 +149,13 @@ def summary(found: Outcome) -> str:
         parts.append(f"{len(found.preempted):,} preempted")
     drained = f" after draining {some(found.drained, 3)}" if found.drained else ""
     return f"{'; '.join(parts)}{drained} (profile {found.profile})"
+
+
+def group_then(each: GroupOutcome) -> str:
+    """What became of a pod group."""
+    if not each.pods:
+        return "has no pods"
+    return "starts" if each.starts else f"waits: {each.message}"
 
 
 def problems(found: Outcome) -> Iterator[str]:

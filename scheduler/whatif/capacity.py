@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from scheduler.framework.changes import AddNode
-from scheduler.framework.decision import Decision, fit_error, narrowed_text
+from scheduler.framework.decision import fit_error
 from scheduler.framework.runtime import Framework
 from scheduler.model.devices import ResourceClaim
 from scheduler.model.node import Node
@@ -20,6 +20,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.quantity import show
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
+from scheduler.whatif.against import against
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.device_room import device_room
 from scheduler.whatif.remedies import templates_of
@@ -101,8 +102,8 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
     if counted is not None and summed is not None and _alike(batch, int(summed.counts.sum())):
         decision = framework.find(pod, cluster)
         counts, message = summed.counts, None if len(decision.feasible) else fit_error(decision)
-        against = _against(decision)
-        against |= {row: [reason] for row, reason in summed.limits.items()}
+        reasons = against(decision)
+        reasons |= {row: [reason] for row, reason in summed.limits.items()}
         one_more = list(_by_sums(cluster, framework, pod, counted))
         exhausted = True
     else:
@@ -110,10 +111,10 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
         counts, exhausted = placing.counts(), placing.exhausted
         decision = framework.find(placing.next(), cluster)
         message = fit_error(decision) if exhausted else None
-        against = _against(decision)
+        reasons = against(decision)
         one_more = list(placing.one_more()) if exhausted else []
     rows = [row for row, _ in cluster.nodes.live()]
-    nodes = [NodeRoom(names[row] or "", int(counts[row]), against.get(row, [])) for row in rows]
+    nodes = [NodeRoom(names[row] or "", int(counts[row]), reasons.get(row, [])) for row in rows]
     nodes.sort(key=lambda each: (-each.pods, each.node))
     limits = Counter(reason for each in nodes for reason in each.limits)
     return Capacity(
@@ -237,21 +238,6 @@ def _makes(cluster: Cluster) -> list[tuple[Node, int]]:
     """A node of each make, and how many there are of it, the most frequent first."""
     found = templates_of(node for _, node in cluster.nodes.live())
     return sorted(found, key=lambda each: (-each[1], each[0].name))[:_KINDS]
-
-
-def _against(decision: Decision) -> dict[int, list[str]]:
-    """Row → the reasons against it."""
-    against: dict[int, list[str]] = {}
-    if decision.verdict is not None:
-        return {row: [decision.verdict[1].text] for row in range(decision.nodes)}
-    if decision.left_out is not None:
-        for row in np.flatnonzero(decision.left_out).tolist():
-            against[row] = [narrowed_text(decision)]
-    for rejected in decision.rejected:
-        for reason, where in rejected.reasons:
-            for row in np.flatnonzero(where).tolist():
-                against.setdefault(row, []).append(reason.text)
-    return against
 
 
 def _free(cluster: Cluster, pod: Pod) -> Mapping[str, Ints]:

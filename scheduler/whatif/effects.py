@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from scheduler.framework.changes import Change, MovePod, OnPod
 from scheduler.framework.device_changes import FreeDevices
-from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
-from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
+from scheduler.whatif.placing import best, placing
 from scheduler.whatif.trial import applied, edited
 
 _KINDS = 20
@@ -42,20 +41,24 @@ class SideEffects:
     def of(self, changes: Sequence[Change]) -> shown.SideEffects:
         """What these changes do. The cluster is as before afterwards."""
         if self._fit is None:
-            self._fit = [self._best(group[0]) is not None for group in self._groups]
+            self._fit = [best(group[0], self._framework, self._cluster) is not None for group in self._groups]
         holders = [pod for change in changes if isinstance(change, FreeDevices) for pod in self._holders(change)]
         leaving = [pod for change in changes if isinstance(change, MovePod) for pod in self._there(change)] + holders
         lands: list[str] = []
         loses: list[str] = []
         moved: dict[str, str | None] = {}
-        with applied(self._cluster, changes), self._without(holders), self._placing() as place:
+        with (
+            applied(self._cluster, changes),
+            self._without(holders),
+            placing(self._framework, self._cluster) as place,
+        ):
             place.put(edited(self._pod, changes))
             for pod in leaving:
                 moved[pod.key] = place.put(replace(pod, node_name="", nominated_node_name=""))
             only_the_pod = all(isinstance(change, OnPod) for change in changes)
             for group, fits in zip(self._groups, self._fit, strict=True):
                 if fits:
-                    if self._best(group[0]) is None:
+                    if best(group[0], self._framework, self._cluster) is None:
                         loses.append(group[0].key)
                 elif not only_the_pod:
                     for pod in group[:_OF_A_KIND]:
@@ -88,65 +91,3 @@ class SideEffects:
         finally:
             for pod in pods:
                 self._cluster.put_pod(pod)
-
-    def _best(self, pod: Pod) -> int | None:
-        """The row where a pod would go."""
-        try:
-            decision = self._framework.decide(pod, self._cluster)
-        except PluginError:
-            return None
-        return int(decision.best()[0]) if len(decision.feasible) else None
-
-    @contextmanager
-    def _placing(self) -> "Iterator[_Placing]":
-        placing = _Placing(self)
-        try:
-            yield placing
-        finally:
-            for uid in placing.placed:
-                self._cluster.drop_pod(uid)
-            for uid in placing.given:
-                self._cluster.devices.restore(uid)
-
-    def place(self, pod: Pod) -> tuple[str | None, list[str]]:
-        """Put a pod where it would go; its node, and the UIDs of the claims that are given devices there."""
-        row = self._best(pod)
-        node = None if row is None else self._cluster.nodes.names[row]
-        if row is None or node is None:
-            return None, []
-        given = self._give(pod, row)
-        self._cluster.put_pod(replace(pod, node_name=node))
-        return node, given
-
-    def _give(self, pod: Pod, row: int) -> list[str]:
-        """Have the pod's claims hold their devices, so that nobody who comes later gets them."""
-        plugin, devices = self._framework.plugin("DynamicResources"), self._cluster.devices
-        if not isinstance(plugin, DynamicResources) or not (pod.shape.claims or pod.shape.containers):
-            return []
-        try:
-            reservation = plugin.reserve(pod, self._cluster, row)
-        except PluginError:
-            return []
-        given = [one for one in reservation.claims if one.allocation is not None] if reservation is not None else []
-        for one in given:
-            claim = devices.claims.get(one.key)
-            if claim is not None and claim.resource_version.isdigit():
-                devices.written(one.uid, str(int(claim.resource_version) + 1))  # for pods that share the claim
-        return [one.uid for one in given]
-
-
-class _Placing:
-    """The pods that were put on nodes to see what follows."""
-
-    def __init__(self, effects: SideEffects) -> None:
-        self.placed: list[str] = []
-        self.given: list[str] = []
-        self._effects = effects
-
-    def put(self, pod: Pod) -> str | None:
-        """Where the pod went."""
-        node, given = self._effects.place(pod)
-        self.given += given
-        if node is not None:
-            self.placed.append(pod.uid)
-        return node

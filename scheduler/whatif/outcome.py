@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from scheduler.whatif.gangs.arriving import GroupOutcome
 from scheduler.whatif.quality import Quality
 
 LISTED = 10_000
@@ -93,6 +94,8 @@ class Outcome(msgspec.Struct, rename="camel", frozen=True):
     before: Quality
     after: Quality
     notes: list[str]
+    groups: list[GroupOutcome] = []
+    """Pod groups of the files, and those that their pods name."""
     unlisted: int = 0
     """Placed pods that are not in `placed`."""
 

@@ -1,18 +1,22 @@
 """All pods that wait, by cause and owner, and the few changes that free most.
 
-Equal pods (same shape, priority and scheduler) are explained once.
+Equal pods (same shape, priority and scheduler) are explained once, and so are the pods of a pod group.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
 from scheduler.framework.changes import Change, OnPod
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import GroupKey
 from scheduler.whatif.commands import Written
 from scheduler.whatif.explain import explain
-from scheduler.whatif.explanation import API_VERSION, FITS, UNCLAIMED, Explanation, Remedy
+from scheduler.whatif.explanation import API_VERSION, FITS, UNCLAIMED, UNSCHEDULABLE, Explanation, Remedy
+from scheduler.whatif.gangs.answer import GOOD, GroupExplanation, GroupRemedy
+from scheduler.whatif.gangs.explain import WORK, explain_group
+from scheduler.whatif.gangs.gang import gang_of
 from scheduler.whatif.world import World
 
 KIND = "PendingPods"
@@ -36,6 +40,8 @@ class Cause(Struct, rename="camel", frozen=True):
     """One of the pods."""
     remedies: list[Remedy]
     """What would free the example."""
+    group_remedies: list[GroupRemedy] = []
+    """What would start the pod group of the example."""
 
 
 class SharedChange(Struct, rename="camel", frozen=True):
@@ -73,7 +79,12 @@ def pending(
 ) -> Pending:
     """Why these pods wait. `ran`: the schedulers that somebody runs, besides the profiles."""
     groups: dict[object, _Group] = {}
+    gangs: dict[GroupKey, list[Pod]] = {}
     for pod in waiting:
+        of = world.cluster.pod_groups.of(pod)
+        if of is not None and world.cluster.pod_groups.get(of) is not None:
+            gangs.setdefault(of, []).append(pod)
+            continue
         key = (id(pod.shape), pod.priority, pod.preempts, pod.scheduler_name, pod.gates, pod.terminating)
         known = groups.get(key)
         if known is None:
@@ -86,14 +97,16 @@ def pending(
         answer = _explained(group.pods[0], world, frameworks, ran)
         told.setdefault((_cause(answer, group.pods[0]), answer.outcome), []).append((group, answer))
     causes = [_told(cause, outcome, found) for (cause, outcome), found in told.items()]
+    ordered = sorted(gangs.items(), key=lambda gang: (-len(gang[1]), gang[0]))
+    causes += _of_gangs(ordered[:MOST], world, frameworks, ran)
     causes.sort(key=lambda each: (-each.pods, each.cause))
     every = [pair for found in told.values() for pair in found]
     left = largest[MOST:]
     return Pending(
-        pods=sum(len(group.pods) for group in largest),
+        pods=sum(len(group.pods) for group in largest) + sum(map(len, gangs.values())),
         causes=causes,
         changes=_changes(every),
-        not_explained=sum(len(group.pods) for group in left),
+        not_explained=sum(len(group.pods) for group in left) + sum(len(pods) for _, pods in ordered[MOST:]),
         notes=list(notes),
     )
 
@@ -109,6 +122,40 @@ def _explained(pod: Pod, world: World, frameworks: Mapping[str, Framework], ran:
     found = world.written(pod)
     written = None if found is None else Written(found, world.decode)
     return explain(pod, framework, world.cluster, claimed=claimed, written=written)
+
+
+def _of_gangs(
+    gangs: Sequence[tuple[GroupKey, list[Pod]]],
+    world: World,
+    frameworks: Mapping[str, Framework],
+    ran: frozenset[str],
+) -> Iterator[Cause]:
+    """One entry for all pods of a group; groups that wait for the same cause share one."""
+    told: dict[tuple[str, str], list[tuple[GroupKey, list[Pod], GroupExplanation]]] = {}
+    for key, pods in gangs:
+        gang, first = gang_of(key, world), pods[0]
+        assert gang is not None
+        framework = frameworks.get(first.scheduler_name) or next(iter(frameworks.values()))
+        claimed = not first.scheduler_name or first.scheduler_name in frameworks or first.scheduler_name in ran
+        work = max(WORK // len(gangs), len(gang.waiting) + 1)
+        answer = explain_group(gang, framework, world.cluster, claimed=claimed, work=work)
+        told.setdefault((_cause_of(answer, first), answer.outcome), []).append((key, pods, answer))
+    for (cause, outcome), found in told.items():
+        owners = {f"PodGroup {key}": len(pods) for key, pods, _ in found}
+        _, pods, answer = found[0]
+        yield Cause(cause, outcome, sum(owners.values()), owners, pods[0].key, [], answer.remedies)
+
+
+def _cause_of(answer: GroupExplanation, first: Pod) -> str:
+    """One line about a group."""
+    if answer.outcome in GOOD:
+        return _READY
+    if answer.outcome == UNCLAIMED:
+        return f"{_NOT_OURS}: {first.scheduler_name}"
+    if answer.outcome != UNSCHEDULABLE or not answer.domains:
+        return answer.cause
+    where = f" in one {answer.group.topology_key}" if answer.domain else ""
+    return f"{answer.fits:,} of the {answer.group.waiting:,} pods of the group fit{where}: {answer.cause}"
 
 
 def _cause(answer: Explanation, pod: Pod) -> str:

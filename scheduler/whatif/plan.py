@@ -14,9 +14,11 @@ from scheduler.engine.queued import Place
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.claims import given
 from scheduler.whatif.drain import Drain
+from scheduler.whatif.gangs.arriving import create_together, group_of, outcomes
 from scheduler.whatif.outcome import LISTED, Others, Outcome, Placed, Preempted, Waiting, WorkloadOutcome
 from scheduler.whatif.quality import Mix, quality
 from scheduler.whatif.simulation import Simulation
@@ -59,7 +61,8 @@ def plan(
     simulation.put_all(others)
     simulation.settle()
     ready = _placed(simulation, others)
-    simulation.put_all(added)
+    things = list(added)
+    simulation.put_all(things)
     for batch in batches:
         batch.find_nodes()
     drained = Drain(simulation, drain, name, force=force)
@@ -68,6 +71,8 @@ def plan(
     while any(_go_on(simulation, framework, batch) for batch in batches):
         simulation.settle()
     then = {each.pod for each in ready}
+    of_pods = [key for batch in batches if (key := group_of(simulation, batch)) is not None]
+    keys = [*(thing.key for thing in things if isinstance(thing, PodGroup)), *of_pods]
     placed = _placed(simulation, drained.moved, drained.was)
     listed: list[Placed] = [*placed, *_listed(simulation, batches, LISTED - len(placed))]
     told = [_told(simulation, batch) for batch in batches]
@@ -91,6 +96,7 @@ def plan(
         before=before,
         after=quality(world.cluster, mix),
         notes=list(dict.fromkeys(said)),
+        groups=list(outcomes(simulation, keys)),
         unlisted=len(placed) + sum(each.placed for each in told) - len(listed),
     )
 
@@ -107,8 +113,16 @@ def _create(simulation: Simulation, framework: Framework, batches: Sequence[Batc
         number, batch = numbered
         return framework.sort_key(batch.pod(0), float(number)) if batch.count else ()
 
+    groups: dict[GroupKey, list[Batch]] = {}
+    for batch in batches:
+        if (key := group_of(simulation, batch)) is not None:
+            groups.setdefault(key, []).append(batch)
     for _, batch in sorted(((i, b) for i, b in enumerate(batches) if b.count), key=place_in_queue):
-        _create_batch(simulation, framework, batch)
+        key = group_of(simulation, batch)
+        if key is None:
+            _create_batch(simulation, framework, batch)
+        else:
+            create_together(simulation, groups.pop(key, ()))
 
 
 def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) -> None:
@@ -197,6 +211,8 @@ def _rest(simulation: Simulation, batches: Iterable[Batch]) -> Iterator[Waiting]
     for batch in batches:
         found = list(_waiting(simulation, _without_node(simulation, batch)))
         left = batch.count - batch.made
+        if left and not found:
+            yield Waiting(batch.key(batch.made), _NOT_TRIED, left)
         by_message: dict[str, Waiting] = {}
         for i, each in enumerate(found):
             more = left if i == len(found) - 1 else 0

@@ -50,7 +50,7 @@ def remedies(asking: Asking, stuck: Sequence[Stuck], verdict: tuple[str, Reason]
     found: list[shown.Remedy] = []
     kept: dict[tuple[str, ...], int] = {}
     covered: list[Plan] = []
-    for plan in _plans(asking, stuck):
+    for plan in plans_for(asking, stuck):
         plan = (*gates, *plan)
         if len(found) >= _SHOWN or trial.count >= _TRIED:
             break
@@ -95,7 +95,7 @@ def _and_more(asking: Asking, trial: Trial, plan: Plan) -> Iterator[shown.Remedy
             decision = asking.framework.decide(pod, cluster)
         except PluginError:
             return
-        plans = list(islice(_plans(then, stuck_at(then, decision)), _TRIED // 8))
+        plans = list(islice(plans_for(then, stuck_at(then, decision)), _TRIED // 8))
     for each in plans:
         whole = tuple(dict.fromkeys((*plan, *each)))
         nodes = trial.nodes(whole) if len(whole) <= _MOST_CHANGES else []
@@ -104,12 +104,12 @@ def _and_more(asking: Asking, trial: Trial, plan: Plan) -> Iterator[shown.Remedy
             return
 
 
-def _plans(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[Plan]:
+def plans_for(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[Plan]:
     """Distinct plans, the cheapest first; among equals those that many nodes ask for."""
     priced: dict[Plan, float] = {}
     votes: dict[Plan, int] = {}
     for each in _closest_of_each_kind(stuck):
-        for plan, cost in _plans_for(asking, each):
+        for plan, cost in _plans_at(asking, each):
             if plan not in priced or cost < priced[plan]:
                 priced[plan] = cost
             votes[plan] = votes.get(plan, 0) + 1
@@ -125,7 +125,7 @@ def _closest_of_each_kind(stuck: Iterable[Stuck]) -> Iterator[Stuck]:
             yield each
 
 
-def _plans_for(asking: Asking, stuck: Stuck) -> Iterator[tuple[Plan, float]]:
+def _plans_at(asking: Asking, stuck: Stuck) -> Iterator[tuple[Plan, float]]:
     """Every way to open one node by one fix for each plugin that is against it."""
     choices: list[Sequence[Fix]] = []
     reasons: dict[str, list[Reason]] = {}

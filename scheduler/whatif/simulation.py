@@ -17,13 +17,15 @@ from scheduler.engine.instructions import (
     PostFilterWrite,
     PreBindWrite,
     Preempt,
+    SetGroupCondition,
 )
-from scheduler.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
+from scheduler.engine.stimuli import Bound, Cycle, Follows, Gone, PreBindWritten, Put, Stimulus, Tick
 from scheduler.framework.ahead import Ahead
 from scheduler.framework.binding import Delete, Write, next_version
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
 from scheduler.whatif.claims import KIND, ClaimWrites, left_by
 from scheduler.whatif.ranking import Ranking
@@ -53,6 +55,8 @@ class Simulation:
         """The victim, the pod that it made room for, and the node."""
         self.preparing: dict[str, tuple[Pod, str]] = {}
         """Pods that hold a node until their volumes are made, which nobody does here."""
+        self.conditions: dict[GroupKey, str] = {}
+        """Why pod groups do not start, as it was last said of them."""
         self._newly: list[str] = []
         self._claim_writes = ClaimWrites()
 
@@ -67,6 +71,8 @@ class Simulation:
 
     def put(self, thing: Modelled) -> None:
         """An object came or changed."""
+        if isinstance(thing, PodGroup) and thing.key.api not in self.cluster.pod_groups.followed:
+            self._tell(Follows(thing.key.api, True))
         self._tell(Put(thing))
 
     def gone(self, kind: str, namespace: str, name: str, uid: str, *, comes_again: bool = False) -> None:
@@ -203,6 +209,11 @@ class Simulation:
                 self.preparing[pod.uid] = (pod, node)
             case Failed(pod=pod, message=message):
                 self.failed[pod.uid] = (pod, message)
+            case SetGroupCondition(group=group, status=status, message=message):
+                if status == "True":
+                    self.conditions.pop(group.key, None)
+                else:
+                    self.conditions[group.key] = message
             case Preempt(pod=pod, node=node, victims=victims):
                 for victim in victims:
                     self.preempted[victim.uid] = (victim, pod, node)

@@ -28,11 +28,11 @@ _PODLESS = frozenset((
     "ControllerRevision", "CustomResourceDefinition", "DeviceClass", "EndpointSlice", "Endpoints", "Event",
     "Gateway", "HTTPRoute", "HorizontalPodAutoscaler", "IPAddress", "Ingress", "IngressClass", "Issuer", "Lease",
     "LimitRange", "MetadataPolicy", "MutatingWebhookConfiguration", "Namespace", "NetworkPolicy", "Node",
-    "PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget", "PodMonitor", "PriorityClass",
+    "PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget", "PodGroup", "PodMonitor", "PriorityClass",
     "PrometheusRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceQuota", "ResourceSlice", "Role",
     "RoleBinding", "RuntimeClass", "Secret", "Service", "ServiceAccount", "ServiceMonitor", "StorageClass",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
-    "VolumeAttachment", "VolumeAttributesClass",
+    "VolumeAttachment", "VolumeAttributesClass", "Workload",
 ))
 # fmt: on
 _DEPTH = 8

@@ -87,7 +87,7 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
         like = _node(cluster, change.like)
         clone = None if like is None else change.clone(like)
         if clone is not None and cluster.nodes.row_of(clone.name) is None:
-            return _add(cluster, change.like, clone)
+            return add_node(cluster, change.like, clone)
     elif isinstance(change, OnClaim | FreeDevices):
         claim = cluster.devices.claims.get(_key(change.claim))
         if claim is not None:
@@ -108,8 +108,8 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
     return None
 
 
-def _add(cluster: Cluster, like: str, clone: Node) -> Callable[[], object]:
-    """Add a node, with the CSI drivers and the devices of the one that it is like."""
+def add_node(cluster: Cluster, like: str, clone: Node) -> Callable[[], object]:
+    """Add a node, with the CSI drivers and the devices of the one that it is like; returns what takes it back."""
     drivers = cluster.storage.csi_nodes.get(like)
     cluster.put_node(clone)
     leave = None if drivers is None else _put(cluster, replace(drivers, name=clone.name, uid=""))
@@ -129,16 +129,16 @@ def _add(cluster: Cluster, like: str, clone: Node) -> Callable[[], object]:
 
 def _published_for(clone: Node, like: str, cluster: Cluster) -> list[ResourceSlice]:
     """The slices that a driver would publish for a node like one that is there: its devices, in a pool of its own."""
-    slices = list(cluster.devices.slices_on(like))
+    slices, suffix = list(cluster.devices.slices_on(like)), clone.name.removeprefix(like)
     generations = {pool: max(one.generation for one in slices if one.pool_id == pool) for pool in map(_pool, slices)}
     newest = [one for one in slices if one.generation == generations[one.pool_id]]
     counts = Counter(map(_pool, newest))
     return [
         replace(
             one,
-            name=f"{one.name}-more",
+            name=f"{one.name}{suffix}",
             uid="",
-            pool=f"{one.pool}-more",
+            pool=f"{one.pool}{suffix}",
             count=counts[one.pool_id],
             place=Place(clone.name, False, None, None),
         )

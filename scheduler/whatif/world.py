@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from scheduler.model import wire
 from scheduler.model.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -81,16 +82,18 @@ class World:
         for document in documents:
             self.add_document(document, source)
 
-    def added(self, documents: Iterable[Document]) -> list[Modelled]:
+    def added(self, documents: Iterable[Document], namespace: str = "default") -> list[Modelled]:
         """The objects of a file that come to the cluster later, but for pods; PriorityClasses count at once.
 
-        Raises ObjectError.
+        `namespace`: of pod groups that name none, as their pods are in it, too. Raises ObjectError.
         """
         found: list[Modelled] = []
         for document in documents:
             kind, raw, place = document
             if kind in KINDS and kind != "Pod":
                 thing = self.decode_raw(kind, raw, place)
+                if isinstance(thing, PodGroup):
+                    thing = replace(thing, key=thing.key._replace(namespace=thing.namespace or namespace))
                 if not thing.namespace and kind in _NAMESPACED:
                     thing = self.decode_raw(kind, _in_default_namespace(raw), place)
                 if isinstance(thing, Node):

@@ -1,0 +1,183 @@
+"""`berth explain podgroup/NAME`: which pod group of a cluster or a file is meant, and what is printed of it."""
+
+import sys
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from scheduler.cli.errors import FOUND, InputError, about
+from scheduler.cli.inputs import documents, named, refuse_what_the_api_would
+from scheduler.cli.output import PageOutput, as_data, as_table
+from scheduler.framework.runtime import Framework
+from scheduler.model.pod import Pod
+from scheduler.model.pod_group import COSCHEDULING, NATIVE, POD_GROUP_KINDS, GroupKey, PodGroup
+from scheduler.whatif import manifest
+from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.commands import Written
+from scheduler.whatif.documents import Document, ObjectError
+from scheduler.whatif.gangs.answer import GOOD, GroupExplanation
+from scheduler.whatif.gangs.explain import explain_group, in_short
+from scheduler.whatif.gangs.gang import Gang, gang_of
+from scheduler.whatif.world import World
+
+_ALIASES = {
+    "podgroup": "",
+    "podgroups": "",
+    "pg": "",
+    f"podgroup.{NATIVE}": NATIVE,
+    f"podgroups.{NATIVE}": NATIVE,
+    f"podgroup.{COSCHEDULING}": COSCHEDULING,
+    f"podgroups.{COSCHEDULING}": COSCHEDULING,
+}
+MEMBERS = 10_000
+"""Pods of one workload of a file that are looked at as members."""
+_PODGROUP = "PodGroup"
+
+
+class Named(NamedTuple):
+    """A group on a command line. `api`: empty where it was not said."""
+
+    api: str
+    name: str
+
+
+def group_named(argument: str | None) -> Named | None:
+    """`podgroup/train`, `pg/train`; None for anything else."""
+    first, slash, name = (argument or "").partition("/")
+    api = _ALIASES.get(first.lower()) if slash else None
+    return None if api is None else Named(api, name)
+
+
+def holds_group(file: str) -> list[Document]:
+    """The PodGroups that a file holds. Raises InputError."""
+    return [document for document in documents(file) if document.kind == _PODGROUP]
+
+
+def find_group(asked: Named, namespace: str | None, world: World, where: str, usual: str) -> Gang:
+    """A group of a cluster, with its pods. Raises InputError."""
+    known = {key for state in world.cluster.pod_groups if (key := state.key) and state.object is not None}
+    inside = namespace or usual
+    fitting = [key for key in known if key.name == asked.name and asked.api in ("", key.api)]
+    here = [key for key in fitting if key.namespace == inside]
+    found = here or ([] if namespace else fitting)
+    if len({key.namespace for key in found}) > 1:
+        raise InputError(f"{asked.name}: more than one pod group has this name: {_list(found)}; say which with -n")
+    if len(found) > 1:
+        raise InputError(
+            f"{asked.name}: there is one in {NATIVE} and one in {COSCHEDULING}: "
+            f"name podgroup.{NATIVE}/{asked.name} or podgroup.{COSCHEDULING}/{asked.name}"
+        )
+    gang = gang_of(found[0], world) if found else None
+    if gang is None:
+        near = get_close_matches(asked.name, {key.name for key in known}, n=3)
+        meant = f" (did you mean {', '.join(near)}?)" if near else ""
+        raise InputError(f"PodGroup {inside}/{asked.name}: no such pod group in {where}{meant}")
+    return gang
+
+
+def group_from_file(
+    file: str, asked: Named | None, namespace: str | None, world: World, notes: list[str], usual: str, *, validate: bool
+) -> Gang:
+    """A group of a file, with the pods that name it there and in the cluster. Raises InputError."""
+    held = documents(file)
+    with about(named(file)):
+        if validate:
+            refuse_what_the_api_would(held)
+        keys = add_groups(held, namespace, world, usual)
+        keys = [key for key in keys if asked is None or (key.name == asked.name and asked.api in ("", key.api))]
+        if len(keys) != 1:
+            which = f"no pod group named {asked.name}" if asked and not keys else f"{_list(keys)}: name one"
+            raise ObjectError(f"holds {which}")
+        for workload in manifest.workloads(held):
+            batch = Batch(workload, world, namespace, usual)
+            if batch.count and batch.pod(0).scheduling_group == keys[0]:
+                notes += [*add_members(batch, world), *batch.notes]
+    gang = gang_of(keys[0], world)
+    assert gang is not None
+    return gang
+
+
+def add_groups(held: Iterable[Document], namespace: str | None, world: World, usual: str) -> list[GroupKey]:
+    """Add the pod groups of a file to a cluster; their keys. Raises ObjectError."""
+    keys = []
+    for document in held:
+        if document.kind in POD_GROUP_KINDS:
+            group = world.decode_raw(document.kind, document.raw, document.place)
+            assert isinstance(group, PodGroup)
+            key = group.key._replace(namespace=namespace or group.namespace or usual)
+            world.add(replace(group, key=key))
+            keys.append(key)
+    return keys
+
+
+def add_members(batch: Batch, world: World) -> list[str]:
+    """Have the pods of a workload wait in a cluster; what to say of those that were left out."""
+    for number in range(min(batch.count, MEMBERS)):
+        for thing in batch.objects(number):
+            world.add(thing)
+        world.add(batch.pod(number))
+    if batch.count > MEMBERS:
+        return [f"{batch.owner}: only {MEMBERS:,} of its {batch.count:,} pods are looked at"]
+    return []
+
+
+def member_note(pod: Pod, world: World, framework: Framework) -> str:
+    """Which group a pod belongs to, and what that lacks; empty for a pod of none."""
+    key = world.cluster.pod_groups.of(pod)
+    if key is None:
+        return ""
+    gang = gang_of(key, world)
+    if gang is None:
+        return f"it belongs to the pod group {key}, which is not there"
+    said = f"it belongs to the pod group {key}, of which {_together(gang)}"
+    lacks = in_short(gang, framework, world.cluster) if gang.waiting else ""
+    return f"{said}: {lacks or 'enough fit'} (berth explain podgroup/{key.name} -n {key.namespace})"
+
+
+def _together(gang: Gang) -> str:
+    count = gang.group.min_count
+    return "pods start one by one" if count is None else f"{count:,} pods start together"
+
+
+def explain_and_print(
+    gang: Gang,
+    framework: Framework,
+    world: World,
+    notes: list[str],
+    output: PageOutput,
+    *,
+    claimed: bool,
+    from_file: bool,
+    everything: bool,
+) -> int:
+    """Explain a group; the exit code."""
+
+    def written(pod: Pod) -> Written | None:
+        found: Mapping[str, object] | None = world.written(pod)
+        return None if found is None or from_file else Written(found, world.decode)
+
+    answer = explain_group(gang, framework, world.cluster, notes=notes, claimed=claimed, written=written)
+    if from_file:
+        answer = replace(answer, remedies=[replace(remedy, commands=[]) for remedy in answer.remedies])
+    _print(answer, output, everything=everything)
+    return 0 if answer.outcome in GOOD else FOUND
+
+
+def _print(answer: GroupExplanation, output: PageOutput, *, everything: bool) -> None:
+    match output:
+        case PageOutput.JSON | PageOutput.YAML:
+            as_data(answer, output)
+        case PageOutput.HTML:
+            from scheduler.report.group_page import group_page
+
+            sys.stdout.write(group_page(answer))
+        case PageOutput.TABLE:
+            from scheduler.report.group_table import GroupTable
+
+            as_table(GroupTable(answer, everything))
+
+
+def _list(keys: Iterable[GroupKey]) -> str:
+    return ", ".join(sorted(f"{key} ({key.api})" for key in keys)) or "no pod group"
