@@ -25,8 +25,8 @@ AT_ONCE = 8_000
 """Steps that events may take at once, in all namespaces together, before the next pod is tried."""
 PER_NAMESPACE = 2_000
 COSTLY = 1_000
-"""If asking about a group takes more steps than this, the group is woken without being asked about. So are pods whose
-terms would have to be read first: their attempts pay for that."""
+"""If asking about a group takes more steps than this, the group is woken without hints, by what kind of event it is
+(`Plugin.events_for`). So are pods whose terms would have to be read first: their attempts pay for that."""
 MOST_PENDING = 16
 """How many events may be pending in one namespace."""
 
@@ -231,7 +231,8 @@ class UnschedulablePods:
         if framework is None or them is None:
             return 1
         if group.price > COSTLY or not group.pod.shape.complete:
-            woken.append(Woken(group, pending.event, real=False, about=pending.about))
+            if not plugins or self._may_help(pending.event, framework, them, group.pod):
+                woken.append(Woken(group, pending.event, real=False, about=pending.about))
             return 1
         before = framework.guard.effort.spent
         if not plugins or self._worth_it(pending.hint, framework, them, plugins, group.pod, room):
@@ -268,6 +269,15 @@ class UnschedulablePods:
         except PluginError as error:
             self._outbox.hint_failed(pod, error)
             return True
+
+    def _may_help(self, event: ClusterEvent, framework: Framework, asked: list[Plugin | None], pod: Pod) -> bool:
+        """Whether such an event may help a pod about which hints are not asked."""
+        return any(
+            self.says(
+                lambda framework, plugin, pod: framework.may_help(plugin, pod.shape, event), framework, plugin, pod
+            )
+            for plugin in asked
+        )
 
     def _worth_it(
         self,

@@ -41,6 +41,8 @@ _METHODS = (
     "affected_by",
     *_ONE,
     *_COUNTING,
+    "counted",
+    "events_for",
     *HINTS,
     *_EXPLAINING,
 )
@@ -269,6 +271,8 @@ def _missing(plugin_class: type[Plugin], methods: frozenset[str]) -> list[str]:
         )
     if 0 < len(methods & set(_COUNTING)) < len(_COUNTING):
         problems.append(f"of needs, free and takes it has only {', '.join(sorted(methods & set(_COUNTING)))}")
+    if "counted" in methods and "takes" not in methods:
+        problems.append("it has counted, and no takes: it counts nothing")
     if "unreserve" in methods and "reserve" not in methods:
         problems.append("it has unreserve, and no reserve: only a plugin that reserves is asked to unreserve")
     events = plugin_class.events

@@ -4,7 +4,7 @@ Upstream runs all filters once more for each such node (RunFilterPluginsWithNomi
 pods/status can nominate thousands of pods, so the amounts that filters count are added up for all nodes at once.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,13 @@ from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
 from scheduler.state.per_node import Bounded
 
-_SHAPES = 16
+_KINDS = 16
 _THRESHOLDS = 4
 
 
 @dataclass(slots=True)
 class _Held:
-    """What nominated pods will take of each thing that pods of one shape need."""
+    """What nominated pods will take of each thing that some pods need."""
 
     amounts: Ints
     """int64[needs, nodes with nominated pods]."""
@@ -41,7 +41,10 @@ class _Above:
         """Node → its place in the lists. It stays when no pod is nominated for the node any more."""
         self.rows: Rows = np.zeros(0, dtype=np.intp)
         self.pods: list[list[Pod]] = []
-        self.held: Bounded[PodShape, _Held] = Bounded(_SHAPES)
+        self.held: Bounded[Hashable, _Held] = Bounded(_KINDS)
+        """By what is counted: nearly all pods need the same things, if more or less of them."""
+        self.taken: Bools = np.zeros(0, dtype=np.bool_)
+        """For which of the nodes any pod is nominated."""
         self._nodes: Nodes | None = None
         self._labels = -1
         self._version = -1
@@ -57,6 +60,7 @@ class _Above:
             self.rows = np.array([row for _, row in live], dtype=np.intp)
             self.pods = [nominations.above(name, self.threshold) for name in self.place]
             self.held.clear()
+            self.taken = np.array([bool(pods) for pods in self.pods], dtype=np.bool_)
             self._nodes, self._labels = nodes, nodes.label_changes
             cluster.effort.count(len(live) // 2)
         else:
@@ -66,12 +70,14 @@ class _Above:
                 place = self.place.get(name)
                 if place is not None:
                     self.pods[place] = pods
+                    self.taken[place] = bool(pods)
                 elif pods and (row := nodes.live_row(name)) is not None:
                     self.place[name] = len(self.pods)
                     self.pods.append(pods)
                     rows.append(row)
             if rows:
                 self.rows = np.concatenate((self.rows, np.array(rows, dtype=np.intp)))
+                self.taken = np.concatenate((self.taken, np.ones(len(rows), dtype=np.bool_)))
         self._version = nominations.log.version
 
 
@@ -88,7 +94,11 @@ class Kept:
     @property
     def taken(self) -> Bools:
         """For which of the nodes another pod is nominated."""
-        return np.fromiter(map(bool, self.pods), dtype=np.bool_, count=len(self.pods))
+        if self.own is None or self.pods[self.own]:
+            return self.above.taken
+        taken = self.above.taken.copy()
+        taken[self.own] = False
+        return taken
 
 
 class NominatedPods:
@@ -133,7 +143,9 @@ class NominatedPods:
         return short
 
     def _held(self, plugins: list[Any], pod: Pod, cluster: Cluster, above: _Above) -> Ints:
-        held, log = above.held.recall(pod.shape), cluster.nominations.log
+        log = cluster.nominations.log
+        kind = tuple([(plugin.name, self._ask(plugin, plugin.counted, pod.shape)) for plugin in plugins])
+        held = above.held.recall(kind)
         known: dict[PodShape, list[int]] = {}
         changed = None if held is None else log.since(held.version)
         if held is None or changed is None:
@@ -141,7 +153,7 @@ class NominatedPods:
             cluster.effort.count(len(above.pods))
             held = _Held(amounts, log.version)
             if not pod.shape.heavy:
-                above.held.keep(pod.shape, held)
+                above.held.keep(kind, held)
         else:
             more = len(above.pods) - held.amounts.shape[1]
             if more:

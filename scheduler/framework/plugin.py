@@ -241,6 +241,11 @@ class Plugin:
         """int64[needs, rows]: what these rows have left of each."""
         raise NotImplementedError
 
+    def counted(self, shape: PodShape) -> Hashable:
+        """Names what `needs`, `free` and `takes` count for pods of this shape, without the amounts. Pods with equal
+        answers share what nominated pods take of these things. Optional."""
+        return shape
+
     def takes(self, pod: Pod, shape: PodShape) -> Sequence[int]:
         """What a placed pod of this shape takes of each, and gives back when it is removed."""
         raise NotImplementedError
@@ -288,6 +293,14 @@ class Plugin:
         return scores
 
     # -- queueing hints: a closer look at a change of `events` ---------------------------------------------------------
+
+    def events_for(self, shape: PodShape) -> ClusterEvent:
+        """The changes, out of `events`, that may reverse its rejection of pods of this shape.
+
+        Asked instead of the hints where these would cost too much: about pods with very many terms, and about pods
+        whose terms are not read. So it may not look at terms, only at what of the shape stays known.
+        """
+        return self.events
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """Whether a node that was added (old is None) or changed may now take the pod."""

@@ -46,6 +46,7 @@ class PodShape:
         "digest",
         "features",
         "has_preferred_node_affinity",
+        "has_required_pod_affinity",
         "host_ports",
         "image_count",
         "images",
@@ -86,6 +87,8 @@ class PodShape:
     """The pod lists preferred terms, if only ones that count for nothing."""
     preferred_error: str | None
     """A preferred term that did not parse fails the pod when it is scored."""
+    has_required_pod_affinity: bool
+    """Stays known when the terms are forgotten. True as long as they have never been read."""
     affinity_terms: Terms
     anti_affinity_terms: Terms
     preferred_pod_terms: WeightedTerms
@@ -226,6 +229,7 @@ def parse_shape(
     shape.claims = pod_claims(spec)
     shape.in_group = in_group
     shape.annotation_problem = None
+    shape.has_required_pod_affinity = True
     spread = wire.present(spec.topology_spread_constraints)
     long = len(affinity) + len(spread) > LONG
     shape.digest = 0

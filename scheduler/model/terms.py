@@ -138,6 +138,7 @@ class Written:
         shape.required_node_affinity = required
         shape.preferred_node_terms, shape.preferred_error = preferred, error
         shape.has_preferred_node_affinity = node is not None and bool(node.preferred)
+        shape.has_required_pod_affinity = bool(attracts)
         shape.affinity_terms, shape.anti_affinity_terms, shape.preferred_pod_terms = attracts, repels, rather
         shape.spread = apart
         shape.problem = problem

@@ -133,6 +133,10 @@ class InterPodAffinity(Plugin):
         total = summed(sums, cluster.nodes.rows)
         return None if total is None else at(total, feasible)
 
+    def events_for(self, shape: PodShape) -> ClusterEvent:
+        """A pod that is placed helps only those that have to be near others."""
+        return self.events if shape.has_required_pod_affinity else self.events & ~ClusterEvent.POD_PLACED
+
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that joined or moved to another domain of one of the pod's terms."""
         if old is None:

@@ -56,6 +56,10 @@ class NodePorts(Plugin):
         conflicts: Ints = nodes.port_users(pod.shape.host_ports)[rows]
         return -conflicts[np.newaxis]
 
+    def counted(self, shape: PodShape) -> Hashable:
+        """The host ports."""
+        return shape.host_ports
+
     def takes(self, pod: Pod, shape: PodShape) -> list[int]:
         """The conflicts that a placed pod is."""
         return [conflicts(pod.shape.host_ports, shape.host_ports)] if pod.shape.host_ports else []

@@ -15,6 +15,7 @@ from scheduler.plugins.default_preemption.budgets import Budgets
 from scheduler.plugins.default_preemption.dry_run_results import (
     HELPS,
     TODO,
+    WITHOUT_VICTIMS,
     DryRunResults,
 )
 from scheduler.plugins.default_preemption.importance import Ranking
@@ -46,6 +47,11 @@ class DryRuns:
 
         `at_most`: how many candidates are enough where nodes have to be tried one by one. Raises SliceOver.
         """
+        lowest = cluster.priorities.lowest
+        if lowest is None or lowest >= pod.priority:
+            results = DryRunResults(pod, cluster.nodes)
+            results.note(np.flatnonzero(rows), WITHOUT_VICTIMS)
+            return results, None
         self._ranking.renew(cluster)
         self.budgets.renew(cluster)
         lasting = filters.goes_by_shape(pod) and not filters.looks_elsewhere(pod, cluster, ())

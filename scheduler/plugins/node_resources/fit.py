@@ -204,6 +204,10 @@ class NodeResourcesFit(Plugin):
             left.append(np.where(allocatable > 0, free, _PLENTY) if name in nodes.served else free)
         return np.stack(left)
 
+    def counted(self, shape: PodShape) -> tuple[str, ...]:
+        """The names of the resources, in the order of the amounts."""
+        return tuple([name for name, _ in self._each_asked(shape)])
+
     def takes(self, pod: Pod, shape: PodShape) -> list[int]:
         """What a placed pod takes of each."""
         return [1, *(shape.requests.get(name, 0) for name, _ in self._asked(pod.shape))]

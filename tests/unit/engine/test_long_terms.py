@@ -144,6 +144,24 @@ def test_events_do_not_read_terms(few: int, harness: Harness, monkeypatch: pytes
     assert read == []
 
 
+@pytest.mark.parametrize("near", [False, True])
+def test_what_can_not_help_wakes_nobody(near: bool, few: int, harness: Harness) -> None:
+    """Pods come to nodes all the time. That helps who must be near others, and not who must be apart from them."""
+    harness.put(node("n1", cpu="8"), pod("a", "1m", on="n1"))
+    for i in range(12):
+        made = _asks(f"p{i}")
+        if near:
+            term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}}
+            made["spec"]["affinity"]["podAffinity"] = {REQUIRED: [term]}
+        harness.put(made)
+    harness.cycles()
+    forgotten = sum(not queued.pod.shape.complete for queued in harness.engine.queue)
+    assert forgotten >= 12 - few
+    harness.put(pod("b", "1m", on="n1"))
+    tried = [one for one in [*harness.tick(20.0), *harness.cycles()] if isinstance(one, Failed)]
+    assert len(tried) == (forgotten if near else 0)
+
+
 def _kept(document: dict[str, Any], *, tried: bool) -> int:
     """Bytes that a waiting pod keeps. `tried`: its terms were read, and forgotten."""
     raw = encode(document)

@@ -36,9 +36,15 @@ class Looks:
         monkeypatch.setattr(Effort, "charge", charging)
 
 
-def _full(nodes: int, priority: int) -> Cluster:
-    """Nodes that one pod fills, each with a label of its own."""
+def _full(nodes: int, priority: int, *, lower: bool = True) -> Cluster:
+    """Nodes that one pod fills, each with a label of its own.
+
+    `lower`: beside them, one that is too small for a preemptor has a pod of the lowest priority.
+    """
     cluster = Cluster()
+    if lower:
+        cluster.put_node(decoder.node(msgspec.json.encode(node("small", cpu="1", pods="5"))))
+        cluster.put_pod(msgspec.structs.replace(a_pod("low", -10, 1), node_name="small"))
     for i in range(nodes):
         made = node(f"n{i}", cpu="4", pods="5", labels={"host": f"n{i}"})
         cluster.put_node(decoder.node(msgspec.json.encode(made)))
@@ -79,6 +85,17 @@ def test_nodes_without_victims_are_looked_at_some_at_a_time(monkeypatch: pytest.
     _asked(a_pod("q", 5, 4), cluster)
     assert looks.total >= 400
     assert looks.most <= 100
+
+
+def test_nobody_looks_for_victims_where_no_pod_has_a_lower_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods that fit nowhere are tried again and again, and most clusters have one priority: no node is looked at."""
+    cluster = _full(40, priority=5, lower=False)
+    looks = Looks(monkeypatch)
+    framework, preemptor = a_framework(), a_pod("q", 5, 4)
+    found = framework.post_filter_result(preemptor, cluster, framework.decide(preemptor, cluster))
+    assert looks.total == 0
+    said = "0/40 nodes are available: 40 No preemption victims found for incoming pod."
+    assert (found.node, found.text) == ("", f"preemption: {said}")
 
 
 @pytest.mark.parametrize("case", ["nobody to preempt", "by sums", "one by one"])

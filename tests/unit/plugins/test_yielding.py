@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scheduler.framework.filters import FilterPlugins
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
+from scheduler.plugins.node_resources.fit import NodeResourcesFit as Fit
 from scheduler.state.cluster import Cluster
 from tests.builders import label, node, pod, term
 from tests.unit.plugins.preempting import a_framework, decoder
@@ -109,3 +110,25 @@ def test_nominated_pods_are_not_tried_one_by_one(cpu: int, monkeypatch: pytest.M
     assert found.fitting == (MANY if cpu == 1 else 1)
     assert len(framework.find(asks, cluster).feasible) == found.fitting
     assert passes <= 4
+
+
+def test_nominated_pods_are_added_up_once_for_all_who_need_the_same_things(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods of many different sizes ask: what each nominated pod takes is not looked up again for every size."""
+    cluster, framework = a_town(MANY), a_framework()
+    for i in range(MANY - 1):
+        made = pod(f"k{i}", uid=f"k{i}", cpu=f"{1_000 + i}m", namespace="other")
+        made["spec"]["priority"] = 1_000
+        cluster.nominations.put(decoder.pod(msgspec.json.encode(made)), f"n{i}")
+    looked = 0
+    before = Fit.takes
+
+    def counting(self: Fit, *args: Any) -> Any:
+        nonlocal looked
+        looked += 1
+        return before(self, *args)
+
+    monkeypatch.setattr(Fit, "takes", counting)
+    for i in range(40):
+        made = pod(f"q{i}", uid=f"q{i}", cpu=f"{1_000 + i}m", memory=f"{1 + i}Mi")
+        framework.decide_quickly(decoder.pod(msgspec.json.encode(made)), cluster)
+    assert 0 < looked <= MANY
