@@ -98,9 +98,8 @@ def _documents(compiled: Compiled) -> Iterator[str]:
     for one in compiled.objects:
         yield "---\n"
         for line in yaml_of(one, width=1_000_000).splitlines():
-            comment = _comment(line, compiled.comments)
-            if comment:
-                indent = line[: len(line) - len(line.lstrip())]
+            indent = line[: len(line) - len(line.lstrip())]
+            for comment in _comment(line, compiled.comments).splitlines():
                 yield f"{indent}# {printable(comment)}\n"
             yield f"{line}\n"
 

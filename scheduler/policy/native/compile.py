@@ -12,18 +12,18 @@ A request meets them in this order, as it meets the webhook's two passes:
 Whoever sends the annotation by himself has it taken away in 1. Names say release and namespace.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
 
 from scheduler.policy import keys, verdict
-from scheduler.policy.native import pod_class, requests
-from scheduler.policy.native.expressions import chunks, every, held, meets, some, text
+from scheduler.policy.native import mutation, pod_class, requests
+from scheduler.policy.native.expressions import NAMED, Scope, chunks, every, held, meets, some, text
 from scheduler.policy.native.partition import Stays, partition
 from scheduler.policy.powers import Reserved
-from scheduler.policy.spec import GROUP, Mode, Policies, Policy, Rule, Write
+from scheduler.policy.spec import GROUP, Mode, Policies, Rule, Write
 
 API_VERSION = "admissionregistration.k8s.io/v1"
 LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "policy"}
@@ -104,10 +104,6 @@ class _Namespace:
         self._closed = closed
         self._namespace, self._release, self._reserved = namespace, release, reserved
         self.comments: dict[str, str] = {}
-        self._numbers = {
-            id(rule): f"rule{number}"
-            for number, rule in enumerate(rule for policy in self._policies for rule in policy.rules)
-        }
 
     def objects(self) -> Iterator[Object]:
         """Policies and bindings, in the order in which a request meets them."""
@@ -116,11 +112,14 @@ class _Namespace:
         for mode in ("warn", "observe"):
             yield from self._telling(mode)
 
-    def _rules(self, mode: Mode) -> Iterator[tuple[Policy, Rule]]:
-        return ((policy, rule) for policy in self._policies if policy.mode == mode for rule in policy.rules)
+    def _rules(self, mode: Mode) -> Iterator[Rule]:
+        return (rule for policy in self._policies if policy.mode == mode for rule in policy.rules)
+
+    def _rejecting(self) -> list[Rule]:
+        return [rule for rule in self._rules("enforce") if rule.action.reject]
 
     def _snapshot(self) -> _Variables:
-        """What every rule is asked about."""
+        """What every rule is asked about, but for the class of a pod."""
         found = _Variables()
         found.add("labels", held("object", "labels"))
         found.add("annotations", held("object", "annotations"))
@@ -129,28 +128,18 @@ class _Namespace:
             found.add(name, expression)
         return found
 
-    def _condition(self, rule: Rule, variables: _Variables) -> str:
-        """Whether the rule's predicate holds."""
-        return variables.add(self._numbers[id(rule)], self._asked(rule), f"{rule}: {rule.predicate}")
-
-    def _asked(self, rule: Rule) -> str:
-        criteria = [meets("labels", one) for one in rule.predicate.labels]
-        criteria += [meets("annotations", one) for one in rule.predicate.annotations]
-        return every(criteria)
-
     def _refusal(self, variables: _Variables) -> str:
         """Why rules reject; an empty text when none does."""
-        reasons, asked = [], []
-        for _, rule in self._rules("enforce"):
-            if rule.action.reject:
-                asked.append(self._asked(rule))
-                condition = self._condition(rule, variables)
-                reason = " ".join(rule.rejection.split("\n"))
-                said = f'{condition} ? {text(reason)} : ""'
-                reasons.append(variables.add(f"{self._numbers[id(rule)]}Reason", said))
-        if not reasons:
-            return variables.add("refusal", '""')
-        variables.add("reasons", f'[{", ".join(reasons)}].filter(reason, reason != "")')
+        rules = self._rejecting()
+        if not rules:
+            return '""'
+        found = []
+        for number, part in enumerate(chunks(rules, _size)):
+            # Nearly always no rule rejects, and then nothing but this is evaluated.
+            rejects = variables.add(f"rejects{number}", some(map(_asked, part)), _lines(part))
+            said = (f"{_asked(rule)} ? [{text(_line(rule.rejection))}] : []" for rule in part)
+            found.append(variables.add(f"reasons{number}", f"{rejects} ? [{', '.join(said)}].flatten() : []"))
+        variables.add("reasons", " + ".join(found))
         most = verdict.MOST_REASONS
         more = f'"; and " + string(size(variables.reasons) - {most}) + " more rules"'
         variables.add(
@@ -158,76 +147,63 @@ class _Namespace:
             f'size(variables.reasons) <= {most} ? variables.reasons.join("; ") : '
             f'variables.reasons.slice(0, {most}).join("; ") + {more}',
         )
-        # Nearly always no rule rejects, and then nothing but this is evaluated.
-        rejects = [variables.add(f"rejects{i}", some(part)) for i, part in enumerate(chunks(asked))]
         return variables.add(
             "refusal",
-            f'!{some(rejects)} ? "" : size(bytes(variables.allReasons)) <= {MOST_BYTES} ? variables.allReasons : '
+            f'size(variables.reasons) == 0 ? "" : size(bytes(variables.allReasons)) <= {MOST_BYTES} ? '
+            "variables.allReasons : "
             f'variables.allReasons.substring(0, [{_CUT}, size(variables.allReasons)].min()) + "..."',
         )
 
     def _mutating(self) -> Iterator[Object]:
-        variables = self._snapshot()
         old = pod_class.stored("oldObject")
         kept = f'(request.operation == "UPDATE" ? {old} : optional.none())'
+        variables = self._snapshot()
         variables.add("qos", f"string({kept}.orValue(variables.classOfPod))")
-        self._refusal(variables)
-        wishes = self._wishes(variables)
-        wishes[keys.QOS] = self._stamp(variables, wishes.get(keys.QOS))
-        variables.add("writes", f"[{', '.join(wishes.values())}].flatten()")
-        name = text(keys.SCHEDULER_NAME)
-        scheduler = f"{name} in variables.annotations ? [string(variables.annotations[{name}])] : []"
-        if keys.SCHEDULER_NAME in wishes:
-            wish = wishes[keys.SCHEDULER_NAME]
-            scheduler = f"size({wish}) > 0 ? [{wish}[0][1]] : {scheduler}"
-        variables.add("scheduler", scheduler)
+        refusal = self._refusal(variables)
+        writing = [(rule, list(self._written(rule))) for rule in self._rules("enforce")]
+        writing = [(rule, writes) for rule, writes in writing if writes]
+        written = []
+        for number, part in enumerate(chunks(writing, lambda one: _size(one[0]))):
+            wishes = [wish for rule, writes in part for wish in mutation.wishes(_asked(rule), writes)]
+            comment = _lines(rule for rule, _ in part)
+            written.append(variables.add(f"writes{number}", f"[{', '.join(wishes)}].flatten()", comment))
+        scheduler = self._scheduler(variables, writing)
         self.comments |= variables.comments
+        asked = [_asked(rule, requests.NO_POD) for rule in (*self._rejecting(), *(rule for rule, _ in writing))]
+        expression = mutation.patch(refusal, written, scheduler)
         spec = {
             "matchConstraints": self._constraints(),
-            "matchConditions": requests.of_requests(),
+            "matchConditions": requests.before_storing([f"{text(keys.VERDICT)} in annotations", *asked]),
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
             "variables": variables.spelled(),
-            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": _patch()}}],
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
         }
         yield self._object("MutatingAdmissionPolicy", "enforce", spec)
         yield self._binding("MutatingAdmissionPolicyBinding", "enforce", None)
 
-    def _wishes(self, variables: _Variables) -> dict[str, str]:
-        """By annotation: a list with one pair of key and value, or none. Of rules that differ the last one wins."""
-        wished: dict[str, list[tuple[Rule, Write]]] = {}
-        for _, rule in self._rules("enforce"):
-            for write in rule.writes:
-                if write.field == "annotation" and self._reserved.why(write.key, write.power) is None:
-                    wished.setdefault(write.key, []).append((rule, write))
-        conditions: dict[int, str] = {}
-        found: dict[str, str] = {}
-        for number, key in enumerate(sorted(wished)):
-            values = []
-            for rule, write in wished[key]:
-                if id(rule) not in conditions:
-                    conditions[id(rule)] = self._condition(rule, variables)
-                values.append(f"{conditions[id(rule)]} ? [{text(write.value)}] : []")
-            if len(wished[key]) == 1:
-                (rule, write), *_ = wished[key]
-                pair = f"[[{text(key)}, {text(write.value)}]]"
-                found[key] = variables.add(
-                    f"write{number}", f"{conditions[id(rule)]} ? {pair} : []", f"annotation {key}"
-                )
-                continue
-            listed = variables.add(f"values{number}", f"[{', '.join(values)}].flatten()", f"annotation {key}")
-            last = f"string({listed}[size({listed}) - 1])"
-            pair = f"size({listed}) > 0 ? [[{text(key)}, {last}]] : []"
-            found[key] = variables.add(f"write{number}", pair)
-        return found
+    def _written(self, rule: Rule) -> Iterator[Write]:
+        """What a rule writes where policies may write it."""
+        for write in rule.writes:
+            if write.field == "annotation" and self._reserved.why(write.key, write.power) is None:
+                yield write
 
-    def _stamp(self, variables: _Variables, wish: str | None) -> str:
-        """The class of a pod; no rule writes it there, but on other objects the annotation is like any other."""
-        return variables.add("stamp", f"variables.pod ? [[{text(keys.QOS)}, variables.qos]] : {wish or '[]'}")
+    def _scheduler(self, variables: _Variables, writing: Sequence[tuple[Rule, Sequence[Write]]]) -> str:
+        """A list whose last element is what the annotation will say, empty where there is none."""
+        name = text(keys.SCHEDULER_NAME)
+        found = [f"{name} in variables.annotations ? [string(variables.annotations[{name}])] : []"]
+        for rule, writes in writing:
+            named = [write for write in writes if write.key == keys.SCHEDULER_NAME]
+            found += [f"{_asked(rule)} ? [{text(write.value)}] : []" for write in named]
+        parts = [
+            variables.add(f"schedulers{number}", f"[{', '.join(part)}].flatten()")
+            for number, part in enumerate(chunks(found, len))
+        ]
+        return variables.add("schedulers", " + ".join(parts))
 
     def _validating(self) -> Iterator[Object]:
-        variables = self._snapshot()
         stamp = text(keys.QOS)
+        variables = self._snapshot()
         variables.add("hasStamp", f"variables.pod && {stamp} in variables.annotations")
         variables.add("stamp", f'variables.hasStamp ? string(variables.annotations[{stamp}]) : ""')
         variables.add(
@@ -235,7 +211,7 @@ class _Namespace:
             "variables.stamp == variables.classOfPod ? variables.classOfPod : "
             f"string({pod_class.stored('object')}.orValue(variables.classOfPod))",
         )
-        self._refusal(variables)
+        refusal = self._refusal(variables)
         said = text(f'metadata.annotations[{keys.QOS}]: Invalid value: "')
         variables.add(
             "wrongClass",
@@ -247,7 +223,7 @@ class _Namespace:
         first = f'({key} in variables.annotations ? string(variables.annotations[{key}]) : "")'
         variables.add(
             "verdict",
-            f'[{first}, variables.wrongClass, variables.refusal, {text(self._closed)}].filter(reason, reason != "")',
+            f'[{first}, variables.wrongClass, {refusal}, {text(self._closed)}].filter(reason, reason != "")',
         )
         self.comments |= variables.comments
         validation = {
@@ -256,26 +232,31 @@ class _Namespace:
             "message": "a MetadataPolicy of this namespace rejects the object",
             "reason": "Forbidden",
         }
-        yield self._object("ValidatingAdmissionPolicy", "enforce", self._checks(variables, [validation], "Fail"))
+        suspect = [f"{key} in annotations", f"(pod && {stamp} in annotations && annotations[{stamp}] != qos)"]
+        suspect += ["true"] if self._closed else [_asked(rule, requests.HERE) for rule in self._rejecting()]
+        yield self._object(
+            "ValidatingAdmissionPolicy", "enforce", self._checks(variables, [validation], suspect, "Fail")
+        )
         yield self._binding("ValidatingAdmissionPolicyBinding", "enforce", "Deny")
 
     def _telling(self, mode: Mode) -> Iterator[Object]:
         """What a mode that changes nothing would do."""
         variables = self._snapshot()
         variables.add("qos", f"string({pod_class.stored('object')}.orValue(variables.classOfPod))")
-        validations = []
-        for _, rule in self._rules(mode):
+        validations, suspect = [], []
+        for number, rule in enumerate(self._rules(mode)):
             would = list(self._would(rule, mode))
             if would:
-                condition = self._condition(rule, variables)
+                condition = variables.add(f"rule{number}", _asked(rule), _line(f"{rule}: {rule.predicate}"))
                 validations += [
                     {"expression": f"!({condition}{more})", "message": said, "reason": "Forbidden"}
                     for more, said in would
                 ]
+                suspect.append(_asked(rule, requests.HERE))
         if not validations:
             return
         self.comments |= variables.comments
-        yield self._object("ValidatingAdmissionPolicy", mode, self._checks(variables, validations, "Ignore"))
+        yield self._object("ValidatingAdmissionPolicy", mode, self._checks(variables, validations, suspect, "Ignore"))
         yield self._binding("ValidatingAdmissionPolicyBinding", mode, "Warn" if mode == "warn" else "Audit")
 
     def _would(self, rule: Rule, mode: Mode) -> Iterator[tuple[str, str]]:
@@ -295,10 +276,12 @@ class _Namespace:
         if changing:
             yield f" && ({' || '.join(changing)})", _line(f"{rule.place}:write")
 
-    def _checks(self, variables: _Variables, validations: Sequence[Object], on_failure: str) -> Object:
+    def _checks(
+        self, variables: _Variables, validations: Sequence[Object], suspect: Sequence[str], on_failure: str
+    ) -> Object:
         return {
             "matchConstraints": self._constraints(),
-            "matchConditions": requests.of_requests(),
+            "matchConditions": requests.of_stored(suspect),
             "failurePolicy": on_failure,
             "variables": variables.spelled(),
             "validations": list(validations),
@@ -329,25 +312,21 @@ class _Namespace:
         return self._object(kind, mode, spec)
 
 
-def _patch() -> str:
-    """The reasons alone, or all writes, the scheduler, and no reasons that the object brought along."""
-    place = f'"/metadata/annotations/" + jsonpatch.escapeKey({text(keys.VERDICT)})'
-    rejected = f'[JSONPatch{{op: "add", path: {place}, value: variables.refusal}}]'
-    forged = f"{text(keys.VERDICT)} in variables.annotations"
-    taken = f'({forged} ? [JSONPatch{{op: "remove", path: {place}}}] : [])'
-    write = 'JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey(write[0]), value: write[1]}'
-    scheduler = (
-        '(variables.pod && request.operation == "CREATE" && size(variables.scheduler) > 0 && '
-        f"size(variables.scheduler[0]) <= 253 && variables.scheduler[0].matches({text(_SUBDOMAIN)}) ? "
-        '[JSONPatch{op: "add", path: "/spec/schedulerName", value: variables.scheduler[0]}] : [])'
-    )
-    first = '[JSONPatch{op: "add", path: "/metadata/annotations", value: {}}]'
-    needed = '!has(object.metadata.annotations) && (variables.refusal != "" || size(variables.writes) > 0)'
-    made = f"variables.writes.map(write, {write}) + {taken} + {scheduler}"
-    return f'({needed} ? {first} : []) + (variables.refusal != "" ? {rejected} : {made})'
+def _asked(rule: Rule, scope: Scope = NAMED) -> str:
+    """Whether the rule's predicate holds."""
+    criteria = [meets("labels", one, scope) for one in rule.predicate.labels]
+    criteria += [meets("annotations", one, scope) for one in rule.predicate.annotations]
+    return every(criteria)
 
 
-_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+def _size(rule: Rule) -> int:
+    """Characters that a rule takes where it is asked, with what it says or writes."""
+    said = [rule.rejection, *(write.key + write.value for write in rule.writes)]
+    return len(_asked(rule)) + sum(len(text(one)) + 40 for one in said)
+
+
+def _lines(rules: Iterable[Rule]) -> str:
+    return "\n".join(_line(f"{rule}: {rule.predicate}") for rule in rules)
 
 
 def _changes(write: Write) -> str:

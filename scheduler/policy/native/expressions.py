@@ -1,18 +1,36 @@
 """Pieces of CEL: texts, criteria on labels and annotations, and lists of what may be there."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
-from typing import Literal
+from typing import Literal, NamedTuple, TypeVar
 
 from scheduler.model.selectors import Requirement
 from scheduler.policy import keys
 
 Field = Literal["labels", "annotations"]
+Part = TypeVar("Part")
 
 LONGEST = 90_000
 """Characters of one expression; CEL's parser stops at 100,000."""
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+class Scope(NamedTuple):
+    """What an expression calls the object's labels and annotations, whether it is a pod, and a pod's QoS class."""
+
+    labels: str
+    annotations: str
+    pod: str
+    qos: str
+
+    def map_of(self, field: Field) -> str:
+        """Labels or annotations."""
+        return self.labels if field == "labels" else self.annotations
+
+
+NAMED = Scope("variables.labels", "variables.annotations", "variables.pod", "variables.qos")
+"""Within a policy, where each is worked out when it is first asked for."""
 
 
 def text(value: str) -> str:
@@ -27,17 +45,17 @@ def texts(values: Iterable[str]) -> str:
 
 def held(whose: str, field: Field) -> str:
     """Labels or annotations of `object` or `oldObject` as a map, which is empty when there are none."""
-    return f"{whose}.?metadata.?{field}.orValue({{}})"
+    return f"(has({whose}.metadata.{field}) ? {whose}.metadata.{field} : {{}})"
 
 
-def meets(field: Field, criterion: Requirement) -> str:
-    """Whether the object, as it came in, meets a criterion; `variables.labels` and `.annotations` are its maps.
+def meets(field: Field, criterion: Requirement, scope: Scope = NAMED) -> str:
+    """Whether the object, as it came in, meets a criterion.
 
-    The QoS class of a pod is read from `variables.qos`: the annotation that holds it is written at the same time.
+    The QoS class of a pod is read from the scope: the annotation that holds it is written at the same time.
     """
-    held_key = f"variables.{field}"
+    held_key = scope.map_of(field)
     if (field, criterion.key) == ("annotations", keys.QOS):
-        return f"(variables.pod ? {_of_class(criterion)} : {_of_map(held_key, criterion)})"
+        return f"({scope.pod} ? {_of_class(scope.qos, criterion)} : {_of_map(held_key, criterion)})"
     return _of_map(held_key, criterion)
 
 
@@ -51,16 +69,17 @@ def some(conditions: Iterable[str]) -> str:
     return _balanced("||", list(conditions)) or "false"
 
 
-def chunks(parts: Iterable[str], longest: int = LONGEST // 2) -> list[list[str]]:
+def chunks(parts: Iterable[Part], size: Callable[[Part], int], longest: int = LONGEST // 2) -> list[list[Part]]:
     """Parts in groups, each of which fits into an expression."""
-    found: list[list[str]] = [[]]
-    size = 0
+    found: list[list[Part]] = []
+    room = 0
     for part in parts:
-        size += len(part) + 8
-        if size > longest and found[-1]:
+        length = size(part) + 8
+        if length > room:
             found.append([])
-            size = len(part) + 8
+            room = longest
         found[-1].append(part)
+        room -= length
     return found
 
 
@@ -87,13 +106,13 @@ def _of_map(held_key: str, criterion: Requirement) -> str:
     return there if criterion.operator == "In" else f"!{there}"
 
 
-def _of_class(criterion: Requirement) -> str:
+def _of_class(qos: str, criterion: Requirement) -> str:
     match criterion.operator:
         case "Exists":
             return "true"
         case "DoesNotExist":
             return "false"
-    among = _among("variables.qos", criterion)
+    among = _among(qos, criterion)
     return among if criterion.operator == "In" else f"!({among})"
 
 

@@ -44,7 +44,9 @@ def _of_containers() -> str:
     zero = f"{_REQUEST}.compareTo({_ZERO}) == 0 && {_LIMIT}.compareTo({_ZERO}) == 0"
     exact = f"{_LIMIT}.compareTo({_ZERO}) != 0 && {_REQUEST}.compareTo({_LIMIT}) == 0"
     none, full = (f"variables.allContainers.all(c, {_NAMES}.all(name, {each}))" for each in (zero, exact))
-    return f'{none} ? "BestEffort" : {full} ? "Guaranteed" : "Burstable"'
+    # Quantities take the API server long to read, and many containers have none.
+    some = "variables.allContainers.exists(c, c.?resources.?limits.hasValue() || c.?resources.?requests.hasValue())"
+    return f'!{some} || {none} ? "BestEffort" : {full} ? "Guaranteed" : "Burstable"'
 
 
 def _of_pod(name: str) -> list[tuple[str, str]]:

@@ -2,13 +2,18 @@
 
 `scheduler.policy.exempt` says the same of one request at hand. Namespaces are left to the selectors of whoever uses
 these; subresources are left out by rules that name none.
+
+What a create costs is mostly paid for requests that no rule concerns, so an admission policy has one match condition
+that asks everything at once (`concerned`). Where it does not hold, the API server evaluates nothing else.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from scheduler.policy import keys
 from scheduler.policy.exempt import REVIEWS
-from scheduler.policy.native.expressions import held, text
+from scheduler.policy.native.expressions import LONGEST, Scope, held, some, text, texts
+from scheduler.policy.qos import CLASSES
 from scheduler.policy.spec import GROUP
 
 POD = 'request.kind.group == "" && request.kind.kind == "Pod"'
@@ -41,21 +46,49 @@ def excluded() -> list[dict[str, Any]]:
     ]
 
 
-def of_requests() -> list[dict[str, str]]:
-    """Conditions on whole requests, for who has no other chance to let an object pass."""
+HERE = Scope("labels", "annotations", "pod", "qos")
+"""What a match condition calls things: it can't have variables, so they are named by `exists` of one value."""
+NO_POD = Scope("labels", "annotations", "false", '""')
+
+
+def before_storing(conditions: Iterable[str]) -> list[dict[str, str]]:
+    """The match condition of what changes objects: every pod is concerned, and what meets one of the conditions.
+
+    The API server asks it twice of an object that is changed, so it knows a pod before it has looked at anything else.
+    """
+    return _concerned(f"({POD}) || {_named(conditions)}")
+
+
+def of_stored(conditions: Iterable[str]) -> list[dict[str, str]]:
+    """The match condition of what judges objects as they will be stored, with the class that the API server stores.
+
+    A pod without a class is concerned, so that whoever is asked then works it out.
+    """
+    unstored = f"(pod && !(qos in {texts(CLASSES)}))"
+    named = _named([unstored, *conditions])
+    stored = 'pod ? object.?status.?qosClass.orValue("") : ""'
+    return _concerned(f"[{POD}].exists(pod, [{stored}].exists(qos, {named}))")
+
+
+def _named(conditions: Iterable[str]) -> str:
+    """Whether one of the conditions holds, which call labels and annotations by these names."""
+    asked = some(conditions)
+    if len(asked) > LONGEST - 2000:
+        asked = "true"  # then the rules themselves are asked, as each of them is short enough
+    labels, annotations = held("object", "labels"), held("object", "annotations")
+    return f"[{annotations}].exists(annotations, [{labels}].exists(labels, {asked}))"
+
+
+def _concerned(asked: str) -> list[dict[str, str]]:
     mirror = text(keys.MIRROR)
     node = (
         'request.userInfo.username.startsWith("system:node:") || "system:nodes" in request.userInfo.?groups.orValue([])'
     )
     same = " && ".join(f"{held('object', field)} == {held('oldObject', field)}" for field in ("labels", "annotations"))
     mirrored = f'request.operation == "UPDATE" ? {mirror} in {held("oldObject", "annotations")} : ({node})'
-    return [
-        {"name": "not-unchanged", "expression": f'!(request.operation == "UPDATE" && {same})'},
-        {
-            "name": "not-mirror-pods",
-            "expression": f"!({POD} && {mirror} in {held('object', 'annotations')} && ({mirrored}))",
-        },
-    ]
+    is_mirror = f"{mirror} in {held('object', 'annotations')} && {POD} && ({mirrored})"
+    applies = f'!(request.operation == "UPDATE" && {same}) && !({is_mirror})'
+    return [{"name": "concerned", "expression": f"{applies} && ({asked})"}]
 
 
 def rules() -> list[dict[str, Any]]:

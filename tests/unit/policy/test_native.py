@@ -13,7 +13,9 @@ from scheduler.policy import keys
 from scheduler.policy.native.compile import compile_namespace, label_of, name_of
 from scheduler.policy.native.expressions import LONGEST, meets, text
 from scheduler.policy.native.partition import partition
+from scheduler.policy.patch import pointer
 from scheduler.policy.powers import Reserved
+from scheduler.policy.spec import Mode
 from tests.unit.policy.build import NAME, QOS, has, needs, policies, policy, rule
 from tests.unit.policy.test_cli import Shell, shell
 
@@ -114,19 +116,83 @@ def test_too_long() -> None:
 
 
 def test_the_last_rule_wins() -> None:
+    """Of two operations on one path of a JSON patch the later one holds."""
     named = variables(
         "MutatingAdmissionPolicy",
         policy("b", rule(set_annotations={"x": "2"})),
         policy("a", rule(set_annotations={"x": "1"})),
     )
-    assert named["values0"] == '[variables.rule0 ? ["1"] : [], variables.rule1 ? ["2"] : []].flatten()'
+    path = "/metadata/annotations/x"
+    assert named["writes0"] == f'[true ? [["{path}", "1"]] : [], true ? [["{path}", "2"]] : []].flatten()'
 
 
 def test_reserved_keys_are_not_written() -> None:
     asked = policy("role", rule(set_annotations={"eks.amazonaws.com/role-arn": "arn", QOS: "x"}))
     named = variables("MutatingAdmissionPolicy", asked)
-    assert named["writes"] == "[variables.stamp].flatten()"
-    assert named["stamp"] == f'variables.pod ? [["{QOS}", variables.qos]] : variables.write0', "other objects are free"
+    path = pointer("metadata", "annotations", QOS)
+    assert named["writes0"] == f'[!variables.pod && true ? [["{path}", "x"]] : []].flatten()', "other objects are free"
+
+
+def forty() -> list[dict[str, Any]]:
+    """Ten policies with forty rules, half of which reject."""
+    rules = [rule(has(app=f"a{i}"), reject=True) for i in range(2)]
+    rules += [rule(has(app=f"b{i}"), set_annotations={f"x{i}": "1"}) for i in range(2)]
+    return [policy(f"p{i}", *rules) for i in range(10)]
+
+
+@pytest.mark.parametrize("kind", ["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"])
+def test_the_number_of_rules_is_not_the_number_of_expressions(kind: str) -> None:
+    """Each named expression costs the API server something in every request, also where no rule holds."""
+    assert len(variables(kind, *forty()[:1])) == len(variables(kind, *forty())) <= 24
+
+
+@pytest.mark.parametrize("mode", ["enforce", "warn", "observe"])
+def test_where_no_rule_holds_only_the_match_condition_is_asked(mode: Mode) -> None:
+    """Of objects that are let in, the API server works out validations, and messages as well."""
+    documents = [{**found, "spec": {**found["spec"], "mode": mode}} for found in forty()]
+    objects = compile_namespace(policies(*documents), "shop", "berth", Reserved()).objects
+    name = name_of("berth", "shop", mode)
+    found = [one for one in objects if one["metadata"]["name"] == name and not one["kind"].endswith("Binding")]
+    assert found
+    for one in found:
+        [condition] = one["spec"]["matchConditions"]
+        assert "variables" not in condition["expression"], "the API server has none there"
+        wanted = ["a0", "a1"]
+        if one["kind"].startswith("Mutating") or mode != "enforce":
+            wanted += ["b0", "b1"]
+        assert all(f'labels["app"] == "{value}"' in condition["expression"] for value in wanted)
+
+
+def test_every_pod_is_stamped() -> None:
+    """The match condition of what changes objects has a pod pass before it asks any rule."""
+    [mutating] = [
+        one
+        for one in compile_namespace(policies(NOTE), "shop", "berth", Reserved()).objects
+        if one["kind"] == "MutatingAdmissionPolicy"
+    ]
+    [condition] = mutating["spec"]["matchConditions"]
+    assert '((request.kind.group == "" && request.kind.kind == "Pod") || [' in condition["expression"]
+
+
+def test_a_closed_namespace_is_asked_about_everything() -> None:
+    """Where nothing is let in, no object is passed over."""
+    objects = compile_namespace(policies(NOTE), "shop", "berth", Reserved(), closed="closed").objects
+    [validating] = [one for one in objects if one["kind"] == "ValidatingAdmissionPolicy"]
+    assert " || true)" in validating["spec"]["matchConditions"][0]["expression"]
+
+
+def test_rules_that_are_too_long_together_are_asked_in_parts() -> None:
+    """A match condition can't be split; then all objects are looked at, by as many expressions as it takes."""
+    values = [f"{i}" * 1000 for i in range(10)]
+    long = [rule(annotations=needs("note", "In", *values), reject=True) for _ in range(11)]
+    objects = compile_namespace(policies(policy("long", *long)), "shop", "berth", Reserved()).objects
+    for one in objects:
+        if not one["kind"].endswith("Binding"):
+            [condition] = one["spec"]["matchConditions"]
+            assert len(condition["expression"]) < LONGEST
+            assert "exists(labels, true)" in condition["expression"]
+            assert all(len(held["expression"]) < LONGEST for held in one["spec"]["variables"])
+            assert {"rejects0", "rejects1", "rejects2"} <= {held["name"] for held in one["spec"]["variables"]}
 
 
 def test_nothing_is_optional_in_lists() -> None:
@@ -155,7 +221,7 @@ def test_the_command_prints_what_kubectl_takes(shell: Shell) -> None:
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
     ]
-    assert f'  # MetadataPolicy "route" rule "be": annotation {QOS} in (BestEffort)\n  - name: rule0\n' in out
+    assert f'  # MetadataPolicy "route" rule "be": annotation {QOS} in (BestEffort)\n  - name: writes0\n' in out
     code, listed, _ = shell.run("compile", "-f", "policies", "-n", "shop", "-o", "json")
     assert json.loads(listed)["items"] == list(yaml.safe_load_all(out))
 
@@ -190,7 +256,7 @@ def test_the_same_name_twice(shell: Shell) -> None:
 def test_nobody_else_may_write_the_verdict() -> None:
     """The key is Berth's own: a policy can't write it, and what an object brings along is taken away."""
     forging = policy("forge", rule(set_annotations={keys.VERDICT: "no"}))
-    assert "forge" not in json.dumps(variables("MutatingAdmissionPolicy", forging)["writes"])
+    assert not any(keys.VERDICT in one for one in variables("MutatingAdmissionPolicy", forging).values())
     [mutating] = [
         one
         for one in compile_namespace(policies(NOTE), "shop", "berth", Reserved()).objects
