@@ -34,7 +34,11 @@ _berth() {
     last="${lines[-1]}"
     lines[-1]=()
     for line in "${(@)lines}"; do
-        values+=("${${line%%$'\\t'*}//:/\\\\:}:${${line#*$'\\t'}//:/ }")
+        if [[ "$line" == *$'\\t'* ]]; then
+            values+=("${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}")
+        else
+            values+=("${line//:/\\\\:}")
+        fi
     done
     if (( ${#values} )); then
         _describe berth values
@@ -42,7 +46,11 @@ _berth() {
         _files
     fi
 }
-compdef _berth berth
+if [[ "${funcstack[1]}" == _berth ]]; then
+    _berth "$@"
+else
+    compdef _berth berth
+fi
 """
 _FISH = """\
 # Completion of berth for fish. Load it with: berth completion fish | source

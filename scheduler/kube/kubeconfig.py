@@ -16,8 +16,29 @@ import yaml
 
 from scheduler.kube.errors import ConfigError, one_line
 
-_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DEEPEST = 100
+"""Levels that a kubeconfig may have: its own fields need eight, extensions may hold anything."""
 GONE_PROVIDERS = "client-go no longer knows it; expected an exec plugin instead"
+
+
+class _TooDeepError(yaml.YAMLError):
+    """More levels than any kubeconfig has."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML with a bound on its levels: what reads them calls itself for each, and C code ends with the stack."""
+
+    _depth = 0
+
+    def descend_resolver(self, node: yaml.Node | None, index: Any) -> None:
+        """Called before each value is read."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise _TooDeepError(f"expected a kubeconfig, found more than {_DEEPEST} levels in one another")
+
+    def ascend_resolver(self) -> None:
+        """Called after each value."""
+        self._depth -= 1
 
 
 @dataclass(frozen=True)
@@ -102,11 +123,13 @@ def _document(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not text; expected a kubeconfig in YAML") from error
     try:
-        found = yaml.load(text, _LOADER)
+        found = yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         at = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
         raise ConfigError(f"{path}: not YAML{at}: {one_line(error.problem or 'unreadable')}") from error
+    except _TooDeepError as error:
+        raise ConfigError(f"{path}: {error}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not YAML: {one_line(str(error))}") from error
     if found is None:

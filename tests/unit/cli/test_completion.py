@@ -1,6 +1,10 @@
-"""Completion: what may come next, in a real bash, and as kubectl asks for it."""
+"""Completion: what may come next, in real shells, and as kubectl asks for it."""
 
 import os
+import pty
+import select
+import shlex
+import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -77,6 +81,109 @@ def test_kubectl_asks_the_same_way() -> None:
     assert (line.partition("\t")[0], end) == ("explain", ":4")
 
 
+TYPED = [
+    ("berth expl", "berth explain"),
+    ("berth config li", "berth config lint"),
+    ("berth explain -o js", "berth explain -o json"),
+    ("berth explain --clu", "berth explain --cluster"),
+    ("berth simulate -f we", "berth simulate -f web.yaml"),
+]
+"""What is typed before the tab key → the line after it."""
+ZSHRC = {
+    "sourced": "autoload -Uz compinit && compinit -D -u\nsource <(berth completion zsh)",
+    "found by fpath": "fpath=($ZDOTDIR $fpath)\nautoload -Uz compinit && compinit -D -u",
+}
+"""The two ways in which zsh gets to know a completion."""
+SHOW = "show() { print -rn -- \"<<<$BUFFER>>>\" }\nzle -N show\nbindkey '^X' show\nPROMPT='READY '\n"
+
+
+def installed(shell: str) -> str:
+    """Where a shell is; the test says so when it is nowhere, and `test_other_shells` reads its script all the same."""
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"{shell} is not installed here, so its completion was read and not run")
+    return found
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """With our own berth, and without the user's own files."""
+    path = f"{SCRIPTS}:{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "HOME": str(directory), "ZDOTDIR": str(directory), "TERM": "dumb"}
+
+
+def until(terminal: int, wanted: bytes) -> str:
+    """What a terminal shows up to something."""
+    shown = b""
+    while wanted not in shown:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, shown
+        shown += os.read(terminal, 4096)
+    return shown.decode()
+
+
+def typed_in_zsh(directory: Path, keys: str) -> str:
+    """What a real zsh at a terminal shows after its prompt for these keys, up to the line it then holds."""
+    terminal, other = pty.openpty()
+    command = [installed("zsh"), "-o", "NO_GLOBAL_RCS", "-i"]
+    try:
+        shell = subprocess.Popen(
+            command,
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            env=environment(directory),
+            cwd=directory,
+            start_new_session=True,
+        )
+    finally:
+        os.close(other)
+    try:
+        until(terminal, b"READY ")
+        os.write(terminal, f"{keys}\x18".encode())
+        return until(terminal, b">>>")
+    finally:
+        os.close(terminal)
+        shell.kill()
+        shell.wait()
+
+
+@pytest.mark.parametrize("way", ZSHRC)
+def test_zsh_completes(tmp_path: Path, berth: Berth, way: str) -> None:
+    """The script that is printed, in a real zsh at a terminal; also the first time that it is loaded."""
+    installed("zsh")
+    (tmp_path / "_berth").write_text(berth("completion", "zsh").out)
+    (tmp_path / ".zshrc").write_text(f"{ZSHRC[way]}\n{SHOW}")
+    (tmp_path / "web.yaml").touch()
+    tried = TYPED if way == "sourced" else TYPED[:1]
+    lines = [typed_in_zsh(tmp_path, f"{keys}\t").rpartition("<<<")[2] for keys, _ in tried]
+    assert [line.removesuffix(">>>").rstrip() for line in lines] == [wanted for _, wanted in tried]
+
+
+def test_zsh_lists_what_may_come_next(tmp_path: Path) -> None:
+    """Values stand alone where there is nothing to say of them; colons of a description stay."""
+    (tmp_path / ".zshrc").write_text(f"{ZSHRC['sourced']}\n{SHOW}")
+    values = typed_in_zsh(tmp_path, "berth explain -o \t")
+    assert "json" in values and "-- json" not in values
+    assert "Show why a pod goes to a node, or to none: every node" in typed_in_zsh(tmp_path, "berth e\t")
+
+
+def test_fish_completes(tmp_path: Path) -> None:
+    """The script that is printed, in a real fish, which is asked as its tab key asks it."""
+    fish = installed("fish")
+    (tmp_path / "web.yaml").touch()
+    for keys, wanted in TYPED:
+        script = f"berth completion fish | source; complete -C {shlex.quote(keys)}"
+        done = subprocess.run(
+            [fish, "--no-config", "-c", script],
+            env=environment(tmp_path),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        offered = [line.partition("\t")[0] for line in done.stdout.splitlines()]
+        assert (offered, done.stderr) == ([wanted.rpartition(" ")[2]], ""), keys
+
+
 @pytest.mark.parametrize(
     ("shell", "parts"),
     [
@@ -85,7 +192,7 @@ def test_kubectl_asks_the_same_way() -> None:
     ],
 )
 def test_other_shells(berth: Berth, shell: str, parts: list[str]) -> None:
-    """These shells are not here, so their scripts are read."""
+    """Where these shells are not, their scripts are read at least."""
     text = berth("completion", shell).out
     assert [part for part in parts if part not in text] == []
 

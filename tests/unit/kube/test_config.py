@@ -296,6 +296,8 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, fields: dict[str, Any
         (b"", "the file is empty"),
         (b"- 1\n", "found a list"),
         (b"just words", "found text"),
+        (b"[" * 200_000, "more than 100 levels in one another"),
+        (b"a: " + b"{b: " * 101 + b"c" + b"}" * 101, "more than 100 levels in one another"),
     ],
 )
 def test_what_is_no_kubeconfig(tmp_path: Path, content: bytes, want: str) -> None:
