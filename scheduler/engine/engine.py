@@ -240,6 +240,8 @@ class Engine:
                 self.queue.tick(now)
                 self.binding.tick(now)
                 self._look_for_conflicts(now)
+        if self.cluster.devices.users.released:
+            self.binding.go_on_sharing(now)
         if self.binding.spoken_for or self.binding.gathering.released:
             self.binding.settle(now)
         return self._outbox.take()
