@@ -126,11 +126,13 @@ class PromisedDevices:
             self._touch(self.allocated.put(uid, of_claim))
 
     def is_unsettled(self, uid: str) -> bool:
-        """Whether a claim was written for pods of a group, or may be, and the watch does not show it yet."""
+        """Whether what a claim is about to be given was written, or may be, and the watch does not show it yet."""
         flight = self.in_flight.get(uid)
-        return uid in self.users.unseen or (
-            flight is not None and (flight.version is not None or flight.doubt is not None)
-        )
+        return flight is not None and (flight.version is not None or flight.doubt is not None)
+
+    def may_be_written(self, uid: str) -> bool:
+        """Whether the watch shows all that was written of a claim for pods of groups."""
+        return uid not in self.users.unseen and not self.is_unsettled(uid)
 
     def note_written(self, key: ClaimKey, uid: str, version: str) -> None:
         """A claim was written for pods of a group: others write it once the watch shows that."""

@@ -185,6 +185,21 @@ class DynamicResources(Plugin):
             return PostFilterResult("deletion of ResourceClaim completed", writes=tuple(removed(made)))
         return PostFilterResult("")
 
+    def to_free(self, pod: Pod, cluster: Cluster) -> ResourceClaim | None:
+        """A claim that some node can't use, and that is reserved for nobody else."""
+        devices = cluster.devices
+        try:
+            claims = claims_of(pod, devices)
+        except ClaimError:
+            return None  # PreFilter has rejected the pod
+        for claim in claims:
+            if set(claim.reserved_for) - {pod.uid} or devices.is_unseen(claim.uid):
+                continue
+            unusable = self._unusable(claim, cluster)
+            if unusable is not None and (unusable & cluster.nodes.alive[: cluster.nodes.rows]).any():
+                return claim
+        return None
+
     def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Reservation | None:
         """Take the devices before the next pod is decided."""
         wants, node = self.wants(pod, cluster), cluster.nodes.objects[row]

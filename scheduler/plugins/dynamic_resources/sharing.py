@@ -45,7 +45,9 @@ def turn(reservation: Reservation, assumed: AssumedPod, devices: Devices, second
     shared = [one for one in reservation.claims if one.shared]
     if not shared or reservation.asked >= WRITTEN or all(devices.users.writer(one.uid) == me for one in shared):
         return None
-    busy = [one for one in shared if devices.users.writer(one.uid) not in ("", me) or devices.is_unsettled(one.uid)]
+    busy = [
+        one for one in shared if devices.users.writer(one.uid) not in ("", me) or not devices.may_be_written(one.uid)
+    ]
     if busy:
         return Wait(seconds, on=frozenset(one.object_key for one in busy), expired=LATE)
     for one in shared:

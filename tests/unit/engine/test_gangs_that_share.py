@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.engine.instructions import Bind, Failed, Instruction, PreBindWrite, UnreserveWrite
+from scheduler.engine.instructions import Bind, Failed, Instruction, PostFilterWrite, PreBindWrite, UnreserveWrite
 from scheduler.engine.stimuli import Follows, Gone, PreBindWriteFailed
 from scheduler.framework.binding import Patch
 from scheduler.model.devices import FINALIZER
 from scheduler.model.pod_group import NATIVE
+from scheduler.plugins.dynamic_resources.reserved import NOTHING
 from tests.builders import Object, node
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 
@@ -243,3 +244,32 @@ def test_a_member_that_fails_is_taken_out(gangs: Harness) -> None:
     change = {"status": {"reservedFor": [{"$patch": "delete", "uid": "default/w1"}]}}
     assert out.writes == (Patch(SHARED, "claim/shared", "", change, "status", strategic=True),)
     assert [one.pod.name for one in said if isinstance(one, Failed)] == ["w1"]
+
+
+def test_what_an_earlier_attempt_left_is_freed(gangs: Harness) -> None:
+    """The claim has a device on a node that is full now: the gang is not stuck with it (#140478)."""
+    there = claim("shared", meta=FINALIZED, status=allocated(result("d0", "n"), node="n"))
+    api = Api(gangs, node("n", cpu="100m"), node("m"), device_class(), there, group(min_count=2))
+    api.put(resource_slice("n", device("d0"), node="n"))
+    api.put(resource_slice("m", device("e0"), node="m"))
+    for number in range(2):
+        api.put(worker(number, "shared"))
+    said = gangs.cycles()
+    assert bound(said) == []
+    (freed,) = [one for one in said if isinstance(one, PostFilterWrite)]
+    version = api.get(SHARED)["metadata"]["resourceVersion"]
+    assert freed.writes == (Patch(SHARED, "claim/shared", version, {"status": NOTHING}, "status"),)
+    api.edit(SHARED, status=NOTHING)
+    said = carry_out(api, gangs, gangs.tick(15.0) + gangs.cycles())
+    assert {one.pod.name: one.node for one in said if isinstance(one, Bind)} == {"w0": "m", "w1": "m"}
+
+
+def test_what_others_use_is_not_freed(gangs: Harness) -> None:
+    status = allocated(result("d0", "n"), node="n", reserved=["other"])
+    api = Api(gangs, node("n", cpu="100m"), node("m"), device_class(), group(min_count=2))
+    api.put(claim("shared", meta=FINALIZED, status=status))
+    for number in range(2):
+        api.put(worker(number, "shared"))
+    said = gangs.cycles()
+    assert bound(said) == []
+    assert not [one for one in said if isinstance(one, PostFilterWrite)]
