@@ -33,6 +33,7 @@ from scheduler.framework.guard import spelled
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError, Reason, printable
 from scheduler.framework.waiting_pods import timeout_text
+from scheduler.model.devices import CLAIM
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey
 
@@ -112,12 +113,22 @@ class BindingCycles(Held):
     def happens(self, uid: str, event: Event, cause: Any, now: float) -> bool:
         """Something happens to a pod. False: it is in no binding cycle, or nothing follows from it."""
         cycle = self._cycles.get(uid)
-        return cycle is not None and self._take(cycle, event, cause, now)
+        if cycle is None:
+            return False
+        cycle.leaves |= event is Event.GONE
+        return self._take(cycle, event, cause, now)
 
     def changed(self, key: ObjectKey, now: float) -> None:
         """An object was added, updated or deleted."""
         for uid in self._waits.concerned(key) if self._waits else ():
             self._take(self._cycles[uid], Event.OBJECT_CHANGED, None, now)
+
+    def go_on_sharing(self, now: float) -> None:
+        """A claim is not being written any more: pods of the group that waited for that are asked again."""
+        users = self._cluster.devices.users
+        while users.released:
+            for claim in users.take_released():
+                self.changed((CLAIM, *claim), now)
 
     def contested(self, uid: str, why: str, now: float) -> State | None:
         """A device of the pod is somebody else's as well: its plugins are asked again, or its Binding is withdrawn.
@@ -128,7 +139,7 @@ class BindingCycles(Held):
         if cycle is None:
             return None
         state = cycle.state
-        if state is State.BIND_POSTING:
+        if state in (State.BIND_POSTING, State.GROUP_GATHERING):
             self._take(cycle, Event.UNFIT, why, now)
         else:
             self._take(cycle, Event.OBJECT_CHANGED, None, now)

@@ -116,7 +116,7 @@ class Held:
         if cycle.group is not None:
             self.gathering.leaves(cycle.group, pod.uid)
         version, given = self._cluster.storage.version, self._cluster.devices.log.version
-        writes, errors = cycle.plugins.unreserve(self._cluster)
+        writes, errors = cycle.plugins.unreserve(self._cluster, leaves=cycle.leaves or pod.terminating)
         placement = self._cluster.placement(pod.uid)
         if writes and not elsewhere and (placement is None or placement.assumed):
             self._outbox.add(instructions.UnreserveWrite(pod, tuple(writes)))

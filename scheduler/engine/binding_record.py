@@ -43,6 +43,8 @@ class BindingCycle:
     """Before the plugins of this state are asked, the other pods of its group have to come as far."""
     refused: "Rejected | PluginError | None" = None
     """Why a Reserve plugin kept it from its node, for the group that is being tried."""
+    leaves: bool = False
+    """The pod is gone."""
     nominated: bool = False
     """status.nominatedNodeName was asked to be set to this node."""
 

@@ -32,6 +32,7 @@ from scheduler.engine.instructions import (
     Preempt,
     RecordConflict,
 )
+from scheduler.engine.left_claims import LeftClaims
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.placement_conflicts import PlacementConflicts
@@ -139,6 +140,7 @@ class Engine:
             self.pick,
         )
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
+        self.left_claims = LeftClaims(self.cluster, self._outbox)
         self._pods = PodChanges(
             self.cluster,
             self.queue,
@@ -148,6 +150,7 @@ class Engine:
             self._nominator,
             self.placement_conflicts,
             self._story_writer,
+            self.left_claims,
         )
         self._given_twice = GivenTwice(self.cluster, self.binding, self._outbox)
 
@@ -240,6 +243,8 @@ class Engine:
                 self.queue.tick(now)
                 self.binding.tick(now)
                 self._look_for_conflicts(now)
+        if self.cluster.devices.users.released:
+            self.binding.go_on_sharing(now)
         if self.binding.spoken_for or self.binding.gathering.released:
             self.binding.settle(now)
         return self._outbox.take()
@@ -265,6 +270,8 @@ class Engine:
                 device = self.cluster.put_device(thing)
                 wakes.for_storage(self.queue, device_changes(device, thing), device, thing, now)
                 self._given_twice.look(now)
+                if isinstance(thing, ResourceClaim):
+                    self.left_claims.look(thing)
             case PodGroup():
                 group = self.cluster.pod_groups.put(thing)
                 self.queue.group_put(group, thing, now)
@@ -286,6 +293,8 @@ class Engine:
                 self.cluster.drop_namespace(gone.name)
             case kind if kind in DEVICE_KINDS:
                 device = self.cluster.drop_device(kind, gone.namespace, gone.name)
+                if isinstance(device, ResourceClaim):
+                    self.left_claims.gone(device.key)
                 wakes.for_storage(self.queue, device_changes(device, None), device, None, now)
             case kind if kind in POD_GROUP_KINDS:
                 key = GroupKey(gone.namespace, gone.name, api_of_kind(kind))

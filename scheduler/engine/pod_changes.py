@@ -8,6 +8,7 @@ from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event
 from scheduler.engine.changes import as_known, placed_pod_changes, waiting_pod_changes
 from scheduler.engine.extender_calls import ExtenderCalls
+from scheduler.engine.left_claims import LeftClaims
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.placement_conflicts import PlacementConflicts
 from scheduler.engine.pod_groups.cycle import GroupCycles
@@ -33,6 +34,7 @@ class PodChanges:
         nominator: Nominator,
         placement_conflicts: PlacementConflicts,
         story_writer: StoryWriter,
+        left_claims: LeftClaims,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
@@ -42,6 +44,7 @@ class PodChanges:
         self._nominator = nominator
         self._placement_conflicts = placement_conflicts
         self._story_writer = story_writer
+        self._left_claims = left_claims
 
     def put(self, pod: Pod, now: float) -> None:
         """A pod was added or updated."""
@@ -112,6 +115,8 @@ class PodChanges:
         ):
             return
         if pod.terminating:
+            if placement is None and pod.shape.claims:
+                self._left_claims.left_by(pod)
             self._queue.remove(pod.uid)
             self._story_writer.left(pod.uid, "terminating", now)
             self._nominator.end(pod, now)
@@ -143,3 +148,6 @@ class PodChanges:
             self._nominator.end(waiting.pod, now)
         else:
             self._cluster.nominations.drop(gone.uid)
+        unbound = waiting or (placement if placement is not None and placement.assumed else None)
+        if unbound is not None and unbound.pod.shape.claims:
+            self._left_claims.left_by(unbound.pod)

@@ -40,6 +40,8 @@ class AssumedPod:
     """The time of the plugin's `Wait` is over."""
     refused: int | None = None
     """The HTTP status with which a write for the plugin was refused, the last thing that happens; 0: none came."""
+    leaves: bool = False
+    """The pod is gone, or is being deleted: it will not be tried again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,14 +200,19 @@ class BindingPlugins:
         """The error to report when the plugin that was asked last fails."""
         return PluginError(self.plugin, message, spelled(self._point))
 
-    def unreserve(self, cluster: Cluster) -> tuple[list[Write], list[PluginError]]:
-        """Have the plugins give back what they reserved, the last one first; what is to be written, what went wrong."""
+    def unreserve(self, cluster: Cluster, *, leaves: bool = False) -> tuple[list[Write], list[PluginError]]:
+        """Have the plugins give back what they reserved, the last one first; what is to be written, what went wrong.
+
+        `leaves`: the pod is gone, or is being deleted.
+        """
         writes: list[Write] = []
         errors = []
         while self._reserved:
             plugin = self._reserved.pop()
+            assumed = self._assumed_by(plugin)
+            assumed.leaves = leaves
             try:
-                answer = self._guard(plugin, plugin.unreserve, self._assumed_by(plugin), cluster)
+                answer = self._guard(plugin, plugin.unreserve, assumed, cluster)
                 if isinstance(answer, tuple) and all(isinstance(write, Write) for write in answer):
                     writes += answer
                 elif answer is not None:

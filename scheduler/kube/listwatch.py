@@ -124,6 +124,7 @@ class ListWatch(Generic[T]):
         self._lines = LineSplitter()
         self._next = ""  # continue token
         self._whole = False  # list without pages
+        self._there = False  # it was listed since it was gone last
         self._page: ListMeta | None = None
         self._not_before = 0.0
         self._opened_at = 0.0
@@ -240,7 +241,7 @@ class ListWatch(Generic[T]):
         self.counts.lists += 1
         self.counts.relists += self.synced
         self._lists_in_row += 1
-        self.synced = True
+        self.synced = self._there = True
         self.phase = Phase.LISTED
         self.doubtful = False
         self._seconds = LIST_SECONDS
@@ -281,8 +282,9 @@ class ListWatch(Generic[T]):
         self.refused = error
         self.phase = Phase.EMPTY
         self.objects.restart()
-        if not gone or not self.objects.known:
+        if not gone or not self._there:
             return False
+        self._there = False
         self.objects.forget()
         return True
 

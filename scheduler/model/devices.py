@@ -327,4 +327,5 @@ class ResourceClaim(Struct, gc=False, frozen=True, eq=False):
 
 
 DeviceKind = ResourceClaim | ResourceSlice | DeviceClass | DeviceTaintRule
-DEVICE_KINDS = ("ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule")
+CLAIM = "ResourceClaim"
+DEVICE_KINDS = (CLAIM, "ResourceSlice", "DeviceClass", "DeviceTaintRule")

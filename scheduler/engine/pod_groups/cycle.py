@@ -16,12 +16,13 @@ from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.agreement import disagreement
 from scheduler.engine.pod_groups.ending import Endings
 from scheduler.engine.pod_groups.entry import Entry
+from scheduler.engine.pod_groups.min_resources import gap
 from scheduler.engine.pod_groups.placements import Placements
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
 from scheduler.engine.pod_groups.trying import Assume, Tries
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
-from scheduler.engine.turns import ORDINARY, SHARE
+from scheduler.engine.turns import FREE, ORDINARY, ROWS_PER_STEP, SHARE
 from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
 
@@ -99,6 +100,15 @@ class GroupCycles:
             attempt.break_off(wrong)
             self._end(attempt, now)
             return
+        if group.min_resources is not None:
+            steps = (len(group.min_resources) + 1) * (1 + self._cluster.nodes.rows // ROWS_PER_STEP)
+            self._queue.turns.account(entry.key.namespace, FREE + steps, now)
+            why = gap(group, state, self._cluster)
+            if why:
+                attempt.fail(why, early=True)
+                attempt.untried = attempt.message
+                self._end(attempt, now)
+                return
         self._placements.begin(attempt)
         why = (
             ""

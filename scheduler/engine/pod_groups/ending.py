@@ -10,6 +10,7 @@ from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, SetGro
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.places import Cause
 from scheduler.engine.pod_groups.entry import Ended
+from scheduler.engine.pod_groups.freeing import freed_for
 from scheduler.engine.pod_groups.preemption import said_of
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, verdict
 from scheduler.engine.queue import ATTEMPT_FAILED, Queue
@@ -69,6 +70,9 @@ class Endings:
                 first = back[0].queued.pod
                 framework = self._queue.frameworks[first.scheduler_name]
                 attempt.reasons.append(said_of(attempt.group, first, framework, self._cluster))
+                if not (attempt.group.topology_key and framework.placements.wanted):
+                    for write in freed_for((one.queued.pod for one in back), framework, self._cluster):
+                        self._outbox.add(write)
             if back:
                 reason = UNSCHEDULABLE if attempt.ended is Ended.REJECTED else SCHEDULER_ERROR
                 self._say(attempt, "False", reason, attempt.message)

@@ -9,8 +9,11 @@ from collections import deque
 from scheduler.model.pod_group import GroupKey
 from scheduler.state.pod_groups import PodGroups
 
-LONGEST = 300.0
+USUAL = 300.0
 """Seconds after which all pods of a group give back what they hold, if the others have not come (permitTimeout)."""
+SHORTEST, LONGEST = 1.0, 900.0
+"""Between these is what a group of scheduler-plugins may ask for: kube-scheduler lets no Permit plugin wait for longer
+(maxTimeout), and pods need a moment to have their claims written."""
 AT_ONCE = 64
 """How many pods are let go in one turn."""
 
@@ -32,7 +35,9 @@ class Gathering:
     def seconds(self, key: GroupKey) -> float:
         """How long a pod of this group waits at most."""
         group = self._groups.get(key)
-        return LONGEST if group is None or group.timeout is None else float(group.timeout)
+        if group is None or group.timeout is None:
+            return USUAL
+        return float(min(max(group.timeout, SHORTEST), LONGEST))
 
     def arrives(self, key: GroupKey, uid: str) -> bool:
         """A pod could be bound; whether it may be at once. Otherwise it waits."""

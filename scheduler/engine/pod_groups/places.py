@@ -442,4 +442,5 @@ class GroupedPlaces(Places):
 
 def _asks(group: PodGroup) -> tuple[Any, ...]:
     """What of a group decides whether it fits."""
-    return group.min_count, group.topology_key, group.priority, group.preempts
+    needed = None if group.min_resources is None else tuple(sorted(group.min_resources.items()))
+    return group.min_count, group.topology_key, group.priority, group.preempts, needed

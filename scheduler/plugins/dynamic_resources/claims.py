@@ -8,6 +8,7 @@ from msgspec import Struct
 from scheduler.model.devices import ClaimKey, DeviceClass, DeviceID, ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.model.pod_devices import may_be_devices
+from scheduler.state.claim_users import MOST
 from scheduler.state.devices import Devices
 
 
@@ -39,13 +40,13 @@ def keys_of(pod: Pod) -> Iterator[tuple[ClaimKey, bool]]:
 
 
 def claims_of(pod: Pod, devices: Devices) -> list[ResourceClaim]:
-    """The claims that the pod names, or that were made for it.
+    """The claims that the pod names, or that were made for it; with what pods of its group were promised.
 
     Raises ClaimError.
     """
     found = []
     for key, made in keys_of(pod):
-        claim = devices.claim(key)
+        claim = devices.claim(key, pod.scheduling_group)
         if claim is None:
             raise ClaimError(f'could not find ResourceClaim "{key[0]}/{key[1]}"')
         if claim.terminating:
@@ -56,13 +57,15 @@ def claims_of(pod: Pod, devices: Devices) -> list[ResourceClaim]:
     return found
 
 
-def problem_of(claims: Sequence[ResourceClaim], devices: Devices) -> str | None:
-    """What keeps any pod from having claims allocated, on whatever node (PreFilter).
+def problem_of(pod: Pod, claims: Sequence[ResourceClaim], devices: Devices) -> str | None:
+    """What keeps a pod from using its claims, or any from having them allocated, on whatever node (PreFilter).
 
     Raises RequestError.
     """
     for claim in claims:
         if claim.allocation is not None:
+            if pod.scheduling_group is not None and _is_full(claim, pod, devices):
+                return "resourceclaim in use"
             continue
         if devices.is_pending(claim.uid):
             return f"resource claim {claim} is in the process of being allocated"
@@ -79,6 +82,12 @@ def problem_of(claims: Sequence[ResourceClaim], devices: Devices) -> str | None:
                 if of not in devices.classes:
                     return f"request {name}: device class {of} does not exist"
     return None
+
+
+def _is_full(claim: ResourceClaim, pod: Pod, devices: Devices) -> bool:
+    """Whether the claim is reserved for so many pods, or is about to be, that the API would take no other one."""
+    coming = devices.users.uids(claim.uid)
+    return len(claim.reserved_for) + len(coming) >= MOST and pod.uid not in coming.union(claim.reserved_for)
 
 
 def device_resources(pod: Pod, devices: Devices) -> dict[str, DeviceClass]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from scheduler.framework.binding import AssumedPod, Delete, Patch, Write
 from scheduler.plugins.dynamic_resources.reserved import Reservation, ReservedClaim
+from scheduler.plugins.dynamic_resources.sharing import part
 from scheduler.state.devices import Devices
 
 _CONFLICT = 409
@@ -18,13 +19,15 @@ def give_back(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
     What was written stays allocated, and the next attempt goes where the devices are; if that is impossible,
     PostFilter frees it. A claim that was made for the pod is deleted.
     """
+    part(reservation, assumed, devices)
     writes: list[Write] = [] if reservation.lost else list(_taken_out(reservation, assumed, devices))
     for one in reservation.claims:
         if one.allocation is None or one.is_written:
             continue
         over, version = one.over, assumed.written.get(one.object_key)
         if over is None:
-            devices.restore(one.uid)
+            if not devices.is_unsettled(one.uid):  # else another pod of the group has written it, or may have
+                devices.restore(one.uid)
         elif version is not None and version != over:
             devices.written(one.uid, version)
         elif assumed.refused is None:
@@ -37,7 +40,11 @@ def give_back(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
 
 
 def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
-    """The pod goes from `reservedFor` of its claims, one entry of a list that others may be changing."""
+    """The pod goes from `reservedFor` of its claims, one entry of a list that others may be changing.
+
+    A pod that is deleted stays there: when the claim controller takes it out, it frees the devices, which nobody else
+    would. kube-scheduler takes it out, and the claim keeps its devices for nobody.
+    """
     uid = assumed.pod.uid
     for one in reservation.claims:
         if one.extended is not None:
@@ -45,14 +52,18 @@ def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices) 
                 yield Patch(one.object_key, "", "", {"metadata": {"finalizers": None}})
                 yield Delete(one.object_key, "")
             continue
+        if assumed.leaves:
+            continue
         claim = devices.claims.get(one.key)
         there = claim is not None and claim.uid == one.uid and uid in claim.reserved_for
-        if there or _is_reserved(one, assumed):
+        if there or _is_reserved(one, assumed, devices):
             change = {"status": {"reservedFor": [{"$patch": "delete", "uid": uid}]}}
             yield Patch(one.object_key, one.uid, "", change, "status", strategic=True)
 
 
-def _is_reserved(one: ReservedClaim, assumed: AssumedPod) -> bool:
-    """Whether the API has stored that the claim is reserved for the pod."""
+def _is_reserved(one: ReservedClaim, assumed: AssumedPod, devices: Devices) -> bool:
+    """Whether the API has stored that the claim is reserved for the pod, or may be told so by another one."""
+    if one.joined and devices.is_unsettled(one.uid):
+        return True
     written = assumed.written.get(one.object_key)
     return one.is_written or (one.over is not None and written not in (None, one.over))

@@ -1,5 +1,7 @@
 """Beside another scheduler: what was given here and there at the same moment is taken back before the pod is bound."""
 
+from collections.abc import Container
+
 from scheduler.framework.binding import AssumedPod, ObjectKey, Patch, Wait, Write
 from scheduler.plugins.dynamic_resources.reserved import NOTHING, Reservation, ReservationError, latest
 from scheduler.state.allocated_devices import held
@@ -37,9 +39,12 @@ def pause(reservation: Reservation, assumed: AssumedPod, devices: Devices, secon
     return None
 
 
-def give_way(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+def give_way(
+    reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float, peers: Container[str]
+) -> Wait | None:
     """Take back what was given if another claim has one of the devices as well.
 
+    `peers`: UIDs of pods of its group that are not bound either: they give way with it.
     Raises ReservationError, once nothing is left to be taken back.
     """
     pod = assumed.pod
@@ -49,7 +54,8 @@ def give_way(reservation: Reservation, assumed: AssumedPod, devices: Devices, se
     for one in reservation.claims:
         claim = devices.claim(one.key)
         allocation = one.allocation if claim is None or claim.allocation is None else claim.allocation
-        if allocation is None or (claim is not None and set(claim.reserved_for) - {pod.uid}):
+        used = () if claim is None else claim.reserved_for
+        if allocation is None or any(other != pod.uid and other not in peers for other in used):
             continue
         uid = one.uid if claim is None or claim.allocation is None else claim.uid
         rival = devices.rival_of(one.uid if devices.is_unseen(one.uid) else uid, allocation)

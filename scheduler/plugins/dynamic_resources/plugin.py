@@ -119,7 +119,7 @@ class DynamicResources(Plugin):
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose claims are not there, not its own, on their way out, or being allocated."""
         try:
-            problem = problem_of(claims_of(pod, cluster.devices), cluster.devices)
+            problem = problem_of(pod, claims_of(pod, cluster.devices), cluster.devices)
         except ClaimError as error:
             problem = str(error)
         except RequestError as error:
@@ -185,6 +185,21 @@ class DynamicResources(Plugin):
             return PostFilterResult("deletion of ResourceClaim completed", writes=tuple(removed(made)))
         return PostFilterResult("")
 
+    def to_free(self, pod: Pod, cluster: Cluster) -> ResourceClaim | None:
+        """A claim that some node can't use, and that is reserved for nobody else."""
+        devices = cluster.devices
+        try:
+            claims = claims_of(pod, devices)
+        except ClaimError:
+            return None  # PreFilter has rejected the pod
+        for claim in claims:
+            if set(claim.reserved_for) - {pod.uid} or devices.is_unseen(claim.uid):
+                continue
+            unusable = self._unusable(claim, cluster)
+            if unusable is not None and (unusable & cluster.nodes.alive[: cluster.nodes.rows]).any():
+                return claim
+        return None
+
     def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Reservation | None:
         """Take the devices before the next pod is decided."""
         wants, node = self.wants(pod, cluster), cluster.nodes.objects[row]
@@ -193,7 +208,7 @@ class DynamicResources(Plugin):
         if wants.results is not None and wants.results.of(row).code != FITS:
             raise PluginError(self.name, "claim allocation not found for node", "Reserve")
         try:
-            return reserve(pod, node, wants, row, cluster.devices)
+            return reserve(pod, node, wants, row, cluster.devices, cluster.pod_groups.of(pod))
         except AllocationError as error:
             raise PluginError(self.name, named(str(error), wants, pod), "Reserve") from None
 
@@ -206,7 +221,7 @@ class DynamicResources(Plugin):
         if assumed.reserved is None:
             return None
         try:
-            return next_step(assumed.reserved, assumed, cluster.devices, self._timeout)
+            return next_step(assumed.reserved, assumed, cluster.devices, self._timeout, _peers(assumed.pod, cluster))
         except ReservationError as error:
             raise PluginError(self.name, str(error), "PreBind") from None
 
@@ -343,6 +358,13 @@ class DynamicResources(Plugin):
 
 _SKIPPING = "DRAOptionalNodeOperations"
 _CLAIM_EVENTS = ClusterEvent.DEVICE_CLAIM_ADDED | ClusterEvent.DEVICE_CLAIM_UPDATED | ClusterEvent.DEVICE_CLAIM_GONE
+
+
+def _peers(pod: Pod, cluster: Cluster) -> Collection[str]:
+    """UIDs of the pods of the pod's group that are assumed."""
+    group = cluster.pod_groups.of(pod)
+    state = None if group is None else cluster.pod_groups.state(group)
+    return () if state is None else state.assumed
 
 
 def _score_of_allocated(claims: list[ResourceClaim]) -> int:

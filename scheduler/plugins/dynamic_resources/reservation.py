@@ -5,15 +5,16 @@ Upstream: `dynamicresources.go` (Reserve, Unreserve, bindClaim, isPodReadyForBin
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from scheduler.framework.binding import NOW, AssumedPod, Create, Delete, ObjectKey, Patch, Wait, Write
-from scheduler.model.devices import EXTENDED_RESOURCE_CLAIM, FINALIZER, ResourceClaim
+from scheduler.model.devices import CLAIM, EXTENDED_RESOURCE_CLAIM, FINALIZER, ResourceClaim
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import GroupKey
 from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocation_of, written
 from scheduler.plugins.dynamic_resources.claims import late_at, readiness
 from scheduler.plugins.dynamic_resources.extended import ExtendedClaim
@@ -21,13 +22,13 @@ from scheduler.plugins.dynamic_resources.giving_way import give_way, pause
 from scheduler.plugins.dynamic_resources.requested import RequestedClaim
 from scheduler.plugins.dynamic_resources.requests import PodDevices
 from scheduler.plugins.dynamic_resources.reserved import (
-    CLAIM,
     NOTHING,
     Reservation,
     ReservationError,
     ReservedClaim,
     latest,
 )
+from scheduler.plugins.dynamic_resources.sharing import consumers, is_other, part, share, turn
 from scheduler.state.devices import Devices
 
 FURTHER = "kube-scheduler's search finds no devices there, looking further did"
@@ -37,9 +38,14 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST = 253
 
 
-def reserve(pod: Pod, node: Node, wants: PodDevices, row: int, devices: Devices) -> Reservation | None:
-    """Reserve the devices that were found for a node. Raises AllocationError, and reserves nothing then."""
-    found = Reservation()
+def reserve(
+    pod: Pod, node: Node, wants: PodDevices, row: int, devices: Devices, group: GroupKey | None
+) -> Reservation | None:
+    """Reserve the devices that were found for a node. Raises AllocationError, and reserves nothing then.
+
+    `group`: with it the pod is bound, and its other pods may share what is reserved.
+    """
+    found = Reservation(group=group)
     opened: list[ResourceClaim] = list(wants.open)
     extended = None if wants.request is None else wants.request.extended(node)
     if extended is not None:
@@ -54,13 +60,23 @@ def reserve(pod: Pod, node: Node, wants: PodDevices, row: int, devices: Devices)
         document = written(claim, one, those, allocation, node.name)
         made = extended if claim.uid.startswith(_NUMBER) else None
         found.claims.append(ReservedClaim(claim.key, claim.uid, allocation, document, made))
-    found.claims += [
-        ReservedClaim(claim.key, claim.uid, None, None) for claim in wants.claims if claim.allocation is not None
-    ]
     for given in found.claims:
         if given.allocation is not None:
-            devices.assume(given.uid, given.allocation, None if given.extended else given.key, pod.uid)
+            shared = None if given.extended else group
+            key = None if given.extended else given.key
+            devices.assume(given.uid, given.allocation, key, pod.uid, shared, given.document)
+    found.claims += [_as_allocated(claim, devices, group) for claim in wants.claims if claim.allocation is not None]
+    if group is not None:
+        share(found, pod, devices, group)
     return found if found.claims else None
+
+
+def _as_allocated(claim: ResourceClaim, devices: Devices, group: GroupKey | None) -> ReservedClaim:
+    """A claim that was allocated before, or that was promised to another pod of the group."""
+    flight = devices.in_flight.get(claim.uid)
+    if flight is None or flight.version is not None or group is None or flight.group != group:
+        return ReservedClaim(claim.key, claim.uid, None, None)
+    return ReservedClaim(claim.key, claim.uid, flight.allocation, flight.document, joined=True)
 
 
 _NUMBER = "\0"
@@ -82,16 +98,20 @@ def _to_be_made(pod: Pod, extended: ExtendedClaim, devices: Devices) -> Resource
     )
 
 
-def next_step(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+def next_step(
+    reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float, peers: Container[str]
+) -> Wait | None:
     """What has to be written or waited for next; None: the pod may be bound.
 
-    Raises ReservationError.
+    `peers`: UIDs of the pods of its group that are assumed. Raises ReservationError.
     """
     rounds = (_creations, _finalizers, _statuses, _pod_status)
+    if (wait := turn(reservation, assumed, devices, seconds)) is not None:
+        return wait
     while reservation.asked < len(rounds):
         if (
             rounds[reservation.asked] is _statuses
-            and (wait := give_way(reservation, assumed, devices, seconds)) is not None
+            and (wait := give_way(reservation, assumed, devices, seconds, peers)) is not None
         ):
             return wait
         current = rounds[reservation.asked]
@@ -99,9 +119,10 @@ def next_step(reservation: Reservation, assumed: AssumedPod, devices: Devices, s
         reservation.asked += 1
         if reservation.asked == 4:
             _note_written(reservation, assumed, devices)
+            part(reservation, assumed, devices)
         if writes:
             return Wait(seconds, writes, note=FURTHER if reservation.further and current is _statuses else "")
-    wait = pause(reservation, assumed, devices, seconds) or give_way(reservation, assumed, devices, seconds)
+    wait = pause(reservation, assumed, devices, seconds) or give_way(reservation, assumed, devices, seconds, peers)
     return _wait_for_devices(reservation, assumed, devices, seconds) if wait is None else wait
 
 
@@ -133,7 +154,6 @@ def _creations(reservation: Reservation, assumed: AssumedPod, devices: Devices) 
 
 def _finalizers(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
     for one in reservation.claims:
-        claim = devices.claims.get(one.key)
         if one.allocation is None or one.extended is not None:
             continue
         claim = _there(one, devices)
@@ -144,18 +164,20 @@ def _finalizers(reservation: Reservation, assumed: AssumedPod, devices: Devices)
 
 def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
     pod = assumed.pod
-    consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
     for one in reservation.claims:
         claim = None if one.extended is not None else _there(one, devices)
+        if claim is not None and is_other(one, claim):
+            raise ReservationError(f"claim {claim} got allocated elsewhere in the meantime")
         if claim is not None and pod.uid in claim.reserved_for:
             continue
         reserved = [] if claim is None else [msgspec.json.decode(raw) for raw in claim.raw_reserved_for]
-        status: dict[str, Any] = {"reservedFor": [*reserved, consumer]}
+        there = () if claim is None else claim.reserved_for
+        status: dict[str, Any] = {"reservedFor": [*reserved, *consumers(one, reservation, pod, devices, there)]}
         version = latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
         one.over = version
-        if one.document is not None:
-            if claim is not None and claim.allocation is not None:
-                raise ReservationError(f"claim {claim} got allocated elsewhere in the meantime")
+        if one.document is not None and (claim is None or claim.allocation is None):
+            if one.shared and not devices.is_unseen(one.uid):
+                raise ReservationError(f"claim {claim} got deallocated elsewhere in the meantime")
             status["allocation"] = {**one.document, "allocationTimestamp": NOW}
             if one.extended is not None:
                 devices.name(one.uid, one.key)
@@ -168,7 +190,7 @@ def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
 def _note_written(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> None:
     for one in reservation.claims:
         version = assumed.written.get(one.object_key)
-        if one.allocation is not None and version is not None:
+        if one.allocation is not None and version is not None and one.over is not None:
             devices.written(one.uid, version)
             one.is_written = True
 

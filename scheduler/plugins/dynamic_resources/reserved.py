@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.framework.binding import ObjectKey
-from scheduler.model.devices import Allocation, ClaimKey
+from scheduler.model.devices import CLAIM, Allocation, ClaimKey
+from scheduler.model.pod_group import GroupKey
 from scheduler.plugins.dynamic_resources.extended import ExtendedClaim
 
-CLAIM = "ResourceClaim"
 NOTHING = {"allocation": None, "reservedFor": None, "devices": None}
 """Status of a claim that has no device."""
 
@@ -31,6 +31,10 @@ class ReservedClaim:
     """The resourceVersion on which the allocation is being written; None: no write was asked for yet."""
     is_written: bool = False
     """The API has the allocation."""
+    shared: bool = False
+    """Other pods of the group may use the claim as well: one of them writes it, and the others wait for that."""
+    joined: bool = False
+    """The devices were reserved for another pod of the group."""
 
     @property
     def object_key(self) -> ObjectKey:
@@ -53,6 +57,8 @@ class Reservation:
     """Other schedulers have had time to see what was written."""
     lost: str = ""
     """Why the written allocations are being taken back; empty: they are not."""
+    group: GroupKey | None = None
+    """The pod group with which the pod is bound."""
 
 
 def latest(stored: str, written: str | None) -> str:

@@ -85,6 +85,17 @@ async def test_a_kind_that_appears_counts_until_it_is_gone(resource: Resource, a
     assert await world.lists(resource, [made]) == {api}
 
 
+@pytest.mark.parametrize(("resource", "api"), [(POD_GROUPS, NATIVE), (COSCHEDULING_POD_GROUPS, COSCHEDULING)])
+async def test_a_kind_without_objects_goes_too(resource: Resource, api: str) -> None:
+    """Else pods that name a group would wait for it until a restart."""
+    world = Followed()
+    assert await world.lists(resource, []) == {api}
+    assert await world.lists(resource, ABSENT) == {api}
+    assert await world.lists(resource, ABSENT) == set()
+    assert await world.lists(resource, ABSENT) == set()
+    assert await world.lists(resource, []) == {api}
+
+
 async def test_a_kind_that_is_forbidden_does_not_count_unless_it_did() -> None:
     world = Followed()
     with capture_logs() as logs:

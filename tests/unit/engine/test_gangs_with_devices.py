@@ -72,15 +72,3 @@ def test_a_claim_that_is_not_written_keeps_all_from_being_bound(gangs: Harness) 
     said = gangs.tick(10.0) + gangs.cycles()
     (again,) = writes(said)
     assert sorted(bound(gangs.handle(api.write(again)))) == ["w0", "w1"]
-
-
-def test_a_claim_that_both_share(gangs: Harness) -> None:
-    """The second pod may not use what is only promised to the first: nothing is bound, and nothing held."""
-    api = cluster(gangs, 1)
-    api.put(worker(0, "c0"))
-    api.put(worker(1, "c0"))
-    said = gangs.cycles()
-    assert (bound(said), writes(said)) == ([], [])
-    why = "0/1 nodes are available: resource claim default/c0 is in the process of being allocated."
-    assert failures(said)["w1"] == why
-    assert gangs.engine.cluster.devices.in_flight == {}

@@ -1,0 +1,84 @@
+"""A claim that pods of a group share: one of them writes what all of them were promised, and the others wait for that.
+
+Upstream lets each of them write the allocation: those that come second fail with "got allocated elsewhere in the
+meantime" (kubernetes/kubernetes#140053), and are tried again one by one.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from scheduler.framework.binding import AssumedPod, Wait
+from scheduler.model.devices import ResourceClaim
+from scheduler.model.pod import Pod
+from scheduler.model.pod_group import GroupKey
+from scheduler.plugins.dynamic_resources.reserved import Reservation, ReservedClaim
+from scheduler.state.claim_users import MOST, ClaimUser
+from scheduler.state.devices import Devices
+
+LATE = "another pod of the group did not write the claim that they share"
+
+
+def share(reservation: Reservation, pod: Pod, devices: Devices, group: GroupKey) -> None:
+    """Note that the pod counts on its claims."""
+    for one in reservation.claims:
+        if one.extended is None:
+            one.shared = True
+            devices.users.add(one.uid, pod.uid, ClaimUser(pod.name, group))
+
+
+def part(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> None:
+    """The claims are written, or the pod does not need them any more: it neither writes nor counts on them."""
+    for one in reservation.claims:
+        if one.shared:
+            version = assumed.written.get(one.object_key)
+            if version is not None:
+                devices.note_written(one.key, one.uid, version)
+            devices.users.remove(one.uid, one.key, assumed.pod.uid)
+
+
+def turn(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Wait until no other pod writes one of the claims, and the watch shows what was written; then it is our turn.
+
+    All claims are taken at once, so that no two pods wait for each other.
+    """
+    me = assumed.pod.uid
+    shared = [one for one in reservation.claims if one.shared]
+    if not shared or reservation.asked >= WRITTEN or all(devices.users.writer(one.uid) == me for one in shared):
+        return None
+    busy = [
+        one for one in shared if devices.users.writer(one.uid) not in ("", me) or not devices.may_be_written(one.uid)
+    ]
+    if busy:
+        return Wait(seconds, on=frozenset(one.object_key for one in busy), expired=LATE)
+    for one in shared:
+        devices.users.write(one.uid, me)
+    return None
+
+
+WRITTEN = 4
+"""So many rounds of writes a reservation asks for."""
+
+
+def is_other(one: ReservedClaim, claim: ResourceClaim) -> bool:
+    """Whether the API shows another allocation than the one that was promised."""
+    if one.document is None or claim.allocation is None:
+        return False
+    return not one.shared or one.allocation is None or claim.allocation.devices != one.allocation.devices
+
+
+def consumers(
+    one: ReservedClaim, reservation: Reservation, pod: Pod, devices: Devices, there: Collection[str]
+) -> Iterator[dict[str, Any]]:
+    """For whom the claim is to be reserved as well: the pod, and the pods of its group that share it."""
+    yield _consumer(pod.uid, pod.name)
+    if reservation.group is None or not one.shared:
+        return
+    room = MOST - len(there) - 1
+    for uid, user in devices.users.of(one.uid, reservation.group):
+        if uid != pod.uid and uid not in there and room > 0:
+            room -= 1
+            yield _consumer(uid, user.name)
+
+
+def _consumer(uid: str, name: str) -> dict[str, Any]:
+    return {"resource": "pods", "name": name, "uid": uid}

@@ -1,0 +1,75 @@
+"""Pods of groups that are about to use a claim, from Reserve until what they need is written, or they are reverted.
+
+Pods of one group may share a claim before it is allocated: what one of them was promised is promised to all of them.
+One of them writes it, and the others wait for that. Upstream counts such pods in `dynamicresources/dra_manager.go`
+(inFlightAllocation.sharers), and lets all of them write: all but the first fail.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scheduler.model.devices import ClaimKey
+from scheduler.model.pod_group import GroupKey
+
+MOST = 256
+"""For so many pods a claim may be reserved (ResourceClaimReservedForMaxSize)."""
+
+
+class ClaimUser(NamedTuple):
+    """One of the pods."""
+
+    name: str
+    group: GroupKey
+
+
+class ClaimUsers:
+    """The pods, by the UID of the claim."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, dict[str, ClaimUser]] = {}
+        self._writers: dict[str, str] = {}
+        """UID of a claim → UID of the pod for which it is being written."""
+        self.unseen: dict[str, str] = {}
+        """UID of a claim → the version with which it was written for a user, and that the watch does not show yet."""
+        self.released: list[ClaimKey] = []
+        """Claims that nobody writes any more: those that waited for that may go on."""
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def of(self, claim: str, group: GroupKey) -> Iterator[tuple[str, ClaimUser]]:
+        """(UID, pod) of the users of one group, in the order in which they came."""
+        return ((uid, user) for uid, user in self._users.get(claim, _NOBODY).items() if user.group == group)
+
+    def uids(self, claim: str) -> set[str]:
+        """UIDs of all users."""
+        return set(self._users.get(claim, _NOBODY))
+
+    def add(self, claim: str, pod: str, user: ClaimUser) -> None:
+        """A pod is about to use the claim."""
+        self._users.setdefault(claim, {})[pod] = user
+
+    def remove(self, claim: str, key: ClaimKey, pod: str) -> None:
+        """It has what it needs of the claim, or does not need it any more."""
+        users = self._users.get(claim)
+        if users is not None and users.pop(pod, None) is not None and not users:
+            del self._users[claim]
+        if self._writers.get(claim) == pod:
+            del self._writers[claim]
+            self.released.append(key)
+
+    def writer(self, claim: str) -> str:
+        """UID of the pod for which the claim is being written; empty: it is not."""
+        return self._writers.get(claim, "")
+
+    def write(self, claim: str, pod: str) -> None:
+        """The claim is about to be written for this pod."""
+        self._writers[claim] = pod
+
+    def take_released(self) -> list[ClaimKey]:
+        """Claims that nobody writes any more, since this was last asked."""
+        found, self.released = self.released, []
+        return list(dict.fromkeys(found))
+
+
+_NOBODY: dict[str, ClaimUser] = {}

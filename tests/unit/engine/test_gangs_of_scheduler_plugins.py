@@ -1,0 +1,113 @@
+"""PodGroups of scheduler-plugins: the room that they ask for, and how long their pods wait for each other."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.engine.binding_table import State
+from scheduler.engine.instructions import PreBindWrite
+from scheduler.engine.stimuli import Follows, PreBindWriteFailed
+from scheduler.model.devices import FINALIZER
+from scheduler.model.pod_group import COSCHEDULING, LABEL
+from tests.builders import Object
+from tests.devices import claim, claiming, device, device_class, resource_slice
+
+from .api import Api
+from .conftest import Harness, node, pod
+from .test_gangs import bound, failures
+
+
+@pytest.fixture
+def gangs(harness: Harness) -> Harness:
+    """A harness whose API server has the custom resource."""
+    harness.handle(Follows(COSCHEDULING, True))
+    return harness
+
+
+def group(members: int = 2, **spec: Any) -> Object:
+    return {
+        "kind": "PodGroup.scheduling.x-k8s.io",
+        "metadata": {"name": "train", "namespace": "default", "uid": "train"},
+        "spec": {"minMember": members, **spec},
+    }
+
+
+def member(number: int, cpu: str = "1", **spec: Any) -> Object:
+    return pod(f"w{number}", cpu, labels={LABEL: "train"}, **spec)
+
+
+def test_room_in_the_whole_cluster(gangs: Harness) -> None:
+    """Before any pod is tried; scheduler-plugins asks at PreFilter."""
+    gangs.put(node("n1"), node("n2"), group(minResources={"cpu": "9", "memory": "1Gi"}), member(0), member(1))
+    said = gangs.cycles()
+    why = "pod group is unschedulable, resource gap: map[cpu:1]"
+    assert all(message.startswith(why) for message in failures(said).values())
+    assert sorted(failures(said)) == ["w0", "w1"]
+    gangs.put(node("n3"))
+    gangs.tick(20.0)
+    assert sorted(bound(gangs.cycles())) == ["w0", "w1"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gap"),
+    [
+        ({"cpu": "8"}, ""),
+        ({"cpu": "8001m"}, "map[cpu:1m]"),
+        ({"memory": "65Gi"}, "map[memory:1Gi]"),
+        ({"example.com/gpu": "2"}, "map[example.com/gpu:2]"),
+        ({"pods": "1000"}, ""),
+        ({"cpu": "9" * 40}, "map[cpu:"),
+        ({}, ""),
+    ],
+)
+def test_what_counts(gangs: Harness, wanted: Object, gap: str) -> None:
+    """Pods are counted by minMember, whatever the group says of them."""
+    gangs.put(node("n1"), node("n2"), group(minResources=wanted), member(0), member(1))
+    said = gangs.cycles()
+    assert sorted(bound(said)) == ([] if gap else ["w0", "w1"])
+    assert all(f"resource gap: {gap}" in message for message in failures(said).values())
+
+
+def test_what_its_pods_have_already_counts_as_free(gangs: Harness) -> None:
+    """The amount is that of all its pods, also of those that run."""
+    running = member(0, "3", nodeName="n1")
+    gangs.put(node("n1"), group(minResources={"cpu": "4"}), running, member(1))
+    assert bound(gangs.cycles()) == ["w1"]
+
+
+def test_a_group_that_asks_for_less_is_tried_again(gangs: Harness) -> None:
+    gangs.put(node("n1"), group(minResources={"cpu": "9"}), member(0), member(1))
+    assert bound(gangs.cycles()) == []
+    gangs.put(group(minResources={"cpu": "2"}))
+    gangs.tick(20.0)
+    assert sorted(bound(gangs.cycles())) == ["w0", "w1"]
+
+
+def test_a_message_has_a_bound(gangs: Harness) -> None:
+    names = {f"example.com/{'x' * 40}{i}": "1" for i in range(500)} | {"example.com/bad\nname": "1"}
+    gangs.put(node("n1"), group(minResources=names), member(0), member(1))
+    message = failures(gangs.cycles())["w0"]
+    assert "\n" not in message
+    assert "and 490 more" in message
+    assert len(message) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"), [(None, 300), (30, 30), (0, 1), (-5, 1), (2**31 - 1, 900), (10**18, 900)]
+)
+def test_how_long_its_pods_hold_room(gangs: Harness, asked: int | None, seconds: int) -> None:
+    """One has its claim written, the other has not: both give back what they hold after a bounded time."""
+    spec = {} if asked is None else {"scheduleTimeoutSeconds": asked}
+    claims = [claim(f"c{i}", meta={"finalizers": [FINALIZER]}) for i in range(2)]
+    there = [device(f"d{i}") for i in range(2)]
+    api = Api(gangs, node("n"), device_class(), resource_slice("n", *there, node="n"), *claims, group(**spec))
+    for number in range(2):
+        api.put(claiming(member(number, meta={"uid": f"default/w{number}"}), f"c{number}"))
+    first, second = (one for one in gangs.cycles() if isinstance(one, PreBindWrite))
+    gangs.handle(api.write(first))
+    gangs.handle(PreBindWriteFailed(second.pod.uid, 500, "boom", {}))
+    uid = first.pod.uid
+    gangs.tick(seconds - 0.5)
+    assert gangs.engine.binding.state(uid) is State.GROUP_GATHERING
+    gangs.tick(0.6)
+    assert gangs.engine.binding.state(uid) is not State.GROUP_GATHERING
