@@ -142,6 +142,7 @@ class Engine:
             self.placement_conflicts,
             self._story_writer,
         )
+        self.queue.term_indexing.unread.ready = self._read
         self._given_twice = GivenTwice(self.cluster, self.binding, self._outbox)
 
     @property
@@ -265,6 +266,11 @@ class Engine:
             case _:
                 before = self.cluster.storage.put(thing)
                 wakes.for_storage(self.queue, storage_changes(before, thing), before, thing, now)
+
+    def _read(self, pod: Pod, now: float) -> None:
+        """A large pod that others placed has been read."""
+        self._pods.put(pod, now)
+        self.binding.changed(key_of(pod), now)
 
     def _gone(self, gone: Gone, now: float) -> None:
         match gone.kind:
