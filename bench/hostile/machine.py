@@ -22,6 +22,7 @@ from scheduler.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, St
 from scheduler.kube.beside import LARGE_BYTES
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
+from scheduler.telemetry import collector
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class Machine:
     def __init__(self, engine: Engine, decoder: Decoder, meter: Meter, patience: float = 60.0) -> None:
         """`patience`: seconds, on the machine's own clock, that the last pods may take to be bound."""
         self._engine, self._decoder, self._meter, self._patience = engine, decoder, meter, patience
-        self._decoder_beside = decoder.beside()
+        self._decoder_beside = decoder.beside(placed_too=True)
         self.now = 0.0
         self.turns = Turns()
         self.beside = Turns()
@@ -171,6 +172,7 @@ class Machine:
         self.doing = what
         self._meter.begin()
         done = work()
+        collector.worked(1)
         self.interrupt()
         return done
 

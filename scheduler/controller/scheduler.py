@@ -41,6 +41,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
 from scheduler.plugins.annotation_affinity import annotated
+from scheduler.telemetry import collector
 from scheduler.telemetry.blocks import Blocks
 from scheduler.telemetry.quantiles import Quantiles
 
@@ -124,7 +125,7 @@ class Scheduler:
         self._told: dict[str, tuple[str, ...]] = {}
         self._followed: set[str] = set()
         self._decoder = Decoder(annotated(frameworks))
-        self._decoder_beside = self._decoder.beside()
+        self._decoder_beside = self._decoder.beside(placed_too=True)
         self.writer = Writer(client, self.receive, instance=f"berth-{machine.name}", machine=machine)
         self.calls = Calls(self.receive)
         self.carries = {
@@ -378,7 +379,7 @@ class Scheduler:
         """
         cycles = cycles and self.sight.clear
         engine, meter, inbox = self.engine, self.meter, self._inbox
-        taken = engine.queue.turns.taken
+        taken, handled = engine.queue.turns.taken, 0
         now = started = self._clock()
         engine.epoch = self._wall() - now
         due = engine.next_tick()
@@ -389,18 +390,23 @@ class Scheduler:
             if inbox:
                 for _ in range(min(len(inbox), 32)):
                     self._carry_out(meter.handle(inbox.popleft(), now))
+                    handled += 1
                     if self._clock() - now > SLICE_SECONDS:
                         break  # what extenders said of a costly pod
             elif cycles and engine.has_work and engine.in_flight < MAX_IN_FLIGHT and self.leading:
                 began = self._clock()
                 instructions = self._cycle(now)
                 self.decisions.add(self._clock() - began)
+                handled += 1
                 self._carry_out(instructions)
             elif engine.queue.has_pending_work:
                 self._carry_out(meter.handle(Tick(), now))
+                handled += 1
             else:
+                collector.worked(handled)
                 return False
             now = self._clock()
+        collector.worked(handled)
         return True
 
     def _cycle(self, now: float) -> list[Instruction]:

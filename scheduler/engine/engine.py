@@ -152,6 +152,7 @@ class Engine:
             self._story_writer,
             self.left_claims,
         )
+        self.queue.term_indexing.unread.ready = self._read
         self._given_twice = GivenTwice(self.cluster, self.binding, self._outbox)
 
     @property
@@ -279,6 +280,11 @@ class Engine:
             case _:
                 before = self.cluster.storage.put(thing)
                 wakes.for_storage(self.queue, storage_changes(before, thing), before, thing, now)
+
+    def _read(self, pod: Pod, now: float) -> None:
+        """A large pod that others placed has been read."""
+        self._pods.put(pod, now)
+        self.binding.changed(key_of(pod), now)
 
     def _gone(self, gone: Gone, now: float) -> None:
         match gone.kind:

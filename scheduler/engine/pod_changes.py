@@ -38,6 +38,7 @@ class PodChanges:
     ) -> None:
         self._cluster = cluster
         self._queue = queue
+        self._unread = queue.term_indexing.unread
         self._binding = binding
         self._groups = groups
         self._extender_calls = extender_calls
@@ -48,12 +49,19 @@ class PodChanges:
 
     def put(self, pod: Pod, now: float) -> None:
         """A pod was added or updated."""
+        self._unread.drop(pod.uid)
         if pod.finished:
             self.gone(Gone("Pod", pod.namespace, pod.name, pod.uid), now, "finished")
-        elif pod.node_name:
+        elif pod.node_name and pod.shape.complete:
             self._put_placed(pod, now)
+        elif pod.node_name:
+            self._not_ours(pod)
+            self._unread.put(pod)
         elif pod.scheduler_name in self._queue.frameworks:
-            self._put_waiting(pod, now)
+            if pod.nominated_node_name and not pod.shape.complete:
+                self._unread.put(pod)
+            else:
+                self._put_waiting(pod, now)
         elif pod.shape.claims:
             self._cluster.devices.rivals.has_pod(self._cluster.devices.wall)
 
@@ -65,10 +73,14 @@ class PodChanges:
         self._queue.remove(pod.uid)
         self._nominator.end(pod, now)
 
-    def _put_placed(self, pod: Pod, now: float) -> None:
+    def _not_ours(self, pod: Pod) -> None:
+        """A pod has its node: it does not wait any more."""
         self._queue.remove(pod.uid)
         self._groups.drop(pod.uid)
         self._extender_calls.drop(pod.uid)
+
+    def _put_placed(self, pod: Pod, now: float) -> None:
+        self._not_ours(pod)
         self._story_writer.placed(pod, now, ours=self._binding.note_assumed(pod.uid))
         self._binding.happens(pod.uid, Event.PLACED, pod, now)
         before = self._cluster.put_pod(pod)
@@ -133,6 +145,7 @@ class PodChanges:
 
     def gone(self, gone: Gone, now: float, why: str = "deleted") -> None:
         """A pod is gone, or finished."""
+        self._unread.drop(gone.uid)
         group = self._cluster.pod_groups.group_of(gone.uid)
         tried = self._groups.drop(gone.uid)
         waiting = self._extender_calls.drop(gone.uid) or self._queue.remove(gone.uid) or tried

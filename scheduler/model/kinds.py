@@ -34,30 +34,39 @@ class Decoder:
     """
 
     def __init__(
-        self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND, *, reads_later: bool = False
+        self,
+        annotated: Mapping[str, Mode] = NO_MODES,
+        bound: int = BOUND,
+        *,
+        reads_later: bool = False,
+        placed_too: bool = False,
     ) -> None:
-        """`reads_later`: containers and volumes of waiting pods are read by whoever schedules them."""
+        """`reads_later`: containers and volumes of waiting pods are read by whoever schedules them.
+
+        `placed_too`: and those of pods that a node has or is kept for. Whoever gets them has to read them first.
+        """
         self._annotated = dict(annotated)
         self._bound = bound
         self._reads_later = reads_later
-        self.interner = Interner(annotated, bound)
+        self._placed_too = placed_too
+        self.interner = Interner(annotated, bound, placed_too=placed_too)
 
     def annotate(self, annotated: Mapping[str, Mode]) -> bool:
         """Read the affinity annotation for these profiles from now on; whether that is a change."""
         if self._annotated == annotated:
             return False
         self._annotated = dict(annotated)
-        self.interner = Interner(annotated, self._bound)
+        self.interner = Interner(annotated, self._bound, placed_too=self._placed_too)
         return True
 
-    def beside(self) -> "Decoder":
-        """One like it for the large objects, in another thread.
+    def beside(self, *, placed_too: bool = False) -> "Decoder":
+        """One like it for the large objects, in another thread. `placed_too`: as above.
 
         Two interners and no lock: the loop would have to wait for whatever the thread does while it holds the lock,
         such as to let go of all that is known. Pods of one template are about equally large and still share a shape;
         if some are just below the bound, there are two shapes, which costs memory and nothing else.
         """
-        return Decoder(self._annotated, LARGE_BOUND, reads_later=True)
+        return Decoder(self._annotated, LARGE_BOUND, reads_later=True, placed_too=placed_too)
 
     def pod(self, raw: bytes) -> Pod:
         """A pod. Raises msgspec.DecodeError when the bytes are not one."""

@@ -116,8 +116,12 @@ class Interner:
     `annotated`: the schedulerNames whose pods may ask for affinity by annotation, and what it does unless it says so.
     """
 
-    def __init__(self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND) -> None:
+    def __init__(
+        self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND, *, placed_too: bool = False
+    ) -> None:
+        """`placed_too`: what is unread of an UnreadPod is read later even if the pod has a node."""
         self._annotated = annotated
+        self._placed_too = placed_too
         self.known_shapes: Known[tuple[Any, ...], PodShape] = Known(bound)
         self.known_labels: Known[bytes, Mapping[str, str]] = Known(bound)
         self._affinities: Known[tuple[bytes, bytes, str, Mode], tuple[bytes, str | None]] = Known(bound)
@@ -162,7 +166,8 @@ class Interner:
             promise,
         )
         # A node that has it, or is kept for it, counts at once what it asks of others.
-        later = not (spec.node_name or status.nominated_node_name)
+        counts = bool(spec.node_name or status.nominated_node_name)
+        later = not counts or (self._placed_too and isinstance(pod, wire.UnreadPod))
         found = self.known_shapes.get(key)
         if found is None or not (later or found.complete):
             if not later and isinstance(pod, wire.UnreadPod):
@@ -173,7 +178,7 @@ class Interner:
             if found.affinity_digest or not found.complete:
                 found.digest = hash(key)
             self.known_shapes.put(key, found, found.weight)
-        elif not later:
+        elif counts and found.complete:
             found.hold()
         return found
 

@@ -63,7 +63,24 @@ def _die_at_once(nodes: int) -> Iterator[Write]:
         yield gone(one)
 
 
+def _with_containers(i: int, count: int) -> Object:
+    """As many containers, no two alike."""
+    containers = [
+        {"name": f"c{k}", "image": f"registry.example/a:{i}-{k}", "resources": {"requests": {"cpu": f"{1 + k % 7}m"}}}
+        for k in range(count)
+    ]
+    return _on(pod("large", TENANT, {"app": "large"}, {"containers": containers}), i)
+
+
 SCENARIOS = [
+    Scenario(
+        "placed-containers-10x10000",
+        "Pod",
+        "10 placed pods with 10,000 containers each",
+        many(lambda i: _with_containers(i, 10_000), 10, 5),
+        10,
+        2.0,
+    ),
     Scenario(
         "placed-anti-1000x700-alike",
         "Pod",

@@ -23,6 +23,14 @@ assert len(seen) >= 15, len(seen)
 assert max(seen) < 1.2 * collector.YOUNG, max(seen)
 assert gc.get_freeze_count() > 15 * collector.YOUNG
 
+seen.clear()
+for i in range(len(kept)):
+    kept[i] = []  # as many come as go
+    if i % 10 == 0:
+        collector.worked(1)
+assert len(seen) >= 20, len(seen)
+assert max(seen) < 2 * collector.YOUNG, max(seen)
+
 class Node: pass
 
 def garbage():
