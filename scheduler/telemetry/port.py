@@ -14,7 +14,6 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, cast
 
 import structlog
@@ -22,6 +21,7 @@ from aiohttp import web
 
 from scheduler.telemetry.complaints import REFUSED, Complaints, Reason
 from scheduler.telemetry.connections import Connection, Connections, Limits, Stage, descriptors, nothing, peer_of
+from scheduler.telemetry.handshakes import Arrival, Handshakes
 from scheduler.telemetry.instruments import Asked, Family, Instrument, Labels
 
 ACCEPT_AGAIN_SECONDS = 1.0
@@ -80,7 +80,8 @@ class Port:
         self._stopped = False
         self._empty: asyncio.Event | None = None
         """Set when no connection is left, once somebody waits for that."""
-        self._handshakes: dict[asyncio.Task[None], Connection] = {}
+        self._arriving: dict[asyncio.Task[None], Connection] = {}
+        self._handshakes = Handshakes(lambda peer: self.complaints.record("crowded", peer))
         self._spare = _Spare(SPARE_DESCRIPTORS)
         self.piece = memoryview(bytearray(PIECE_BYTES))
         """What is received, of whichever connection: one has its turn after the other."""
@@ -103,9 +104,9 @@ class Port:
         for listening in self._listening:
             asyncio.get_running_loop().remove_reader(listening)
             listening.close()
-        for held in self._handshakes.values():
+        for held in self._arriving.values():
             held.end()
-        await asyncio.gather(*self._handshakes, return_exceptions=True)
+        await asyncio.gather(*self._arriving, return_exceptions=True)
         self._spare.close()
         self.server.pre_shutdown()
         await self.server.shutdown(seconds)
@@ -145,10 +146,11 @@ class Port:
         held, gone = self.connections.enter(peer_of(address), self._clock())
         if gone is not None:
             self._cut(gone, "crowded")
-        held.end = partial(_hang_up, connection)
-        task = asyncio.create_task(self._welcome(connection, held))
-        self._handshakes[task] = held
-        task.add_done_callback(self._handshakes.pop)
+        arrival = Arrival(connection, held.peer)
+        held.end = arrival.end
+        task = asyncio.create_task(self._welcome(arrival, held))
+        self._arriving[task] = held
+        task.add_done_callback(self._arriving.pop)
 
     def _without(self, error: OSError) -> float:
         """There is no descriptor for a connection, mostly: give a spare one, and close a connection to have it back.
@@ -167,11 +169,19 @@ class Port:
             return 0.0
         return ACCEPT_AGAIN_SECONDS if gone is None else GIVEN_BACK_SECONDS
 
-    async def _welcome(self, connection: socket.socket, held: Connection) -> None:
-        watched, context = _Watched(self, held), self._context()
-        more: dict[str, Any] = {} if context is None else {"ssl_shutdown_timeout": TLS_CLOSE_SECONDS}
+    async def _welcome(self, arrival: Arrival, held: Connection) -> None:
+        watched = _Watched(self, held)
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: watched, connection, ssl=context, **more)
+            if self._context() is not None:
+                await self._handshakes.said(arrival)
+                if not await self._handshakes.begin(arrival):
+                    arrival.connection.close()
+                    return
+            context = self._context()
+            more: dict[str, Any] = {} if context is None else {"ssl_shutdown_timeout": TLS_CLOSE_SECONDS}
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: watched, arrival.connection, ssl=context, **more
+            )
         except OSError as error:
             # Cut off, or the client went away, or it does not speak TLS. The traceback would keep all of it in memory.
             error.__traceback__ = None
@@ -180,6 +190,7 @@ class Port:
         except Exception:  # one connection's trouble is not the port's
             log.error("a connection failed, this is a bug of Berth", port=self.name, exc_info=True)
         finally:
+            self._handshakes.leave(arrival)
             if watched.lost:
                 held.end = nothing
                 self.connections.leave(held)
@@ -235,6 +246,10 @@ class Port:
         """The time by which connections are overdue."""
         return self._clock()
 
+    def asked(self) -> None:
+        """Something of a request has come: handshakes let it pass."""
+        self._handshakes.asked()
+
     def came(self, watched: _Watched) -> None:
         """Its handshake is over."""
         self._of[watched.inner] = watched
@@ -246,12 +261,6 @@ class Port:
         self.connections.leave(watched.held)
         if self._empty is not None and not self._of:
             self._empty.set()
-
-
-def _hang_up(connection: socket.socket) -> None:
-    """End a handshake, begun or not: cancelled, asyncio might never close it."""
-    with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Watched(asyncio.BufferedProtocol):
@@ -299,6 +308,8 @@ class _Watched(asyncio.BufferedProtocol):
         return self._port.piece
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self.held.stage <= Stage.IDLE:
+            self._port.asked()
         if self.held.stage is Stage.IDLE and not self._full:
             self._turn(Stage.ASKING)
         self.inner.data_received(bytes(self._port.piece[:nbytes]))
