@@ -16,6 +16,13 @@ class Placement:
     """Such as the value of a label that all these nodes have."""
     rows: Rows
     """Rows of nodes that exist, in ascending order."""
+    level: int = 0
+    """A group is tried on placements of a higher level only if it fits into none of a lower one."""
+    path: tuple[str, ...] = ()
+    """The values of the labels that its nodes have in common, the broadest label first."""
+    domains: "tuple[Placement, ...]" = ()
+    """Parts of it, with paths below its own. The group had better use few, filled by its pods in the order of their
+    ranks. A pod that fits into none of them may be on any node of the placement."""
 
 
 @dataclass(frozen=True, slots=True)

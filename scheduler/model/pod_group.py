@@ -19,6 +19,9 @@ COSCHEDULING = "scheduling.x-k8s.io"
 """The API group of scheduler-plugins' PodGroup."""
 LABEL = "scheduling.x-k8s.io/pod-group"
 """The label that names a pod's group of scheduler-plugins."""
+REQUIRED_TOPOLOGY = "podberth.dev/required-topology"
+PREFERRED_TOPOLOGY = "podberth.dev/preferred-topology"
+"""Annotations of a group. They count only if the profile names the levels of the topology."""
 NATIVE_KIND = "PodGroup"
 COSCHEDULING_KIND = "PodGroup.scheduling.x-k8s.io"
 POD_GROUP_KINDS = (NATIVE_KIND, COSCHEDULING_KIND)
@@ -89,6 +92,10 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     """Of scheduler-plugins: seconds for which its pods wait on Permit."""
     phase: str = ""
     """Of scheduler-plugins."""
+    required_topology: str | None = None
+    """By annotation: as `topology_key`."""
+    preferred_topology: str | None = None
+    """By annotation: its pods had better be on nodes with the same value of this label."""
     problems: tuple[str, ...] = ()
     """Parts of it that can't be read, and are left out."""
 

@@ -14,6 +14,8 @@ from scheduler.model.pod_group import (
     COSCHEDULING_KIND,
     NATIVE,
     NATIVE_KIND,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
     GroupCondition,
     GroupKey,
     PodGroup,
@@ -88,6 +90,8 @@ class _CoschedulingGroup(Object, gc=False):
     status: _CoschedulingStatus = field(default_factory=_CoschedulingStatus)
 
 
+_annotations = msgspec.json.Decoder(dict[str, str])
+_MARK = b"podberth.dev/"
 _native = msgspec.json.Decoder(_PodGroup)
 _coscheduling = msgspec.json.Decoder(_CoschedulingGroup)
 
@@ -106,6 +110,7 @@ def parse_pod_group(raw: bytes, interner: Interner) -> PodGroup:
     disruption: Literal["single", "all"] = "single"
     if mode is not None and present(mode.all):
         disruption = "all"
+    required, preferred = _topology(meta)
     return PodGroup(
         key=GroupKey(meta.namespace, meta.name, NATIVE),
         uid=meta.uid,
@@ -115,6 +120,8 @@ def parse_pod_group(raw: bytes, interner: Interner) -> PodGroup:
         terminating=meta.deletion_timestamp is not None,
         min_count=None if spec.scheduling_policy.gang is None else spec.scheduling_policy.gang.min_count,
         topology_key=topology[0].key if topology else None,
+        required_topology=required,
+        preferred_topology=preferred,
         disruption_mode=disruption,
         priority=spec.priority,
         priority_class=spec.priority_class_name,
@@ -149,6 +156,7 @@ def parse_coscheduling_group(raw: bytes, _interner: Interner) -> PodGroup:
     if spec.min_resources is not None:
         nano, problems = parse_amounts(spec.min_resources, "spec.minResources")
         resources = in_units(nano)
+    required, preferred = _topology(meta)
     return PodGroup(
         key=GroupKey(meta.namespace, meta.name, COSCHEDULING),
         uid=meta.uid,
@@ -160,8 +168,19 @@ def parse_coscheduling_group(raw: bytes, _interner: Interner) -> PodGroup:
         min_resources=resources,
         timeout=spec.schedule_timeout_seconds,
         phase=wired.status.phase,
+        required_topology=required,
+        preferred_topology=preferred,
         problems=tuple(problems),
     )
+
+
+def _topology(meta: ObjectMeta) -> tuple[str | None, str | None]:
+    """What the annotations ask for: (required, preferred). They are decoded only where they may."""
+    raw = bytes(meta.annotations)
+    if _MARK not in raw:
+        return None, None
+    found = _annotations.decode(raw)
+    return found.get(REQUIRED_TOPOLOGY) or None, found.get(PREFERRED_TOPOLOGY) or None
 
 
 PARSERS: dict[str, Callable[[bytes, Interner], PodGroup]] = {

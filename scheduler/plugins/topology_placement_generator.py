@@ -1,7 +1,8 @@
 """TopologyPlacementGenerator: all pods of a group on nodes with the same value of the label that the group names.
 
 Mirrors kube-scheduler `framework/plugins/topologyaware`, which it knows only with the feature gate
-TopologyAwareWorkloadScheduling (alpha).
+TopologyAwareWorkloadScheduling (alpha). Levels and preferred domains are an addition of Berth's, after Kueue's
+topology-aware scheduling; they are off unless the arguments name levels.
 """
 
 from collections.abc import Sequence
@@ -12,54 +13,104 @@ from msgspec import Struct
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.placement import Placement, Running
 from scheduler.framework.plugin import Plugin
-from scheduler.framework.status import PluginError
-from scheduler.model.pod_group import PodGroup
+from scheduler.framework.status import PluginError, shown
+from scheduler.model.pod_group import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY, PodGroup
+from scheduler.plugins.service_anti_affinity import label_errors
+from scheduler.plugins.topology_levels import by_level
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT
 
+_MOST_LEVELS = 8
 
-class AnyArgs(Struct, rename="camel", frozen=True):
-    """Arguments are accepted and have no effect."""
+
+class TopologyPlacementGeneratorArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Node labels that divide the cluster, each within the one before it: block, rack, host."""
+
+    levels: list[str] = []
+
+    def errors(self, path: str) -> list[str]:
+        """What is wrong with the labels."""
+        found = label_errors(self.levels, f"{path}.levels")
+        if len(self.levels) > _MOST_LEVELS:
+            found.append(f"{path}.levels: Too many: {len(self.levels)}: must have at most {_MOST_LEVELS} items")
+        return found
 
 
 class TopologyPlacementGenerator(Plugin):
     """Each value of the label is a placement. If pods of the group run already, theirs is the only one."""
 
     name = "TopologyPlacementGenerator"
-    Args = AnyArgs
+    Args = TopologyPlacementGeneratorArgs
     events = ClusterEvent.NOTHING
+
+    def __init__(self, args: TopologyPlacementGeneratorArgs) -> None:
+        self._levels = args.levels
+
+    @staticmethod
+    def check(args: TopologyPlacementGeneratorArgs, path: str) -> list[str]:
+        """Errors of the arguments."""
+        return args.errors(path)
 
     def placement_generate(
         self, group: PodGroup, running: Sequence[Running], cluster: Cluster
     ) -> Sequence[Placement] | None:
-        """The placements, ordered by the value."""
-        key, nodes = group.topology_key, cluster.nodes
-        if key is None:
+        """The placements, ordered by the value; those of the narrowest level first."""
+        required, preferred = self._asked(group)
+        if preferred is not None:
+            rows = [self._row_of(one, cluster) for one in running]
+            return by_level(self._levels, required, preferred, rows, cluster.nodes)
+        if required is None:
             return None
-        required = self._domain_of(key, running, cluster) if running else None
+        key, nodes = required, cluster.nodes
+        domain = self._domain_of(key, running, cluster) if running else None
         column = nodes.topology(key)
         if column is None:
             return ()
         alive = nodes.alive[: nodes.rows]
         codes = column.codes[: nodes.rows]
-        rows = np.flatnonzero(alive & (codes != ABSENT))
-        rows = rows[np.argsort(codes[rows], kind="stable")]
+        rows_of = np.flatnonzero(alive & (codes != ABSENT))
+        rows_of = rows_of[np.argsort(codes[rows_of], kind="stable")]
         found = []
-        for some in np.split(rows, np.flatnonzero(np.diff(codes[rows])) + 1) if len(rows) else ():
+        for some in np.split(rows_of, np.flatnonzero(np.diff(codes[rows_of])) + 1) if len(rows_of) else ():
             value = str(column.values[codes[some[0]]])
-            if required in (None, value):
+            if domain in (None, value):
                 found.append(Placement(value, some))
         return sorted(found, key=lambda placement: placement.name)
+
+    def _asked(self, group: PodGroup) -> tuple[str | None, str | None]:
+        """(required, preferred) label. Without levels, annotations don't count."""
+        levels, required, preferred = self._levels, group.topology_key, group.preferred_topology
+        if not levels:
+            return required, None
+        if required is None and group.required_topology is not None:
+            required = self._level(REQUIRED_TOPOLOGY, group.required_topology)
+        if preferred is None or self._level(PREFERRED_TOPOLOGY, preferred) == required:
+            return required, None
+        if required is not None and required not in levels[: levels.index(preferred)]:
+            raise PluginError(
+                self.name, f"annotation {PREFERRED_TOPOLOGY}: {shown(preferred)} is no level below {shown(required)}"
+            )
+        return required, preferred
+
+    def _level(self, annotation: str, key: str) -> str:
+        if key not in self._levels:
+            levels = ", ".join(map(shown, self._levels))
+            raise PluginError(self.name, f"annotation {annotation}: {shown(key)} is no level of the topology: {levels}")
+        return key
+
+    def _row_of(self, one: Running, cluster: Cluster) -> int:
+        row = cluster.nodes.live_row(one.node)
+        if row is None:
+            raise self._error(f'getting node for pod {_named(one)}: nodeinfo not found for node name "{one.node}"')
+        return row
 
     def _domain_of(self, key: str, running: Sequence[Running], cluster: Cluster) -> str:
         """Where the pods run that run already."""
         domain = ""
         for one in running:
-            row = cluster.nodes.live_row(one.node)
-            node = None if row is None else cluster.nodes.objects[row]
-            if node is None:
-                raise self._error(f'getting node for pod {_named(one)}: nodeinfo not found for node name "{one.node}"')
-            if key not in node.labels:
+            row = self._row_of(one, cluster)
+            node = cluster.nodes.objects[row]
+            if node is None or key not in node.labels:
                 raise self._error(f"no topology domain found for pod {_named(one)}")
             here = node.labels[key]
             if domain not in ("", here):

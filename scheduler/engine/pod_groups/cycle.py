@@ -80,6 +80,7 @@ class GroupCycles:
         self._in_slice = True
         self._begin(entry, now)
         self._in_slice = False
+        self._queue.turns.taken += self._attempt is not None
 
     def _begin(self, entry: Entry, now: float) -> None:
         group = self._cluster.pod_groups.get(entry.key)
@@ -152,6 +153,7 @@ class GroupCycles:
         if attempt is None:
             return
         self._in_slice = True
+        self._queue.turns.taken += 1
         self._go_on(attempt, now, answer)
         self._in_slice = False
 
@@ -191,11 +193,14 @@ class GroupCycles:
                     attempt.noticed = False
                     within = self._placements.within(attempt)
                 continue
+            domain = 0 if attempt.search is None else attempt.search.filled
             steps = self._tries.one(attempt, pods[attempt.next], max(left, self._budget.slice), now, answer, within)
             answer = None
             left -= steps + ORDINARY
             if attempt.asking:
                 break
+            if attempt.search is not None and attempt.search.filled != domain:
+                within = self._placements.within(attempt)
             if attempt.ended is None and attempt.next == len(pods):
                 self._tries.decide(attempt)
         return most - left

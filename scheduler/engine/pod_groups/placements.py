@@ -14,8 +14,16 @@ import numpy as np
 
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.binding_cycle import BindingCycles
+from scheduler.engine.pod_groups.domains import filled, rank, used
 from scheduler.engine.pod_groups.entry import Ended
-from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Outcome, Search, unsatisfied
+from scheduler.engine.pod_groups.results import (
+    GROUP_UNSCHEDULABLE,
+    Fitting,
+    GroupAttempt,
+    Outcome,
+    Search,
+    unsatisfied,
+)
 from scheduler.engine.pod_groups.room import Room, room_of
 from scheduler.engine.queue import Queue
 from scheduler.engine.turns import ORDINARY
@@ -34,6 +42,8 @@ BY_SUMS = 30
 """Steps of a placement that need not be tried."""
 PODS_PER_STEP = 4
 """So many pods count for one step when such a placement is scored."""
+_TRIED = 64
+"""If sums say nothing of a group with levels, and a level has more placements than that, a broader one is tried."""
 _NONE: Rows = np.zeros(0, dtype=np.intp)
 
 
@@ -68,18 +78,26 @@ class Placements:
             attempt.fail("no feasible placements found")
             attempt.untried = attempt.message
             return
-        rows = {one.name: one.rows for one in found}
-        room = self._room(attempt, rows) if len(rows) > 1 else None
-        attempt.search = Search(rows, deque(rows), self._cluster.nodes.label_changes, room)
+        by_name = {one.name: one for one in found}
+        search = attempt.search = Search(by_name, deque(by_name), self._cluster.nodes.label_changes)
+        if search.levels:
+            attempt.members = dict(sorted(attempt.members.items(), key=lambda item: rank(item[1].queued.pod)))
+            attempt.spent += self._cluster.nodes.count
+        if len(found) > 1:
+            search.room = self._room(attempt, found)
 
     def within(self, attempt: GroupAttempt) -> Bools | None:
-        """bool[rows]: the nodes of the current placement, as they are now; None: all."""
+        """bool[rows]: the nodes of the current placement, or of its current domain, as they are now; None: all."""
         search, nodes = attempt.search, self._cluster.nodes
         if search is None:
             return None
         if nodes.label_changes != search.labels:
             self._renew(attempt, search)
-        rows = search.rows.get(search.current, _NONE)
+        if search.filled < len(search.domains):
+            rows = search.domains[search.filled]
+        else:
+            placement = search.found.get(search.current)
+            rows = _NONE if placement is None else placement.rows
         if len(rows) == nodes.count:
             return None
         mask = np.zeros(nodes.rows, dtype=np.bool_)
@@ -98,9 +116,11 @@ class Placements:
             fits = attempt.enough or attempt.ended is Ended.WITH_NODES
             while search.waiting and self._ruled_out(attempt, search, search.waiting[0]):
                 search.waiting.popleft()
-            if fits and (search.chosen or not (search.waiting or search.fitting)):
+            if fits and (search.chosen or not (search.fitting or self._waits_beside(search))):
                 search.over = True
                 return ORDINARY
+            if fits:
+                search.in_domains = self._in_domains(attempt, search)
             status = GROUP_UNSCHEDULABLE if attempt.early else attempt.message
             kept = {uid: replace(member) for uid, member in attempt.members.items()}
             outcome = search.outcome = Outcome(kept, status, fits)
@@ -117,16 +137,16 @@ class Placements:
         attempt.from_start()
         if outcome.fits:
             pods = [member.queued.pod for member in outcome.members.values() if member.fits]
-            self._score(attempt, search, search.current, pods)
-        elif search.first is None:
+            self._score(attempt, search, search.current, pods, search.in_domains)
+        elif search.first is None or search.levels:
             search.first = outcome
         return used + ORDINARY
 
     def _next(self, attempt: GroupAttempt, search: Search, most: int) -> int:
         """Begin with the next placement that has to be tried; the steps that it took to find it, as in `step`."""
-        used, first, needed = 0, next(iter(search.rows)), self._needed(attempt)
+        used, needed = 0, self._needed(attempt)
         pods = [member.queued.pod for member in attempt.pods]
-        while search.waiting and used < most and attempt.ended is None:
+        while search.waiting and used < most and attempt.ended is None and not self._has_lower(search):
             name = search.waiting.popleft()
             used += BY_SUMS
             room = None if search.room is None or not search.room.exact else search.room.most.get(name)
@@ -136,50 +156,103 @@ class Placements:
                 self._start(attempt, search, name)
                 return used
             if room >= needed:
-                self._score(attempt, search, name, pods[:room])
-                used += room // PODS_PER_STEP
-        if search.waiting or attempt.ended is not None:
+                placed = pods[:room]
+                self._score(attempt, search, name, placed, self._order(attempt, search, name, len(placed))[1])
+                used += room // PODS_PER_STEP + len(search.found[name].domains)
+        if used >= most and search.waiting and not self._has_lower(search):
+            return used
+        if attempt.ended is not None:
             return used + BY_SUMS
         if search.fitting:
             self._choose(attempt, search)
         elif search.first is None:
-            self._start(attempt, search, first)  # for what is said
+            self._start(attempt, search, search.said_of)  # for what is said
         else:
             self._fail(attempt, search)
         return used + BY_SUMS
 
+    def _has_lower(self, search: Search) -> bool:
+        """Whether the group fits into a placement of a lower level than all that wait."""
+        level = min((search.found[one.name].level for one in search.fitting), default=None)
+        return level is not None and search.found[search.waiting[0]].level > level
+
+    def _waits_beside(self, search: Search) -> bool:
+        """Whether a placement waits that may be better than the current one."""
+        level = search.found[search.current].level
+        return any(search.found[name].level <= level for name in search.waiting)
+
     def _ruled_out(self, attempt: GroupAttempt, search: Search, name: str) -> bool:
-        """Whether a placement takes too few pods in any case, and nothing need be said of it."""
+        """Whether a placement is not to be tried: it takes too few pods in any case, and nothing need be said of it.
+
+        Where sums say nothing, neither are those of a level that has many: a broader one is tried.
+        """
+        if name == search.said_of:
+            return False
         room = None if search.room is None else search.room.most.get(name)
-        return room is not None and room < self._needed(attempt) and name != next(iter(search.rows))
+        if room is not None:
+            return room < self._needed(attempt)
+        return search.levels and search.at_level[search.found[name].level] > _TRIED
 
     def _needed(self, attempt: GroupAttempt) -> int:
         return attempt.group.needed - self._cluster.pod_groups.scheduled(attempt.entry.key)
 
-    def _score(self, attempt: GroupAttempt, search: Search, name: str, pods: list[Pod]) -> None:
-        """The group fits into a placement, with these pods."""
-        placement = Placement(name, search.rows[name])
+    # -- the domains of one placement --------------------------------------------------------------------------------
+
+    def _order(self, attempt: GroupAttempt, search: Search, name: str, count: int) -> tuple[list[Rows], int]:
+        """The domains of a placement in the order in which they are filled, and how many so many pods use."""
+        placement = search.found[name]
+        if not placement.domains or (search.room is None and len(placement.domains) > _TRIED):
+            return [], 0
+        below = {one.path[len(placement.path) :]: one for one in placement.domains}
+        if search.room is None:
+            return [one.rows for one in below.values()], 0
+        most = search.room.most
+        room = {path: most.get(one.name, count) for path, one in below.items()}
+        here = {self._cluster.nodes.live_row(one.node) for one in self._running(attempt)}
+        first = {path for path, one in below.items() if here and not here.isdisjoint(one.rows.tolist())}
+        order = filled(room, count, first)
+        return [below[path].rows for path in order], used(order, room, count)
+
+    def _in_domains(self, attempt: GroupAttempt, search: Search) -> int:
+        """Of how many domains of the current placement the group has pods."""
+        if not search.domains:
+            return 0
+        found = [self._cluster.placement(uid) for uid, member in attempt.members.items() if member.fits]
+        rows = {placement.row for placement in found if placement is not None}
+        return sum(not rows.isdisjoint(domain.tolist()) for domain in search.domains)
+
+    def _score(self, attempt: GroupAttempt, search: Search, name: str, pods: list[Pod], domains: int) -> None:
+        """The group fits into a placement, with these pods, in so many of its domains."""
+        placement = search.found[name]
         assignment = Assignment(attempt.group, placement, pods, self._cluster.pod_groups.scheduled(attempt.entry.key))
         try:
-            search.fitting.append((name, self._framework(attempt).placements.scores(assignment, self._cluster)))
+            scores = self._framework(attempt).placements.scores(assignment, self._cluster)
+            search.fitting.append(Fitting(name, scores, domains))
         except PluginError as error:
             _broke(attempt, error)
 
     def _choose(self, attempt: GroupAttempt, search: Search) -> None:
-        """Try the placement with the highest score, of those into which the group fits."""
+        """Of the placements into which the group fits, try the one with the highest score: of the lowest level, and of
+        those in which the group uses fewest domains."""
+        fewest = min(self._spread(search, one) for one in search.fitting)
+        closest = [i for i, one in enumerate(search.fitting) if self._spread(search, one) == fewest]
         try:
-            totals = self._framework(attempt).placements.totals([scores for _, scores in search.fitting])
+            totals = self._framework(attempt).placements.totals([search.fitting[i].scores for i in closest])
         except PluginError as error:
             _broke(attempt, error)
             return
-        best = [i for i, total in enumerate(totals) if total == max(totals)]
-        name, _ = search.fitting.pop(best[self._pick(str(attempt.entry.key), len(best))])
-        search.chosen = True
-        self._start(attempt, search, name)
+        best = [i for i, total in zip(closest, totals, strict=True) if total == max(totals)]
+        one = search.fitting.pop(best[self._pick(str(attempt.entry.key), len(best))])
+        self._start(attempt, search, one.name, chosen=True)
 
-    def _start(self, attempt: GroupAttempt, search: Search, name: str) -> None:
+    def _spread(self, search: Search, one: Fitting) -> tuple[int, int]:
+        return search.found[one.name].level, one.domains
+
+    def _start(self, attempt: GroupAttempt, search: Search, name: str, *, chosen: bool = False) -> None:
         """Try the group on a placement."""
-        search.current, search.between = name, False
+        search.current, search.between, search.chosen = name, False, chosen
+        search.filled, search.domains = 0, []
+        search.domains, _ = self._order(attempt, search, name, len(attempt.members))
         why = unsatisfied(attempt.group, self._cluster.pod_groups.scheduled(attempt.entry.key), len(attempt.members))
         if why:
             attempt.fail(why, early=True)
@@ -189,40 +262,59 @@ class Placements:
         outcome = search.first
         assert outcome is not None
         search.over = True
+        which = "broadest" if search.levels else "first"
         attempt.fail(
-            f"0/{len(search.rows)} placements are available, first placement status: {outcome.status}", early=True
+            f"0/{len(search.found)} placements are available, {which} placement status: {outcome.status}", early=True
         )
         attempt.untried = attempt.message
         attempt.members = {uid: outcome.members.get(uid, member) for uid, member in attempt.members.items()}
 
     def _generate(self, attempt: GroupAttempt, plugins: PlacementPlugins) -> list[Placement]:
+        try:
+            return plugins.generate(attempt.group, self._running(attempt), self._cluster)
+        except PluginError as error:
+            attempt.break_off(error.text)
+            return []
+
+    def _running(self, attempt: GroupAttempt) -> list[Running]:
+        """The pods of the group that have a node, and not by this attempt."""
         state, names = self._cluster.pod_groups.state(attempt.entry.key), self._cluster.nodes.names
         running = []
         for pod in () if state is None else state.with_node:
             placement = self._cluster.placement(pod.uid)
             if pod.uid not in attempt.members and placement is not None:
                 running.append(Running(pod, names[placement.row] or ""))
-        try:
-            return plugins.generate(attempt.group, running, self._cluster)
-        except PluginError as error:
-            attempt.break_off(error.text)
-            return []
+        return running
 
-    def _room(self, attempt: GroupAttempt, rows: dict[str, Rows]) -> Room | None:
+    def _room(self, attempt: GroupAttempt, found: list[Placement]) -> Room | None:
+        """What all placements and their domains take. Those of one level have no node in common."""
         pods = [member.queued.pod for member in attempt.pods]
         if any(self._attempts.asks_extenders(pod) for pod in pods):
             return None
+        levels: dict[int, dict[str, Rows]] = {}
+        for placement in found:
+            for one in (placement, *placement.domains):
+                levels.setdefault(one.level, {})[one.name] = one.rows
+        most: dict[str, int] = {}
+        exact = True
         try:
-            return room_of(rows, pods, self._framework(attempt), self._cluster)
+            for rows in levels.values():
+                room = room_of(rows, pods, self._framework(attempt), self._cluster)
+                if room is None:
+                    return None
+                most.update(room.most)
+                exact &= room.exact
         except PluginError:
             return None  # the attempt itself will find out, and say so
+        return Room(most, exact)
 
     def _renew(self, attempt: GroupAttempt, search: Search) -> None:
         """Nodes came, went, or have other labels. Placements that are new are tried too."""
         search.labels = self._cluster.nodes.label_changes
-        found = {one.name: one.rows for one in self._generate(attempt, self._framework(attempt).placements)}
-        search.waiting.extend(name for name in found if name not in search.rows)
-        search.rows = dict.fromkeys(search.rows, _NONE) | found
+        found = {one.name: one for one in self._generate(attempt, self._framework(attempt).placements)}
+        search.waiting.extend(name for name in found if name not in search.found)
+        gone = {name: Placement(name, _NONE, one.level) for name, one in search.found.items() if name not in found}
+        search.renew({name: found.get(name, gone.get(name, one)) for name, one in search.found.items()} | found)
 
     def _framework(self, attempt: GroupAttempt) -> Framework:
         first = next(iter(attempt.members.values())).queued.pod

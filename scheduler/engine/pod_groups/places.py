@@ -443,4 +443,5 @@ class GroupedPlaces(Places):
 def _asks(group: PodGroup) -> tuple[Any, ...]:
     """What of a group decides whether it fits."""
     needed = None if group.min_resources is None else tuple(sorted(group.min_resources.items()))
-    return group.min_count, group.topology_key, group.priority, group.preempts, needed
+    topology = group.topology_key, group.required_topology, group.preferred_topology
+    return group.min_count, topology, group.priority, group.preempts, needed

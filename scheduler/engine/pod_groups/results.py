@@ -4,14 +4,16 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, subm
 `framework/plugins/gangscheduling` (PlacementFeasible).
 """
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.engine.pod_groups.entry import Ended, Entry
 from scheduler.engine.pod_groups.room import Room
 from scheduler.engine.queued import QueuedPod
 from scheduler.framework.decision import Decision, Rows
+from scheduler.framework.placement import Placement
 from scheduler.model.pod_group import PodGroup
 
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
@@ -48,32 +50,73 @@ class Outcome:
     fits: bool
 
 
+class Fitting(NamedTuple):
+    """A placement into which the group fits."""
+
+    name: str
+    scores: tuple[int, ...]
+    """Of each plugin."""
+    domains: int = 0
+    """Of how many of its domains the group has pods; 0 where it has no domains."""
+
+
 @dataclass(slots=True, eq=False)
 class Search:
     """The placements of the group that is being tried."""
 
-    rows: dict[str, Rows]
-    """By name; no rows: there is no such placement any more."""
+    found: dict[str, Placement]
+    """By name; without rows: there is no such placement any more."""
     waiting: deque[str]
     """Those that were not tried yet."""
     labels: int
     """`Nodes.label_changes` when the placements were generated."""
     room: Room | None = None
     """How many pods they take, if sums say so."""
+    said_of: str = field(init=False)
+    """The placement of which it is said why the group does not fit: the first one, or the broadest one."""
+    at_level: Counter[int] = field(init=False)
+    """How many placements each level has."""
     between: bool = True
     """Nothing is held, and the next placement is to be chosen."""
     current: str = ""
+    domains: list[Rows] = field(default_factory=list)
+    """Parts of the current placement in the order in which the group fills them."""
+    filled: int = 0
+    """So many of them take no more pods: the next pod is tried in the one after them, or else in the placement."""
     tried: int = 0
-    fitting: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
-    """Placements into which the group fits, with the score of each plugin."""
+    fitting: list[Fitting] = field(default_factory=list)
+    """Placements into which the group fits."""
     outcome: Outcome | None = None
     """Of the current placement, while the pods give back what they hold."""
+    in_domains: int = 0
+    """In how many of its domains they were."""
     first: Outcome | None = None
-    """Of the first placement into which the group does not fit."""
+    """Of the first placement into which the group does not fit; of the last one if there are levels."""
     chosen: bool = False
     """The current placement was tried before, and is the best one."""
     over: bool = False
     """The group's attempt has ended as the current placement has."""
+
+    def __post_init__(self) -> None:
+        self.renew(self.found)
+
+    def renew(self, found: dict[str, Placement]) -> None:
+        """These are the placements from now on."""
+        self.found = found
+        self.at_level = Counter([placement.level for placement in found.values()])
+        broadest = max(self.at_level)
+        self.said_of = next(name for name, placement in found.items() if placement.level == broadest)
+
+    @property
+    def levels(self) -> bool:
+        """Whether some placements are tried only if the group fits into no other."""
+        return len(self.at_level) > 1
+
+    def fill_next(self) -> bool:
+        """A pod does not fit where it was tried: whether it is to be tried in the next domain."""
+        more = self.filled < len(self.domains)
+        self.filled += more
+        return more
 
 
 @dataclass(slots=True, eq=False)

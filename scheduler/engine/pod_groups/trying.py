@@ -70,6 +70,9 @@ class Tries:
             attempt.asking = queued.pod.uid
             self._outbox.add(step)
             return steps
+        if not len(step.feasible) and search is not None and search.fill_next():
+            attempt.spent += ORDINARY
+            return steps  # this pod is tried again in the next domain
         attempt.next += 1
         member.decision = step
         if not len(step.feasible):

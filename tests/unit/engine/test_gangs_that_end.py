@@ -92,3 +92,18 @@ def test_it_begins_again_at_once() -> None:
     assert held == ["train-1"]
     assert sorted(bound(harness.cycles())) == ["late", "train-1", "train-2", "train-3", "train-4"]
     settled(harness)
+
+
+def test_slices_of_a_large_group_are_turns_of_costly_work(gangs: Harness) -> None:
+    """After each, the event loop goes round for others (`LOOP_TURNS`). A small group takes one turn, as a pod does."""
+    turns = gangs.engine.queue.turns
+    gangs.put(node("n1", "400"), group("small", 3), *members(3, of="small"))
+    assert len(bound(gangs.cycles())) == 3
+    assert turns.taken == 0
+    gangs.put(group(min_count=300), *members(300))
+    cycles = 0
+    while gangs.engine.groups.has_work or not cycles:
+        cycles += 1
+        gangs.cycle()
+        assert turns.taken == cycles
+    assert cycles > 5

@@ -1,0 +1,107 @@
+"""The placements of a group that prefers to be in one domain: at the level that it names, and at each broader one.
+
+After Kueue's topology-aware scheduling: a domain is named by its values at its level and at all broader ones, and a
+group that fits into no domain of a level is tried at the next broader level, in as few domains as possible.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from scheduler.framework.decision import Rows
+from scheduler.framework.placement import Placement
+from scheduler.state.column import Column, Ints
+from scheduler.state.nodes import Nodes
+
+Path = tuple[str, ...]
+ANYWHERE = "/*"
+"""Ends the name of a placement in which nodes are taken as they come. It is the last one: what is preferred keeps no
+group from starting, though pods of many kinds may not fit where they fill one domain after the other."""
+
+
+def by_level(
+    levels: Sequence[str], required: str | None, preferred: str, running: Sequence[int], nodes: Nodes
+) -> list[Placement]:
+    """The placements, those of the narrowest level first, each level ordered by name.
+
+    `required`: no placement is broader than a domain of this level; None: the last one is the whole cluster.
+    `running`: rows of the group's pods that run: each placement has all of them.
+    """
+    narrowest, broadest = levels.index(preferred), 0 if required is None else levels.index(required)
+    tree = _Tree(levels[: narrowest + 1], nodes)
+    paths = {tree.path_of(row) for row in running}
+    leaves = [Placement("/".join(path), rows, 0, path) for path, rows, _ in tree.domains(narrowest + 1)]
+    found: list[Placement] = []
+    for depth in range(narrowest, broadest - 1, -1):
+        wanted = {None if path is None else path[: depth + 1] for path in paths}
+        if len(wanted) > 1 or None in wanted:
+            continue  # the group runs in several domains of this level, or in none
+        if depth == narrowest:
+            found += [one for one in leaves if not wanted or one.path in wanted]
+            continue
+        for path, rows, inside in tree.domains(depth + 1):
+            if not wanted or path in wanted:
+                found.append(Placement("/".join(path), rows, narrowest - depth, path, tuple(leaves[inside])))
+    if required is None:
+        alive = np.flatnonzero(nodes.alive[: nodes.rows])
+        found.append(Placement("", alive, narrowest + 1, (), tuple(leaves)))
+    broadest_level = max((one.level for one in found), default=0)
+    anywhere = [one for one in found if one.level == broadest_level and one.domains]
+    return found + [Placement(f"{one.name}{ANYWHERE}", one.rows, one.level + 1, one.path) for one in anywhere]
+
+
+class _Tree:
+    """The nodes that have all of some labels, ordered by the values of the first, then of the second, and so on."""
+
+    def __init__(self, keys: Sequence[str], nodes: Nodes) -> None:
+        columns = [column for key in keys if (column := nodes.topology(key)) is not None]
+        rows: Rows = np.flatnonzero(nodes.alive[: nodes.rows])
+        for column in columns:
+            rows = rows[column.codes[rows] >= 0]
+        if len(columns) < len(keys):
+            rows = rows[:0]
+        self._values = [column.values for column in columns]
+        places = [_by_value(column, rows) for column in columns]
+        order = np.lexsort(places[::-1]) if places else rows
+        self._rows = rows[order]
+        self._codes = [column.codes[self._rows] for column in columns]
+        self._listed = [codes.tolist() for codes in self._codes]
+        self._narrowest = self._starts(len(columns))
+
+    def path_of(self, row: int) -> Path | None:
+        """The values of a node; None: it misses a label."""
+        (at,) = np.flatnonzero(self._rows == row)[:1] if row in self._rows else (None,)
+        return None if at is None else self._path(at, len(self._codes))
+
+    def domains(self, length: int) -> Iterator[tuple[Path, Rows, slice]]:
+        """(path, rows, which of the narrowest domains are in it) of each domain whose path has this length."""
+        starts = self._starts(length)
+        inside = np.searchsorted(self._narrowest, starts).tolist()
+        ends = [*starts[1:].tolist(), len(self._rows)]
+        after = [*inside[1:], len(self._narrowest)]
+        for start, end, first, last in zip(starts.tolist(), ends, inside, after, strict=True):
+            rows = self._rows[start:end]
+            yield self._path(start, length), rows if last - first == 1 else np.sort(rows), slice(first, last)
+
+    def _path(self, at: int, length: int) -> Path:
+        pairs = zip(self._values[:length], self._listed[:length], strict=True)
+        return tuple([str(values[codes[at]]) for values, codes in pairs])
+
+    def _starts(self, length: int) -> Rows:
+        """Where a domain of this length begins."""
+        if not len(self._rows):
+            return self._rows
+        differ = np.zeros(len(self._rows), dtype=np.bool_)
+        differ[0] = True
+        for codes in self._codes[:length]:
+            differ[1:] |= codes[1:] != codes[:-1]
+        return np.flatnonzero(differ)
+
+
+def _by_value(column: Column[str], rows: Rows) -> Ints:
+    """For each row, the place of its value among all values in order."""
+    codes, inverse = np.unique(column.codes[rows], return_inverse=True)
+    order = sorted(range(len(codes)), key=lambda i: str(column.values[codes[i]]))
+    places = np.empty(len(codes), dtype=np.int64)
+    places[order] = np.arange(len(codes))
+    return places[inverse]
