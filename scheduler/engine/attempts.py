@@ -10,6 +10,7 @@ from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
 from scheduler.engine.instructions import AskExtenders, Misbehaved, Verified
 from scheduler.engine.long_terms import LongTerms
+from scheduler.engine.no_fits import STEPS, NoFit, NoFits
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import Cost, Place, QueuedPod
@@ -30,8 +31,8 @@ from scheduler.state.effort import SliceOver
 
 CallAnswer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer]
 """A call to extenders, and their answer."""
-Outcome = AskExtenders | Decision | tuple[Decision, PostFilterResult]
-"""A question to extenders, a decision for a node, or a decision without a node and the result of PostFilter."""
+Outcome = AskExtenders | Decision | NoFit
+"""A question to extenders, a decision for a node, or what is known when there is none."""
 
 
 class Attempts:
@@ -67,11 +68,14 @@ class Attempts:
         """Attempts that cost too much."""
         self.record = AttemptRecord()
         """The record of the attempt under way."""
+        self.no_fits = NoFits(cluster)
+        """What attempts without a node have found."""
         self.follow(frameworks)
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
         """Ask these profiles from now on."""
         self._frameworks = frameworks
+        self.no_fits.forget()
         self._extender_calls.follow(frameworks)
         if self._verifier is not None:
             self._verifier.follow(frameworks)
@@ -117,11 +121,10 @@ class Attempts:
         if spent or cost is not None or queued.overruns:
             self._done(queued, spent, now)
             queued.overruns = 0
-        if isinstance(outcome, tuple) and not outcome[1].node:
+        if isinstance(outcome, NoFit) and not outcome.result.node:
             # Pods that fit nowhere may be woken again and again: their namespace is charged for it.
-            self._queue.turns.account(
-                queued.pod.namespace, FREE + NO_NODE + self._cluster.nodes.rows // ROWS_PER_STEP, now
-            )
+            looked = STEPS if outcome.taken_over else NO_NODE + self._cluster.nodes.rows // ROWS_PER_STEP
+            self._queue.turns.account(queued.pod.namespace, FREE + looked, now)
         return outcome
 
     def _index_terms(self, queued: QueuedPod, now: float) -> None:
@@ -204,21 +207,40 @@ class Attempts:
 
     def _decide(self, queued: QueuedPod) -> Outcome:
         """Raises PluginError, SliceOver."""
-        return self._look_further(queued, self._find(queued))
+        pod = queued.pod
+        if self._extender_calls.any_for(pod):
+            return self._look_further(queued, self._find(queued))
+        verifier = self._due()
+        framework = self._frameworks[pod.scheduler_name]
+        # A decision that is to be verified, or to be shown in full, has to be taken.
+        if verifier is None and not self._in_full:
+            found = self.no_fits.find(pod, framework, self.record)
+            if found is not None:
+                return found
+        outcome = self._look_further(queued, self._decision(pod, verifier))
+        if isinstance(outcome, NoFit) and not self._in_full:
+            self.no_fits.keep(outcome, framework, self.record)
+        return outcome
 
     def _find(self, queued: QueuedPod, within: Bools | None = None) -> Decision | AskExtenders:
         """Raises PluginError, SliceOver."""
-        pod = queued.pod
-        framework = self._frameworks[pod.scheduler_name]
-        extenders = self._extender_calls.on_nodes(pod)
+        extenders = self._extender_calls.on_nodes(queued.pod)
         if extenders:
             return self._extender_calls.ask_about_nodes(queued, extenders, within=within)
+        return self._decision(queued.pod, self._due(), within)
+
+    def _decision(self, pod: Pod, verifier: Verifier | None, within: Bools | None = None) -> Decision:
+        """Raises PluginError, SliceOver."""
+        framework = self._frameworks[pod.scheduler_name]
         start = self._rotation.start
         decide = framework.decide if self._in_full else framework.decide_quickly
         decision = decide(pod, self._cluster, self._rotation, within=within)
-        if self._verifier is not None and self._verifier.due(self._cluster):
-            decision = self._verified(self._verifier, decision, Rotation(start), within)
-        return decision
+        return decision if verifier is None else self._verified(verifier, decision, Rotation(start), within)
+
+    def _due(self) -> Verifier | None:
+        """The verifier, if it is to verify this decision."""
+        verifier = self._verifier
+        return verifier if verifier is not None and verifier.due(self._cluster) else None
 
     def _go_on_with(self, queued: QueuedPod, answer: CallAnswer) -> Outcome:
         """Go on with a pod that waited for extenders, on the cluster as it is now.
@@ -228,7 +250,7 @@ class Attempts:
         call, said = answer
         step = self._extender_calls.apply_answer(call, said)
         if isinstance(step, PostFilterResult):
-            return call.decision, step
+            return NoFit(call.decision, step)
         return self._look_further(queued, step)
 
     def _look_further(self, queued: QueuedPod, step: Decision | AskExtenders) -> Outcome:
@@ -238,7 +260,7 @@ class Attempts:
         result = self._post_filter(self._frameworks[queued.pod.scheduler_name], step)
         extenders = self._extender_calls.on_victims(queued.pod) if result.candidates else ()
         if not extenders:
-            return step, result
+            return NoFit(step, result)
         return self._extender_calls.ask_about_victims(queued, extenders, step, result)
 
     def _post_filter(self, framework: Framework, decision: Decision) -> PostFilterResult:

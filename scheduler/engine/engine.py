@@ -33,6 +33,7 @@ from scheduler.engine.instructions import (
     RecordConflict,
 )
 from scheduler.engine.left_claims import LeftClaims
+from scheduler.engine.no_fits import NoFit
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.placement_conflicts import PlacementConflicts
@@ -61,7 +62,7 @@ from scheduler.engine.timeline import Timeline, told
 from scheduler.engine.turns import ORDINARY
 from scheduler.framework.binding_plugins import Rejected
 from scheduler.framework.config import Extender
-from scheduler.framework.decision import Decision, fit_error
+from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.extenders import EXTENDER, NodesQuestion, in_order, interested
 from scheduler.framework.plugin import PostFilterResult
@@ -126,6 +127,7 @@ class Engine:
             in_full=in_full,
             verifier=Verifier(frameworks, verify) if verify else None,
         )
+        self._no_fits = self._attempts.no_fits
         self._story_writer = StoryWriter(self.queue.stories)
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
         self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
@@ -207,6 +209,8 @@ class Engine:
         """
         if self.epoch is not None:
             self.cluster.devices.wall = self.epoch + now
+        if self._no_fits and not self._changes_nothing(stimulus):
+            self._no_fits.forget()
         match stimulus:
             case Cycle():
                 self._cycle(now)
@@ -245,10 +249,21 @@ class Engine:
                 self.binding.tick(now)
                 self._look_for_conflicts(now)
         if self.cluster.devices.users.released:
+            self._no_fits.forget()
             self.binding.go_on_sharing(now)
         if self.binding.spoken_for or self.binding.gathering.released:
+            self._no_fits.forget()
             self.binding.settle(now)
         return self._outbox.take()
+
+    def _changes_nothing(self, stimulus: Stimulus) -> bool:
+        """Whether equal pods find after this what they found before it, unless what follows from it says otherwise."""
+        match stimulus:
+            case Cycle() | Unwritten():
+                return True
+            case Put(Pod() as pod):
+                return self._pods.only_waits(pod) and self.groups.trying(pod.uid) is None
+        return False
 
     def _put(self, thing: Modelled, now: float) -> None:
         match thing:
@@ -326,6 +341,8 @@ class Engine:
         if not self.queue.term_indexing.begin(self._budget.slice, now):
             return
         groups = self.groups
+        if groups.has_work:
+            self._no_fits.forget()
         if groups.due:
             groups.go_on(now)
             return
@@ -339,6 +356,7 @@ class Engine:
             self._attempt(queued, now)
         else:
             self._at_hand = None
+            self._no_fits.forget()
             groups.begin(queued.entry, now)
 
     def _attempt(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> None:
@@ -359,8 +377,8 @@ class Engine:
                 self._attempts.record.wait()
                 story_writer.asked(queued, outcome.question, now)
                 self._outbox.add(outcome)
-            case decision, result:
-                self._no_fit(queued, decision, result, now)
+            case NoFit():
+                self._no_fit(queued, outcome, now)
 
     def _assume(self, queued: QueuedPod, decision: Decision, now: float) -> None:
         """Begin to bind the pod to its node."""
@@ -370,6 +388,7 @@ class Engine:
         self, queued: QueuedPod, decision: Decision, now: float, group: GroupKey | None
     ) -> Rejected | PluginError | None:
         """As `_assume`; with a group that is being tried, the pod waits for it. Why Reserve plugins refuse it then."""
+        self._no_fits.forget()
         framework = self._frameworks[queued.pod.scheduler_name]
         binders = self._binders
         if binders:
@@ -396,7 +415,7 @@ class Engine:
             self._broken(call.queued, failure.message, frozenset((EXTENDER,)), now)
             return
         result = PostFilterResult(f"preemption: {failure.message}", in_the_way=frozenset((EXTENDER,)))
-        self._no_fit(call.queued, call.decision, result, now)
+        self._no_fit(call.queued, NoFit(call.decision, result), now)
 
     def choose(self, decision: Decision) -> int:
         """One of the best rows; which one depends on the seed and the pod only, so a run can be repeated."""
@@ -407,9 +426,10 @@ class Engine:
         """Which of so many equally good ones a pod takes."""
         return zlib.crc32(f"{self._seed}/{uid}".encode()) % equals if equals > 1 else 0
 
-    def _no_fit(self, queued: QueuedPod, decision: Decision, result: PostFilterResult, now: float) -> None:
-        pod, plugins = queued.pod, decision.unschedulable_plugins()
-        message = fit_error(decision, result.text)
+    def _no_fit(self, queued: QueuedPod, found: NoFit, now: float) -> None:
+        pod, plugins, message, result = queued.pod, found.plugins, found.message, found.result
+        if result.node or self.cluster.nominations.node_of(pod.uid) is not None:
+            self._no_fits.forget()  # nominations change
         waits_for = plugins | result.in_the_way
         story_writer.failed(queued, UNSCHEDULABLE, message, plugins, now)
         missed = self.queue.missed(queued, waits_for)
@@ -417,7 +437,7 @@ class Engine:
             # Before the pod itself waits: the end of its own nomination must not wake it.
             self._nominator.end(pod, now, real=False)
         self.queue.park(queued, waits_for, now, missed=missed)
-        self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, decision, result.node)
+        self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, found.decision, result.node)
         if result.writes:
             self._outbox.add(PostFilterWrite(pod, result.writes))
         if result.node:

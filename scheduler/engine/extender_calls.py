@@ -74,6 +74,10 @@ class ExtenderCalls:
             return ()
         return tuple(e for e in self._extenders if (e.filter_verb or e.prioritize_verb) and interested(e, pod))
 
+    def any_for(self, pod: Pod) -> bool:
+        """Whether any extender is asked anything about a pod."""
+        return bool(self._extenders) and bool(self.on_nodes(pod) or self.on_victims(pod))
+
     def on_victims(self, pod: Pod) -> tuple[Extender, ...]:
         """The extenders that want to be asked about the victims of a pod."""
         return tuple(e for e in self._extenders if e.preempt_verb and interested(e, pod))

@@ -57,6 +57,11 @@ class Framework:
             if isinstance(plugin, Foreign):
                 plugin.guard = self.guard
         self._on_node = _on_node(profile, self.filters)
+        self.goes_by_anything = bool(profile.percentage) or any(
+            isinstance(plugin, Foreign) for plugin in self._by_name.values()
+        )
+        """Equal pods may find different nodes on the same cluster: third-party plugins may go by whatever they like,
+        and a share of the nodes is another one each time."""
 
     def apart(self) -> "Framework":
         """The same profile under the same guard, with no kept results."""

@@ -131,6 +131,10 @@ class DryRuns:
         """The placements of a row that may be preempted, the most important first."""
         return self._ranking.below(row, priority, cluster)
 
+    def none_below(self, rows: NDArray[np.intp], priority: int, cluster: Cluster) -> Bools:
+        """For each of these rows, whether it is known that none of its placements may be preempted."""
+        return self._ranking.none_below(rows, priority, cluster)
+
     def overdrawing(self, lower: list[Placement], cluster: Cluster) -> list[bool] | None:
         """For each of these, whether its eviction would overdraw a disruption budget; None: nobody's would."""
         if not self.budgets.any:

@@ -32,6 +32,8 @@ _CHUNK = 500
 """Steps after which results are kept. If the slice ends earlier, the batch is gathered again."""
 _CHUNK_PLAIN = 64
 """Victims, where filters are asked."""
+_ROWS_A_STEP = 256
+"""Rows of which one step tells that nobody on them may be preempted, where that is known."""
 _ONE_BY_ONE = 2
 """Up to so many rows, plain integers are quicker than arrays."""
 
@@ -78,6 +80,11 @@ class DryRun:
             todo = np.flatnonzero((results.states[: len(rows)] == TODO) & rows)
             if not len(todo):
                 return
+            nobody = self._dry_runs.none_below(todo, self._pod.priority, self._cluster)
+            if nobody.any():
+                results.note(todo[nobody], WITHOUT_VICTIMS)
+                effort.charge(10 + len(todo) // _ROWS_A_STEP)
+                continue
             steps, apart = self._advance(todo)
             effort.charge(steps)
             if apart and len(results.helpful(rows)) >= at_most:

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import AskExtenders
-from scheduler.framework.decision import Decision
-from scheduler.framework.plugin import PostFilterResult
+from scheduler.engine.no_fits import NoFit
+from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.sampling import Rotation
 from scheduler.framework.verify import differences
 from scheduler.state.effort import SliceOver
@@ -99,7 +99,7 @@ def judged(world: World, random: Random) -> list[int]:
             slices.append(taken)
             costly.idle = True
             assert not isinstance(outcome, AskExtenders)
-            _judge(world, outcome)
+            judge(world, outcome)
             costly.idle = False
         return outcome
 
@@ -107,14 +107,20 @@ def judged(world: World, random: Random) -> list[int]:
     return slices
 
 
-def _judge(world: World, outcome: Decision | tuple[Decision, PostFilterResult]) -> None:
-    decision, result = outcome if isinstance(outcome, tuple) else (outcome, None)
+def judge(world: World, outcome: Decision | NoFit) -> None:
+    """The outcome is what is found at once, on a cluster made anew."""
+    decision = outcome.decision if isinstance(outcome, NoFit) else outcome
     made = rebuilt(world.cluster)
     framework = world.engine.queue.frameworks[decision.pod.scheduler_name].apart()
     at_once = framework.decide(decision.pod, made, Rotation())
-    assert differences(decision, at_once) == ()
-    if result is not None:
-        assert framework.post_filter_result(decision.pod, made, at_once) == result
+    if isinstance(outcome, NoFit):
+        assert not len(at_once.feasible)
+        result = framework.post_filter_result(decision.pod, made, at_once)
+        assert result == outcome.result
+        assert fit_error(at_once, result.text) == outcome.message
+        assert at_once.unschedulable_plugins() == outcome.plugins
+    if not (isinstance(outcome, NoFit) and outcome.taken_over):
+        assert differences(decision, at_once) == ()
 
 
 @pytest.mark.parametrize("seed", range(SLICES))

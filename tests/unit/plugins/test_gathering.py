@@ -52,6 +52,11 @@ def _full(nodes: int, priority: int, *, lower: bool = True) -> Cluster:
     return cluster
 
 
+def _one_of_no_use(cluster: Cluster) -> None:
+    """A pod of low priority that takes nothing: without one, no node has to be looked at."""
+    cluster.put_pod(msgspec.structs.replace(a_pod("low", 0, 0), node_name="n0"))
+
+
 def _apart() -> Any:
     """A preemptor whose own terms make a filter look beyond one node: nodes are tried one by one."""
     made = pod("q", cpu="4")
@@ -81,6 +86,7 @@ def test_nodes_without_victims_are_looked_at_some_at_a_time(monkeypatch: pytest.
     """Whether anybody could be preempted there or not: so many nodes, and then a charge."""
     monkeypatch.setattr(select_victims, "_CHUNK", 100)
     cluster = _full(400, priority=5)
+    _one_of_no_use(cluster)
     looks = Looks(monkeypatch)
     _asked(a_pod("q", 5, 4), cluster)
     assert looks.total >= 400
@@ -107,6 +113,8 @@ def test_looks_grow_with_the_nodes_and_not_faster(case: str, monkeypatch: pytest
     looked = []
     for nodes in (100, 400):
         cluster = _full(nodes, priority=5 if case == "nobody to preempt" else 0)
+        if case == "nobody to preempt":
+            _one_of_no_use(cluster)
         with monkeypatch.context() as patched:
             looks = Looks(patched)
             _asked(preemptor, cluster)

@@ -1,0 +1,120 @@
+"""Attempts that found no node, kept for equal pods: until something changes, an equal pod finds no node either.
+
+A Deployment that is too large leaves thousands of equal pods without a node. What the first of them has found (the
+message, the plugins that rejected it, what preemption said) holds for all others, so that each of them costs a look-up.
+Everything is forgotten with the first change of the cluster: no attempt to tell which changes matter is made here.
+"""
+
+from scheduler.engine.unschedulable_pods import alike
+from scheduler.framework.attempt_record import AttemptRecord, points
+from scheduler.framework.decision import Decision, fit_error
+from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.runtime import Framework
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+
+MOST = 512
+"""Attempts that are kept. Each is a message and a few names."""
+STEPS = 50
+"""About how many steps it takes to try a pod whose equal has found no node."""
+
+
+class NoFit:
+    """An attempt that found no node."""
+
+    __slots__ = ("decision", "message", "plugins", "points", "result")
+
+    def __init__(self, decision: Decision, result: PostFilterResult) -> None:
+        self.decision = decision
+        self.result = result
+        self.plugins = decision.unschedulable_plugins()
+        """The plugins that rejected the pod."""
+        self.message = fit_error(decision, result.text)
+        self.points: tuple[tuple[str, str], ...] | None = None
+        """The extension points that the attempt passed, with their status, where it is one that was kept."""
+
+    @property
+    def taken_over(self) -> bool:
+        """Whether this is what an equal pod has found."""
+        return self.points is not None
+
+    def of(self, pod: Pod) -> "NoFit":
+        """The same for another pod. Who rejected which node is left out: the message says what is to be known of it."""
+        found = NoFit.__new__(NoFit)
+        found.decision = Decision(pod, self.decision.nodes, self.decision.feasible, quick=True)
+        found.result, found.plugins, found.message, found.points = self.result, self.plugins, self.message, self.points
+        return found
+
+
+class NoFits:
+    """What is kept. `forget` has to be called before the cluster changes, or right after it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._found: dict[object, NoFit] = {}
+        self._as_of = self._now()
+        self.used = 0
+        """How often a pod was told what an equal one had found."""
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def forget(self) -> None:
+        """Something has changed."""
+        self._found.clear()
+
+    def find(self, pod: Pod, framework: Framework, record: AttemptRecord) -> NoFit | None:
+        """What an equal pod found; None: the pod has to be decided. `record`: of its attempt."""
+        if not self._found:
+            return None
+        if self._as_of != self._now():
+            self._found.clear()
+            return None
+        key = self._key(pod, framework)
+        kept = None if key is None else self._found.get(key)
+        if kept is None or kept.points is None:
+            return None
+        self.used += 1
+        for point, status in kept.points:
+            record.reached(point, status)
+        return kept.of(pod)
+
+    def keep(self, found: NoFit, framework: Framework, record: AttemptRecord) -> None:
+        """Keep what an attempt has found, if it is the same for every equal pod."""
+        pod, result = found.decision.pod, found.result
+        if result.node or result.writes or result.candidates:
+            return
+        key = self._key(pod, framework)
+        if key is None:
+            return
+        as_of = self._now()
+        if self._as_of != as_of or len(self._found) >= MOST:
+            self._found.clear()
+            self._as_of = as_of
+        kept = self._found[key] = found.of(pod)
+        kept.points = tuple([(point, status) for point, status, _ in points(record.trace)])
+
+    def _now(self) -> tuple[object, int, int]:
+        """What shows changes of nodes, placements and nominations also by itself."""
+        cluster = self._cluster
+        return cluster.nodes, cluster.nodes.log.version, cluster.nominations.log.version
+
+    def _key(self, pod: Pod, framework: Framework) -> object | None:
+        """Pods with the same key find the same; None: the pod may have no equals, or plugins may go by anything."""
+        cluster, shape = self._cluster, pod.shape
+        if (
+            framework.goes_by_anything
+            or not shape.complete
+            or shape.heavy
+            or shape.claims
+            or shape.volumes.ephemeral
+            or pod.made_claims
+            or pod.scheduling_group is not None
+            or pod.node_name
+            or pod.nominated_node_name
+            or cluster.nominations.node_of(pod.uid) is not None
+            or cluster.incidence.terms.sets.backlog.size
+            or not cluster.devices.served.isdisjoint(shape.requests)
+        ):
+            return None
+        return alike(pod), pod.owner, pod.scheduler_name
