@@ -22,9 +22,14 @@ def freed_for(pods: Iterable[Pod], framework: Framework, cluster: Cluster) -> li
     if plugin is None or not cluster.devices.claims:
         return found
     done: set[ClaimKey] = set()
+    first: Pod | None = None
     for pod in pods:
         claim = plugin.to_free(pod, cluster) if pod.shape.claims else None
         if claim is not None and claim.key not in done:
             done.add(claim.key)
             found.append(PostFilterWrite(pod, (freed(claim),)))
+        first = pod if first is None and pod.shape.claims else first
+    out = None if found or first is None else plugin.to_unreserve(first, cluster)
+    if out is not None and first is not None:
+        found.append(PostFilterWrite(first, (out,)))
     return found

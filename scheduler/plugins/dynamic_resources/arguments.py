@@ -9,6 +9,8 @@ from scheduler.framework.durations import seconds
 
 _USUAL = 600.0
 _MOST_STEPS = 1_000_000
+GROUP_CLAIMS = "DRAWorkloadResourceClaims"
+"""The feature gate of kube-scheduler for spec.resourceClaims of PodGroups, which is off there as well."""
 
 
 class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -22,6 +24,8 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     further_search_steps: int | None = None
     """Where kube-scheduler's search finds nothing on a node, look further for so many steps; kube-scheduler has none
     of this."""
+    feature_gates: dict[str, bool] | None = None
+    """Of kube-scheduler's gates, `DRAWorkloadResourceClaims`: claims of pod groups are reserved for the group."""
 
     def defaulted(self) -> Self:
         """With kube-scheduler's time-outs where there are none."""
@@ -35,9 +39,18 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
         found = None if self.binding_timeout is None else seconds(self.binding_timeout)
         return _USUAL if found is None else found
 
+    @property
+    def group_claims(self) -> bool:
+        """Whether claims of pod groups are heeded."""
+        return (self.feature_gates or {}).get(GROUP_CLAIMS, False)
+
     def check(self, path: str) -> list[str]:
         """Error lines."""
-        errors = []
+        errors = [
+            f'{path}.featureGates: Invalid value: "{name}": the only gate is {GROUP_CLAIMS}'
+            for name in self.feature_gates or ()
+            if name != GROUP_CLAIMS
+        ]
         if self.further_search_steps is not None and not 0 <= self.further_search_steps <= _MOST_STEPS:
             wanted = f"must be between 0 and {_MOST_STEPS:,}"
             errors.append(f"{path}.furtherSearchSteps: Invalid value: {self.further_search_steps}: {wanted}")

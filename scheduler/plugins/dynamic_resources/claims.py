@@ -7,7 +7,9 @@ from msgspec import Struct
 
 from scheduler.model.devices import ClaimKey, DeviceClass, DeviceID, ResourceClaim
 from scheduler.model.pod import Pod
-from scheduler.model.pod_devices import may_be_devices
+from scheduler.model.pod_devices import PodClaim, may_be_devices
+from scheduler.model.pod_group import PodGroup
+from scheduler.plugins.dynamic_resources.group_claims import is_of_group
 from scheduler.state.claim_users import MOST
 from scheduler.state.devices import Devices
 
@@ -21,7 +23,7 @@ class RequestError(Exception):
 
 
 def keys_of(pod: Pod) -> Iterator[tuple[ClaimKey, bool]]:
-    """(key, made for the pod) of each claim that the pod uses, as far as they are known by name.
+    """(key, made of a template) of each claim that the pod uses, as far as they are known by name.
 
     Raises ClaimError.
     """
@@ -39,10 +41,16 @@ def keys_of(pod: Pod) -> Iterator[tuple[ClaimKey, bool]]:
                 yield (pod.namespace, made), True
 
 
-def claims_of(pod: Pod, devices: Devices) -> list[ResourceClaim]:
+def named_claims(pod: Pod) -> list[PodClaim]:
+    """What the spec says of each claim that `keys_of` has."""
+    made = dict(pod.made_claims)
+    return [one for one in pod.shape.claims if one.claim is not None or made.get(one.name) is not None]
+
+
+def claims_of(pod: Pod, devices: Devices, group: PodGroup | None = None) -> list[ResourceClaim]:
     """The claims that the pod names, or that were made for it; with what pods of its group were promised.
 
-    Raises ClaimError.
+    `group`: claims may have been made for it as well. Raises ClaimError.
     """
     found = []
     for key, made in keys_of(pod):
@@ -51,20 +59,24 @@ def claims_of(pod: Pod, devices: Devices) -> list[ResourceClaim]:
             raise ClaimError(f'could not find ResourceClaim "{key[0]}/{key[1]}"')
         if claim.terminating:
             raise ClaimError(f'resourceclaim "{claim.name}" is being deleted')
-        if made and claim.controller != pod.uid:
-            raise ClaimError(f"ResourceClaim {claim} was not created for Pod {pod.key} (Pod is not owner)")
+        if made and claim.controller != pod.uid and (group is None or claim.controller != group.uid):
+            neither = "Pod is not owner" if group is None else f"neither Pod nor PodGroup {group.name} is the owner"
+            raise ClaimError(f"ResourceClaim {claim} was not created for Pod {pod.key} ({neither})")
         found.append(claim)
     return found
 
 
-def problem_of(pod: Pod, claims: Sequence[ResourceClaim], devices: Devices) -> str | None:
+def problem_of(
+    pod: Pod, claims: Sequence[ResourceClaim], devices: Devices, group: PodGroup | None = None
+) -> str | None:
     """What keeps a pod from using its claims, or any from having them allocated, on whatever node (PreFilter).
 
     Raises RequestError.
     """
-    for claim in claims:
+    for claim, said in zip(claims, named_claims(pod), strict=True):
         if claim.allocation is not None:
-            if pod.scheduling_group is not None and _is_full(claim, pod, devices):
+            counted = pod.scheduling_group is not None and not is_of_group(said, group)
+            if counted and _is_full(claim, pod, devices):
                 return "resourceclaim in use"
             continue
         if devices.is_pending(claim.uid):

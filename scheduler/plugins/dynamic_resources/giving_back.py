@@ -52,8 +52,8 @@ def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices) 
                 yield Patch(one.object_key, "", "", {"metadata": {"finalizers": None}})
                 yield Delete(one.object_key, "")
             continue
-        if assumed.leaves:
-            continue
+        if assumed.leaves or one.of_group:
+            continue  # other pods of the group may need it
         claim = devices.claims.get(one.key)
         there = claim is not None and claim.uid == one.uid and uid in claim.reserved_for
         if there or _is_reserved(one, assumed, devices):

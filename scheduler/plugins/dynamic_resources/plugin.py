@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework.binding import AssumedPod, Wait, Write
+from scheduler.framework.binding import AssumedPod, Patch, Wait, Write
 from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
@@ -24,6 +24,7 @@ from scheduler.framework.plugin import (
 from scheduler.framework.status import ErrorByNode, PluginError, Reason, Reject, Rejections, Unresolvable
 from scheduler.model.devices import AllocatedDevice, ResourceClaim
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import PodGroup
 from scheduler.model.shape import PodShape
 from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocated
 from scheduler.plugins.dynamic_resources.arguments import DynamicResourcesArgs
@@ -40,6 +41,7 @@ from scheduler.plugins.dynamic_resources.claims import (
 from scheduler.plugins.dynamic_resources.explained import unallocatable
 from scheduler.plugins.dynamic_resources.fixes import Fixes, free, named_devices
 from scheduler.plugins.dynamic_resources.giving_back import give_back
+from scheduler.plugins.dynamic_resources.group_claims import group_of, is_idle, unreserved
 from scheduler.plugins.dynamic_resources.requested import AllocationError
 from scheduler.plugins.dynamic_resources.requests import AllocationRequests, PodDevices, named
 from scheduler.plugins.dynamic_resources.reservation import freed, next_step, removed, reserve
@@ -94,6 +96,7 @@ class DynamicResources(Plugin):
 
     def __init__(self, args: DynamicResourcesArgs) -> None:
         self._timeout = args.binding_seconds
+        self._group_claims = args.group_claims
         self._programs = Programs()
         self._requests = AllocationRequests(self._programs.selects, args.further_search_steps or 0)
 
@@ -111,15 +114,16 @@ class DynamicResources(Plugin):
         if not pod.shape.claims:
             return None
         try:
-            claims_of(pod, cluster.devices)
+            claims_of(pod, cluster.devices, self._claiming(pod, cluster))
         except ClaimError as error:
             return Unresolvable(str(error))
         return None
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose claims are not there, not its own, on their way out, or being allocated."""
+        devices, group = cluster.devices, self._claiming(pod, cluster)
         try:
-            problem = problem_of(pod, claims_of(pod, cluster.devices), cluster.devices)
+            problem = problem_of(pod, claims_of(pod, devices, group), devices, group)
         except ClaimError as error:
             problem = str(error)
         except RequestError as error:
@@ -176,7 +180,7 @@ class DynamicResources(Plugin):
             where = np.any(
                 [where for rejected in mine for reason, where in rejected.reasons if reason == self.unavailable], axis=0
             )
-            for claim in claims_of(pod, devices):
+            for claim in claims_of(pod, devices, self._claiming(pod, cluster)):
                 unusable = self._unusable(claim, cluster)
                 if unusable is not None and (unusable & where).any() and not set(claim.reserved_for) - {pod.uid}:
                     return PostFilterResult("deallocation of ResourceClaim completed", writes=(freed(claim),))
@@ -187,18 +191,24 @@ class DynamicResources(Plugin):
 
     def to_free(self, pod: Pod, cluster: Cluster) -> ResourceClaim | None:
         """A claim that some node can't use, and that is reserved for nobody else."""
-        devices = cluster.devices
+        devices, group = cluster.devices, self._claiming(pod, cluster)
         try:
-            claims = claims_of(pod, devices)
+            claims = claims_of(pod, devices, group)
         except ClaimError:
             return None  # PreFilter has rejected the pod
+        own = {pod.uid} if group is None or not is_idle(group, cluster) else {pod.uid, group.uid}
         for claim in claims:
-            if set(claim.reserved_for) - {pod.uid} or devices.is_unseen(claim.uid):
+            if set(claim.reserved_for) - own or devices.is_unseen(claim.uid):
                 continue
             unusable = self._unusable(claim, cluster)
             if unusable is not None and (unusable & cluster.nodes.alive[: cluster.nodes.rows]).any():
                 return claim
         return None
+
+    def to_unreserve(self, pod: Pod, cluster: Cluster) -> Patch | None:
+        """Take the pod's group out of a claim of its own, if none of its pods has a node."""
+        group = self._claiming(pod, cluster)
+        return None if group is None or not is_idle(group, cluster) else unreserved(group, cluster.devices)
 
     def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Reservation | None:
         """Take the devices before the next pod is decided."""
@@ -208,7 +218,8 @@ class DynamicResources(Plugin):
         if wants.results is not None and wants.results.of(row).code != FITS:
             raise PluginError(self.name, "claim allocation not found for node", "Reserve")
         try:
-            return reserve(pod, node, wants, row, cluster.devices, cluster.pod_groups.of(pod))
+            group = cluster.pod_groups.of(pod)
+            return reserve(pod, node, wants, row, cluster.devices, group, self._claiming(pod, cluster))
         except AllocationError as error:
             raise PluginError(self.name, named(str(error), wants, pod), "Reserve") from None
 
@@ -221,7 +232,8 @@ class DynamicResources(Plugin):
         if assumed.reserved is None:
             return None
         try:
-            return next_step(assumed.reserved, assumed, cluster.devices, self._timeout, _peers(assumed.pod, cluster))
+            peers = self._peers(assumed.pod, cluster)
+            return next_step(assumed.reserved, assumed, cluster.devices, self._timeout, peers)
         except ReservationError as error:
             raise PluginError(self.name, str(error), "PreBind") from None
 
@@ -279,7 +291,7 @@ class DynamicResources(Plugin):
     def wants(self, pod: Pod, cluster: Cluster) -> PodDevices | None:
         """What the pod wants, with answers for all nodes; None: nothing. Raises SliceOver."""
         try:
-            claims = claims_of(pod, cluster.devices)
+            claims = claims_of(pod, cluster.devices, self._claiming(pod, cluster))
         except ClaimError as error:  # PreFilter has rejected the pod then
             raise PluginError(self.name, str(error)) from None
         self._programs.effort, self._programs.owner = cluster.effort, pod.namespace
@@ -326,6 +338,19 @@ class DynamicResources(Plugin):
         wants = self.wants(pod, cluster)
         return wants is not None and wants.results is not None and wants.results.of(row).further
 
+    def _claiming(self, pod: Pod, cluster: Cluster) -> PodGroup | None:
+        """The pod's group, if it has claims of its own and these are heeded."""
+        return group_of(pod, cluster) if self._group_claims and pod.scheduling_group is not None else None
+
+    def _peers(self, pod: Pod, cluster: Cluster) -> Collection[str]:
+        """UIDs of the pods of the pod's group that are assumed, and of the group, if none of its pods is bound."""
+        key = cluster.pod_groups.of(pod)
+        state = None if key is None else cluster.pod_groups.state(key)
+        if state is None:
+            return ()
+        group = self._claiming(pod, cluster)
+        return state.assumed if group is None or state.assigned else {*state.assumed, group.uid}
+
     def _broken(self, pod: Pod, wants: PodDevices, results: AllocationsByNode) -> tuple[Reason, Bools]:
         """One reason for all nodes: each of thousands may have an error of its own, which names its devices."""
         failed = results.codes == FAILED
@@ -358,13 +383,6 @@ class DynamicResources(Plugin):
 
 _SKIPPING = "DRAOptionalNodeOperations"
 _CLAIM_EVENTS = ClusterEvent.DEVICE_CLAIM_ADDED | ClusterEvent.DEVICE_CLAIM_UPDATED | ClusterEvent.DEVICE_CLAIM_GONE
-
-
-def _peers(pod: Pod, cluster: Cluster) -> Collection[str]:
-    """UIDs of the pods of the pod's group that are assumed."""
-    group = cluster.pod_groups.of(pod)
-    state = None if group is None else cluster.pod_groups.state(group)
-    return () if state is None else state.assumed
 
 
 def _score_of_allocated(claims: list[ResourceClaim]) -> int:

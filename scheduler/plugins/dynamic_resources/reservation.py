@@ -14,11 +14,12 @@ from scheduler.framework.binding import NOW, AssumedPod, Create, Delete, ObjectK
 from scheduler.model.devices import CLAIM, EXTENDED_RESOURCE_CLAIM, FINALIZER, ResourceClaim
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import GroupKey
+from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocation_of, written
-from scheduler.plugins.dynamic_resources.claims import late_at, readiness
+from scheduler.plugins.dynamic_resources.claims import keys_of, late_at, named_claims, readiness
 from scheduler.plugins.dynamic_resources.extended import ExtendedClaim
 from scheduler.plugins.dynamic_resources.giving_way import give_way, pause
+from scheduler.plugins.dynamic_resources.group_claims import is_of_group
 from scheduler.plugins.dynamic_resources.requested import RequestedClaim
 from scheduler.plugins.dynamic_resources.requests import PodDevices
 from scheduler.plugins.dynamic_resources.reserved import (
@@ -28,7 +29,7 @@ from scheduler.plugins.dynamic_resources.reserved import (
     ReservedClaim,
     latest,
 )
-from scheduler.plugins.dynamic_resources.sharing import consumers, is_other, part, share, turn
+from scheduler.plugins.dynamic_resources.sharing import consumers, is_other, is_reserved, part, share, turn
 from scheduler.state.devices import Devices
 
 FURTHER = "kube-scheduler's search finds no devices there, looking further did"
@@ -39,13 +40,20 @@ _LONGEST = 253
 
 
 def reserve(
-    pod: Pod, node: Node, wants: PodDevices, row: int, devices: Devices, group: GroupKey | None
+    pod: Pod,
+    node: Node,
+    wants: PodDevices,
+    row: int,
+    devices: Devices,
+    group: GroupKey | None,
+    claiming: PodGroup | None = None,
 ) -> Reservation | None:
     """Reserve the devices that were found for a node. Raises AllocationError, and reserves nothing then.
 
-    `group`: with it the pod is bound, and its other pods may share what is reserved.
+    `group`: with it the pod is bound, and its other pods may share what is reserved. `claiming`: the group, if it has
+    claims of its own.
     """
-    found = Reservation(group=group)
+    found = Reservation(group=group, claiming=claiming)
     opened: list[ResourceClaim] = list(wants.open)
     extended = None if wants.request is None else wants.request.extended(node)
     if extended is not None:
@@ -68,6 +76,10 @@ def reserve(
     found.claims += [_as_allocated(claim, devices, group) for claim in wants.claims if claim.allocation is not None]
     if group is not None:
         share(found, pod, devices, group)
+    if claiming is not None:
+        own = {key for (key, _), one in zip(keys_of(pod), named_claims(pod), strict=True) if is_of_group(one, claiming)}
+        for given in found.claims:
+            given.of_group = given.extended is None and given.key in own
     return found if found.claims else None
 
 
@@ -168,7 +180,7 @@ def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
         claim = None if one.extended is not None else _there(one, devices)
         if claim is not None and is_other(one, claim):
             raise ReservationError(f"claim {claim} got allocated elsewhere in the meantime")
-        if claim is not None and pod.uid in claim.reserved_for:
+        if claim is not None and is_reserved(one, reservation, pod, claim):
             continue
         reserved = [] if claim is None else [msgspec.json.decode(raw) for raw in claim.raw_reserved_for]
         there = () if claim is None else claim.reserved_for

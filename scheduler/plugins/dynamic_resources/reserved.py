@@ -5,7 +5,7 @@ from typing import Any
 
 from scheduler.framework.binding import ObjectKey
 from scheduler.model.devices import CLAIM, Allocation, ClaimKey
-from scheduler.model.pod_group import GroupKey
+from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.plugins.dynamic_resources.extended import ExtendedClaim
 
 NOTHING = {"allocation": None, "reservedFor": None, "devices": None}
@@ -33,6 +33,8 @@ class ReservedClaim:
     """The API has the allocation."""
     shared: bool = False
     """Other pods of the group may use the claim as well: one of them writes it, and the others wait for that."""
+    of_group: bool = False
+    """It is a claim of the pod's group, and is reserved for that."""
     joined: bool = False
     """The devices were reserved for another pod of the group."""
 
@@ -59,6 +61,8 @@ class Reservation:
     """Why the written allocations are being taken back; empty: they are not."""
     group: GroupKey | None = None
     """The pod group with which the pod is bound."""
+    claiming: PodGroup | None = None
+    """That group, if claims of groups are heeded and it has some."""
 
 
 def latest(stored: str, written: str | None) -> str:

@@ -11,6 +11,7 @@ from scheduler.framework.binding import AssumedPod, Wait
 from scheduler.model.devices import ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey
+from scheduler.plugins.dynamic_resources.group_claims import consumer
 from scheduler.plugins.dynamic_resources.reserved import Reservation, ReservedClaim
 from scheduler.state.claim_users import MOST, ClaimUser
 from scheduler.state.devices import Devices
@@ -69,7 +70,10 @@ def is_other(one: ReservedClaim, claim: ResourceClaim) -> bool:
 def consumers(
     one: ReservedClaim, reservation: Reservation, pod: Pod, devices: Devices, there: Collection[str]
 ) -> Iterator[dict[str, Any]]:
-    """For whom the claim is to be reserved as well: the pod, and the pods of its group that share it."""
+    """For whom the claim is to be reserved as well: the group, if it is one of its own; else those that share it."""
+    if one.of_group and reservation.claiming is not None:
+        yield consumer(reservation.claiming)
+        return
     yield _consumer(pod.uid, pod.name)
     if reservation.group is None or not one.shared:
         return
@@ -78,6 +82,12 @@ def consumers(
         if uid != pod.uid and uid not in there and room > 0:
             room -= 1
             yield _consumer(uid, user.name)
+
+
+def is_reserved(one: ReservedClaim, reservation: Reservation, pod: Pod, claim: ResourceClaim) -> bool:
+    """Whether the API shows the claim as reserved for whom it is to be."""
+    group = reservation.claiming
+    return pod.uid in claim.reserved_for or (one.of_group and group is not None and group.uid in claim.reserved_for)
 
 
 def _consumer(uid: str, name: str) -> dict[str, Any]:

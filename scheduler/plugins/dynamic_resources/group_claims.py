@@ -1,0 +1,57 @@
+"""Claims of pod groups: spec.resourceClaims of a PodGroup, which are reserved for the group and not for its pods.
+
+Behind `featureGates: {DRAWorkloadResourceClaims: true}` of the plugin, as upstream's gate of this name. Upstream:
+`dynamic-resource-allocation/resourceclaim` (BindTo, IsForPod), `plugins/dynamicresources` (deallocatePodGroupClaims).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from scheduler.framework.binding import Patch
+from scheduler.model.devices import CLAIM, ResourceClaim
+from scheduler.model.pod import Pod
+from scheduler.model.pod_devices import PodClaim
+from scheduler.model.pod_group import NATIVE, PodGroup
+from scheduler.state.cluster import Cluster
+from scheduler.state.devices import Devices
+
+
+def group_of(pod: Pod, cluster: Cluster) -> PodGroup | None:
+    """The group whose claims the pod may use; None: it has none."""
+    key = cluster.pod_groups.of(pod)
+    group = None if key is None or key.api != NATIVE else cluster.pod_groups.get(key)
+    return group if group is not None and group.resource_claims else None
+
+
+def is_of_group(one: PodClaim, group: PodGroup | None) -> bool:
+    """Whether a claim of a pod is one of its group: all that both say of it is the same."""
+    return group is not None and one in group.resource_claims
+
+
+def consumer(group: PodGroup) -> dict[str, Any]:
+    """The group in `reservedFor`."""
+    return {"apiGroup": NATIVE, "resource": "podgroups", "name": group.name, "uid": group.uid}
+
+
+def is_idle(group: PodGroup, cluster: Cluster) -> bool:
+    """Whether no pod of the group has a node."""
+    return cluster.pod_groups.scheduled(group.key) == 0
+
+
+def claims_of_group(group: PodGroup, devices: Devices) -> Iterator[ResourceClaim]:
+    """The group's claims that are there: by name, and those that were made for it."""
+    made = dict(group.made_claims)
+    for one in group.resource_claims:
+        name = one.claim or made.get(one.name)
+        claim = None if name is None else devices.claims.get((group.namespace, name))
+        if claim is not None and (one.claim is not None or claim.controller == group.uid):
+            yield claim
+
+
+def unreserved(group: PodGroup, devices: Devices) -> Patch | None:
+    """Take a group none of whose pods has a node out of one of its claims, so that others may have it freed."""
+    for claim in claims_of_group(group, devices):
+        if claim.allocation is not None and group.uid in claim.reserved_for and not devices.is_unseen(claim.uid):
+            change = {"status": {"reservedFor": [{"$patch": "delete", "uid": group.uid}]}}
+            return Patch((CLAIM, *claim.key), claim.uid, "", change, "status", strategic=True)
+    return None
