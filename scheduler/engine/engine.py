@@ -426,9 +426,7 @@ class Engine:
         lower = [other for other in nominations.on(node) if other.priority < pod.priority]
         self._nominator.end_all(lower, self.cluster.nodes.live_row(node), now)
 
-    def _remove(
-        self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float, group: PodGroup | None = None
-    ) -> None:
+    def _remove(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float, group: PodGroup | None = None) -> None:
         """Have victims removed for a pod, or for its group; from now on they count as terminating."""
         there = [victim for victim in victims if not victim.terminating]
         for victim in victims:

@@ -26,9 +26,9 @@ class Nominations:
     def copied(self) -> "Nominations":
         """The same nominations, for a dry run that changes them."""
         made = Nominations()
-        made._node = dict(self._node)  # noqa: SLF001 (of another Nominations)
-        made._pods = {node: dict(pods) for node, pods in self._pods.items()}  # noqa: SLF001
-        made._of_priority, made._priorities = dict(self._of_priority), list(self._priorities)  # noqa: SLF001
+        made._node = dict(self._node)
+        made._pods = {node: dict(pods) for node, pods in self._pods.items()}
+        made._of_priority, made._priorities = dict(self._of_priority), list(self._priorities)
         return made
 
     def put(self, pod: Pod, node: str) -> None:

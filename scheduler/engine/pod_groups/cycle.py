@@ -130,6 +130,12 @@ class GroupCycles:
 
     # -- what happens meanwhile --------------------------------------------------------------------------------------
 
+    @property
+    def planning(self) -> bool:
+        """Whether victims are looked for, for a group that did not fit."""
+        attempt = self._attempt
+        return attempt is not None and attempt.preemption is not None and attempt.plan is None
+
     def drop(self, uid: str) -> QueuedPod | None:
         """A pod is gone, or placed."""
         attempt = self._attempt

@@ -24,7 +24,9 @@ _FAILED = Cause(ATTEMPT_FAILED)
 class Endings:
     """Does what is left to do with a group that is decided, a slice at a time."""
 
-    def __init__(self, cluster: Cluster, queue: Queue, binding: BindingCycles, outbox: Outbox, evictions: Evictions) -> None:
+    def __init__(
+        self, cluster: Cluster, queue: Queue, binding: BindingCycles, outbox: Outbox, evictions: Evictions
+    ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._binding = binding

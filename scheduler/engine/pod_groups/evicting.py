@@ -67,7 +67,7 @@ class Evictions:
                 attempt, framework, self._cluster, self._pick, extenders=extenders
             )
         before, whole = preemption.spent, self._budget.whole * _LONGEST_PLAN
-        plan = preemption.go_on(self._budget.longest_slice // 2)
+        plan = preemption.go_on(max(self._budget.longest_slice // 2, 1))
         attempt.used = preemption.spent - before
         self._queue.turns.account(attempt.entry.key.namespace, FREE + attempt.used, now)
         attempt.planning += attempt.used

@@ -93,7 +93,7 @@ class GroupPreemption:
         return None
 
     def _made(self) -> Generator[int, None, Plan]:
-        """The plugins that upstream asks at PodGroupPostFilter are those of PostFilter: two of them may say something."""
+        """Ask the plugins that upstream asks at PodGroupPostFilter: of those of PostFilter, two may say something."""
         said = []
         group = self._attempt.group
         for plugin in self._framework.profile.plugins("post_filter"):
@@ -104,7 +104,8 @@ class GroupPreemption:
                     plan, final = yield from self._preempting(plugin.dry_runs.budgets)
                 except PluginError as error:
                     text = f"failed to schedule other pod from a pod group: {error}"
-                    return Plan(error=f'error in "{plugin.name}" PodGroupPostFilter plugins: pod group preemption: {text}')
+                    where = f'error in "{plugin.name}" PodGroupPostFilter plugins: pod group preemption'
+                    return Plan(error=f"{where}: {text}")
                 plan.said = f"pod group preemption: {plan.said}"
                 if final:
                     return plan
@@ -130,18 +131,17 @@ class GroupPreemption:
         cluster = self._cluster
         while True:
             copied = WithoutPods(cluster, self._may_go)
-            ready = False
-            while not ready and not copied.lost:
-                ready = copied.go_on(_ROWS)
+            while not copied.lost and not copied.go_on(_ROWS):
                 yield _ROWS * _A_ROW + _A_POD * copied.pods_copied
             if copied.lost:
+                yield _ROWS * _A_ROW
                 continue
-            version = cluster.nodes.log.version
-            left_out = {row: pods for row, pods in copied.left_out.items() if cluster.nodes.alive[row]}
+            version, alive = cluster.nodes.log.version, cluster.nodes.alive
+            left_out = {row: pods for row, pods in copied.left_out.items() if alive[row]}
             if not left_out:
                 return Plan(_NOBODY), True
             thought = copied.cluster()
-            yield cluster.nodes.rows
+            yield _ROWS * _A_ROW + cluster.nodes.rows
             victims = yield from gathered(left_out, cluster.pod_groups)
             framework = self._framework.apart()
             trial = Trial(self._attempt, thought, framework, *self._running(), self._pick)

@@ -1,7 +1,7 @@
 """The cycle of a pod group in thought: which nodes its pods would find in a cluster without any victim.
 
-As `scheduler.engine.pod_groups.cycle` and `placements`, in a cluster that nobody else looks at: nothing is reserved, and
-nothing has to be given back. Mirrors kube-scheduler `schedule_one_podgroup.go` (runRootSchedulingAlgorithm).
+As `scheduler.engine.pod_groups.cycle` and `placements`, in a cluster that nobody else looks at: nothing is reserved,
+and nothing has to be given back. Mirrors kube-scheduler `schedule_one_podgroup.go` (runRootSchedulingAlgorithm).
 """
 
 from collections.abc import Callable, Generator

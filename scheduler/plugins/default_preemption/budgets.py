@@ -199,9 +199,7 @@ class Budgets:
             else:
                 namespace.put(budget)
 
-    def overdrawing(
-        self, pods: Sequence[Pod], cluster: Cluster, before: Drawn | None = None
-    ) -> list[bool] | None:
+    def overdrawing(self, pods: Sequence[Pod], cluster: Cluster, before: Drawn | None = None) -> list[bool] | None:
         """For each victim, the most important first, whether its eviction would overdraw one; None: nobody's would.
 
         `before`: what victims that are more important have drawn already. Raises SliceOver; `before` is as it was then.

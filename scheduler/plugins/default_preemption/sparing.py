@@ -6,6 +6,7 @@ decide, they are compared by sums, and only victims on nodes of the group are lo
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -92,7 +93,7 @@ class Sparing:
         spares: dict[PodShape, Spare] = {}
         for pod, _ in self._assigned:
             if pod.shape not in spares:
-                spare = yield from asking(self._cluster, lambda pod=pod: self._filters.spare(pod, self._cluster))
+                spare = yield from asking(self._cluster, partial(self._filters.spare, pod, self._cluster))
                 if not spare.exact:
                     return None
                 spares[pod.shape] = spare
@@ -120,7 +121,7 @@ class Sparing:
         for pod, row in self._assigned:
             if not elsewhere and row not in rows:
                 continue
-            fits = yield from asking(cluster, lambda pod=pod, row=row: self._fits(pod, row))
+            fits = yield from asking(cluster, partial(self._fits, pod, row))
             if not fits:
                 break
             cluster.assume(pod, row)
