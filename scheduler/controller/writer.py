@@ -209,7 +209,8 @@ class Writer:
         preemptor = instruction.pod
         told = {"victim": victim.key, "preemptor": preemptor.key, "profile": preemptor.scheduler_name}
         try:
-            deleted = await self._remove(preemptor, victim, told)
+            kind = "pod" if instruction.group is None else "podgroup"
+            deleted = await self._remove(preemptor, kind, victim, told)
         except Exception as error:
             expected = isinstance(error, (ApiError, Unreachable))
             log.warning("victim not removed", **told, error=str(error), exc_info=not expected)
@@ -218,17 +219,17 @@ class Writer:
         if deleted:
             self._preempted(instruction, victim)
 
-    async def _remove(self, preemptor: Pod, victim: Pod, told: dict[str, str]) -> bool:
+    async def _remove(self, preemptor: Pod, kind: str, victim: Pod, told: dict[str, str]) -> bool:
         """Whether we have deleted this very pod; False: it is gone, or going, without us.
 
-        Raises ApiError, Unreachable.
+        `kind`: of who needs the room, a pod or its group. Raises ApiError, Unreachable.
         """
         path, body = condition_patch(
             _ref(victim),
             kind="DisruptionTarget",
             status="True",
             reason="PreemptionByScheduler",
-            message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
+            message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {kind}",
             transition=self._now(),
             generation=victim.generation or None,
         )
@@ -261,7 +262,9 @@ class Writer:
 
     def _preempted(self, instruction: Preempt, victim: Pod) -> None:
         preemptor = instruction.pod
-        note = f"Preempted by pod {preemptor.uid} on node {instruction.node}"
+        group = instruction.group
+        by = f"pod {preemptor.uid}" if group is None else f"podgroup {group.uid}"
+        note = f"Preempted by {by} on node {instruction.node}"
         self._record(
             victim,
             controller=preemptor.scheduler_name,

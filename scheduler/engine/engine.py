@@ -140,6 +140,7 @@ class Engine:
             budget,
             self._assume_in_group,
             self.pick,
+            self._remove,
         )
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
         self.left_claims = LeftClaims(self.cluster, self._outbox)
@@ -447,6 +448,12 @@ class Engine:
         """Nominate the pod for the node and have its victims removed; from now on they count as terminating."""
         nominations = self.cluster.nominations
         nominations.put(pod, node)
+        self._remove(pod, node, victims, now)
+        lower = [other for other in nominations.on(node) if other.priority < pod.priority]
+        self._nominator.end_all(lower, self.cluster.nodes.live_row(node), now)
+
+    def _remove(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float, group: PodGroup | None = None) -> None:
+        """Have victims removed for a pod, or for its group; from now on they count as terminating."""
         there = [victim for victim in victims if not victim.terminating]
         for victim in victims:
             self.binding.note_assumed(victim.uid)
@@ -457,9 +464,7 @@ class Engine:
         for victim in going:
             self.cluster.replace(replace(victim, terminating=True, preempted=True))
         if there:
-            self._outbox.add(Preempt(pod, node, going, reverted))
-        lower = [other for other in nominations.on(node) if other.priority < pod.priority]
-        self._nominator.end_all(lower, self.cluster.nodes.live_row(node), now)
+            self._outbox.add(Preempt(pod, node, going, reverted, group))
 
     def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> None:
         story_writer.failed(queued, SCHEDULER_ERROR, message, plugins, now)

@@ -162,6 +162,8 @@ class Preempt(Instruction, frozen=True):
     victims: tuple[Pod, ...]
     reverted: tuple[Pod, ...] = ()
     """Victims that were not bound yet and are in the queue again: their event says why."""
+    group: PodGroup | None = None
+    """The pod's group, if it is this that needs the room."""
 
 
 class RunCall(Instruction, frozen=True):

@@ -4,6 +4,7 @@ Mirrors what kube-scheduler `plugins/nodevolumelimits/csi.go` gathers per node a
 again only after something on it changed: its pods, their claims and volumes, its attachments or its CSINode.
 """
 
+import copy
 from collections import Counter
 
 import numpy as np
@@ -93,6 +94,15 @@ class Attachments:
     def follow(self, nodes: Nodes) -> None:
         """Look at these nodes from now on; they are the same on the same rows."""
         self._nodes = nodes
+
+    def without_pods(self, nodes: Nodes) -> "Attachments":
+        """What is attached to these nodes, without what their pods use."""
+        made = copy.copy(self)
+        made._nodes, made._pods, made._claim_rows = nodes, {}, {}  # noqa: SLF001 (of another Attachments)
+        made._counted, made._counts, made._holders = {}, {}, {}  # noqa: SLF001
+        rows = (nodes.row_of(name) for name in self._on_node)
+        made._stale = {row for row in rows if row is not None}  # noqa: SLF001
+        return made
 
     def with_csi_node(self) -> Bools:
         """Rows that have a CSINode."""

@@ -339,6 +339,18 @@ class Cluster:
     def _selecting_changed(self, namespace: str) -> None:
         self.selecting_changes[namespace] = self.selecting_changes.get(namespace, 0) + 1
 
+    def apart(self) -> None:
+        """This copy of a cluster is for a dry run: it knows no pod by name, and what happens to it shows nowhere else.
+
+        Objects other than nodes and pods stay shared.
+        """
+        self.nominations = self.nominations.copied()
+        self.storage = self.storage.without_pods(self.nodes)
+        followed, self.pod_groups = self.pod_groups.followed, PodGroups()
+        self.pod_groups.followed = followed
+        self.priorities = Priorities()
+        self._placed, self._on_row, self.supposed = {}, {}, {}
+
     def adopt(self, made: "Cluster") -> None:
         """Use the columns and counts of a cluster that was rebuilt from this one."""
         self.nodes, self.incidence = made.nodes, made.incidence

@@ -23,6 +23,14 @@ class Nominations:
     def __bool__(self) -> bool:
         return bool(self._node)
 
+    def copied(self) -> "Nominations":
+        """The same nominations, for a dry run that changes them."""
+        made = Nominations()
+        made._node = dict(self._node)
+        made._pods = {node: dict(pods) for node, pods in self._pods.items()}
+        made._of_priority, made._priorities = dict(self._of_priority), list(self._priorities)
+        return made
+
     def put(self, pod: Pod, node: str) -> None:
         """Nominate a pod for a node, instead of any other; or bring the pod up to date."""
         pod.shape.hold()

@@ -7,7 +7,7 @@ come first: a pod may name a group that does not exist yet.
 from collections.abc import Container, Iterator
 
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import GroupKey, PodGroup
+from scheduler.model.pod_group import NATIVE, GroupKey, PodGroup
 
 Pods = dict[str, Pod]
 """UID → pod."""
@@ -97,6 +97,27 @@ class PodGroups:
         """The object of a group; None: there is none (yet)."""
         state = self._groups.get(key)
         return None if state is None else state.object
+
+    def native(self, pod: Pod) -> GroupState | None:
+        """The group of Kubernetes' own API that a pod names, if it has an object: it says what preemption goes by."""
+        key = pod.scheduling_group
+        if key is None or key.api != NATIVE:
+            return None
+        state = self._groups.get(key)
+        return None if state is None or state.object is None else state
+
+    def priority_of(self, pod: Pod) -> int:
+        """The priority that counts for a pod where preemption is concerned: its group's (GetPodPriority)."""
+        state = self.native(pod) if pod.scheduling_group is not None else None
+        return pod.priority if state is None or state.object is None else state.object.priority or 0
+
+    def below(self, priority: int) -> bool:
+        """Whether a group with a lower priority has pods with a node: theirs may say another one."""
+        return any(
+            state.scheduled and (state.object.priority or 0) < priority
+            for state in self._groups.values()
+            if state.object is not None and state.key.api == NATIVE
+        )
 
     def state(self, key: GroupKey) -> GroupState | None:
         """What is known of a group; None: neither object nor pod."""

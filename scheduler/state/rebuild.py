@@ -79,7 +79,7 @@ class Rebuild:
             node = self._kept.objects[row]
             nodes.put_labels(row, None if node is None else node.labels)
             nodes.put(row, node)
-            there = self._cluster.pods_on(row)
+            there = self._pods_on(row)
             if there:
                 self._counted[row] = there
             for pod in there:
@@ -92,6 +92,10 @@ class Rebuild:
         for pod, of_pods in alike.values():
             _charge(nodes, pod.shape, of_pods)
             incidence.add_many(pod, Counter(of_pods))
+
+    def _pods_on(self, row: int) -> list[Pod]:
+        """The pods that are counted on a row."""
+        return self._cluster.pods_on(row)
 
     def cluster(self) -> Cluster:
         """The rebuilt cluster, once `go_on` has returned True. To be called once."""

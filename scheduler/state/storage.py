@@ -3,6 +3,7 @@
 Mirrors the listers and indexes behind kube-scheduler `plugins/{volumerestrictions,volumebinding,volumezone}`.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -64,6 +65,13 @@ class Storage:
         """Look at these nodes from now on; they are the same on the same rows."""
         self._nodes = nodes
         self.attached.follow(nodes)
+
+    def without_pods(self, nodes: Nodes) -> "Storage":
+        """The same objects, for a dry run on these nodes, with no pod that uses any of them."""
+        made = copy.copy(self)
+        made._references, made._supposed, made._disks = Counter(), Counter(), {}  # noqa: SLF001 (of another Storage)
+        made._nodes, made.attached = nodes, self.attached.without_pods(nodes)  # noqa: SLF001
+        return made
 
     def volumes_of_class(self, name: str) -> list[PersistentVolume]:
         """Volumes that claims of a class may bind to, as assumed where they are."""

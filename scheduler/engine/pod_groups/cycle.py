@@ -16,6 +16,7 @@ from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.agreement import disagreement
 from scheduler.engine.pod_groups.ending import Endings
 from scheduler.engine.pod_groups.entry import Entry
+from scheduler.engine.pod_groups.evicting import Evict, Evictions
 from scheduler.engine.pod_groups.min_resources import gap
 from scheduler.engine.pod_groups.placements import Placements
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
@@ -40,6 +41,7 @@ class GroupCycles:
         budget: Budget,
         assume: Assume,
         pick: Callable[[str, int], int],
+        evict: Evict,
     ) -> None:
         """`pick`: which of several equally good placements is taken, by the name of the group."""
         self._cluster = cluster
@@ -47,7 +49,9 @@ class GroupCycles:
         self._binding = binding
         self._budget = budget
         self._tries = Tries(cluster, queue, attempts, outbox, budget, assume)
-        self._endings = Endings(cluster, queue, binding, outbox)
+        self._endings = Endings(
+            cluster, queue, binding, outbox, Evictions(cluster, queue, attempts, budget, pick, evict)
+        )
         self._placements = Placements(cluster, queue, attempts, binding, pick)
         self._attempt: GroupAttempt | None = None
         self._owed = 0
@@ -126,6 +130,12 @@ class GroupCycles:
 
     # -- what happens meanwhile --------------------------------------------------------------------------------------
 
+    @property
+    def planning(self) -> bool:
+        """Whether victims are looked for, for a group that did not fit."""
+        attempt = self._attempt
+        return attempt is not None and attempt.preemption is not None and attempt.plan is None
+
     def drop(self, uid: str) -> QueuedPod | None:
         """A pod is gone, or placed."""
         attempt = self._attempt
@@ -161,7 +171,7 @@ class GroupCycles:
         attempt.asking, decided = "", attempt.decided
         if decided:
             attempt.missed |= self._queue.events != attempt.events
-            self._finished(self._endings.go_on(attempt, now))
+            self._finished(attempt, over=self._endings.go_on(attempt, now))
             return
         if (attempt.again or self._endings.lost(attempt)) and not self._began_again(attempt, now):
             return
@@ -228,11 +238,12 @@ class GroupCycles:
 
     def _end(self, attempt: GroupAttempt, now: float) -> None:
         """The attempt is decided."""
-        self._finished(self._endings.begin(attempt, now))
+        self._finished(attempt, over=self._endings.begin(attempt, now))
 
-    def _finished(self, over: bool) -> None:
+    def _finished(self, attempt: GroupAttempt, *, over: bool) -> None:
         """A part was done of what is left to do with a group that is decided. `over`: nothing is left."""
-        self._owed = SHARE * ORDINARY
+        self._owed = SHARE * max(attempt.used, ORDINARY)
+        attempt.used = 0
         if over:
             self._attempt = None
 

@@ -10,8 +10,8 @@ from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, SetGro
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.places import Cause
 from scheduler.engine.pod_groups.entry import Ended
+from scheduler.engine.pod_groups.evicting import Evictions
 from scheduler.engine.pod_groups.freeing import freed_for
-from scheduler.engine.pod_groups.preemption import said_of
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, verdict
 from scheduler.engine.queue import ATTEMPT_FAILED, Queue
 from scheduler.state.cluster import Cluster
@@ -24,11 +24,14 @@ _FAILED = Cause(ATTEMPT_FAILED)
 class Endings:
     """Does what is left to do with a group that is decided, a slice at a time."""
 
-    def __init__(self, cluster: Cluster, queue: Queue, binding: BindingCycles, outbox: Outbox) -> None:
+    def __init__(
+        self, cluster: Cluster, queue: Queue, binding: BindingCycles, outbox: Outbox, evictions: Evictions
+    ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._binding = binding
         self._outbox = outbox
+        self._evictions = evictions
 
     def lost(self, attempt: GroupAttempt) -> bool:
         """Whether a pod of the group is not assumed any more, although it was."""
@@ -52,7 +55,7 @@ class Endings:
             over = self._send(attempt, now)
         else:
             self.give_back(attempt, now, quietly=not attempt.noticed)
-            over = not attempt.holding and self._tell(attempt, now)
+            over = not attempt.holding and self._evictions.over(attempt, now) and self._tell(attempt, now)
         attempt.events = self._queue.events
         return over
 
@@ -69,7 +72,6 @@ class Endings:
             if attempt.ended is Ended.REJECTED and back:
                 first = back[0].queued.pod
                 framework = self._queue.frameworks[first.scheduler_name]
-                attempt.reasons.append(said_of(attempt.group, first, framework, self._cluster))
                 if not (attempt.group.topology_key and framework.placements.wanted):
                     for write in freed_for((one.queued.pod for one in back), framework, self._cluster):
                         self._outbox.add(write)
@@ -118,6 +120,8 @@ class Endings:
         queued.returned_at = now
         if nominated == "":
             self._cluster.nominations.drop(queued.pod.uid)
+        elif nominated:
+            self._cluster.nominations.put(queued.pod, nominated)
         story_writer.failed(queued, reason, message, member.plugins, now)
         self._outbox.failed(queued, reason, message, member.plugins, member.decision, nominated)
 

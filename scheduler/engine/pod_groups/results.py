@@ -6,7 +6,7 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, subm
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.engine.pod_groups.entry import Ended, Entry
@@ -15,6 +15,9 @@ from scheduler.engine.queued import QueuedPod
 from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.placement import Placement
 from scheduler.model.pod_group import PodGroup
+
+if TYPE_CHECKING:
+    from scheduler.engine.pod_groups.preemption import GroupPreemption, Plan
 
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
 
@@ -142,6 +145,16 @@ class GroupAttempt:
     """It begins again from the start, once all pods have given back what they hold."""
     holding: list[str] = field(default_factory=list)
     """UIDs of the pods that are still to give back what they hold."""
+    preemption: "GroupPreemption | None" = None
+    """The search for victims, after it has failed."""
+    plan: "Plan | None" = None
+    """What came of it."""
+    planning: int = 0
+    """Steps that it took so far."""
+    used: int = 0
+    """Those of the last slice."""
+    evicted: int = 0
+    """How many victims were told to go."""
     said: bool = False
     """It was said of the group what came of it."""
     told: int = 0
@@ -215,8 +228,12 @@ def verdict(attempt: GroupAttempt, member: Member) -> tuple[str, str, str | None
     if attempt.ended in (Ended.BROKEN, Ended.TOO_COSTLY):
         own = member.reason == SCHEDULER_ERROR
         return SCHEDULER_ERROR, member.message if own else attempt.message, ""
+    plan = attempt.plan
+    nominated = None if plan is None or not plan.waits else plan.nominated.get(member.queued.pod.uid)
     if member.fits:
+        if plan is not None and plan.waits:
+            return UNSCHEDULABLE, attempt.message, nominated
         return UNSCHEDULABLE, attempt.of_those_that_fit, ""
     if member.reason:
-        return member.reason, member.message, member.nominated
-    return UNSCHEDULABLE, attempt.untried, None
+        return member.reason, member.message, member.nominated if nominated is None else nominated
+    return UNSCHEDULABLE, attempt.untried, nominated

@@ -148,6 +148,16 @@ class _Namespace:
         effort.charge(steps // 2)
 
 
+class Drawn:
+    """What victims have drawn so far, by namespace."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, dict[int, int]] = {}
+        """How often each budget was drawn on, where there are few."""
+        self.left: dict[str, NDArray[np.int64]] = {}
+        """What is left of each budget, where there are many."""
+
+
 class Budgets:
     """The budgets of one cluster, and what is left of them while victims are counted."""
 
@@ -189,12 +199,25 @@ class Budgets:
             else:
                 namespace.put(budget)
 
-    def overdrawing(self, pods: Sequence[Pod], cluster: Cluster) -> list[bool] | None:
-        """For each victim, the most important first, whether its eviction would overdraw one; None: nobody's would."""
+    def overdrawing(self, pods: Sequence[Pod], cluster: Cluster, before: Drawn | None = None) -> list[bool] | None:
+        """For each victim, the most important first, whether its eviction would overdraw one; None: nobody's would.
+
+        `before`: what victims that are more important have drawn already. Raises SliceOver; `before` is as it was then.
+        """
+        effort = cluster.effort
+        if before is None:
+            return self._drawing(pods, cluster, Drawn())
+        self._read_about(pods, cluster.selecting.get(_KIND, {}), effort)
+        end = effort.pause()
+        try:
+            return self._drawing(pods, cluster, before)
+        finally:
+            effort.resume(end)
+
+    def _drawing(self, pods: Sequence[Pod], cluster: Cluster, before: Drawn) -> list[bool] | None:
         budgets = cluster.selecting.get(_KIND, {})
         effort = cluster.effort
-        drawn: dict[str, dict[int, int]] = {}
-        left: dict[str, NDArray[np.int64]] = {}
+        drawn, left = before.times, before.left
         flags: list[bool] | None = None
         for i, pod in enumerate(pods):
             written = budgets.get(pod.namespace)
@@ -219,6 +242,17 @@ class Budgets:
                 flags = flags or [False] * len(pods)
                 flags[i] = True
         return flags
+
+    def _read_about(self, pods: Sequence[Pod], budgets: Mapping[str, Mapping[str, Selecting]], effort: Effort) -> None:
+        """Find the budgets of all these pods, so that nothing interrupts who draws on them."""
+        for pod in pods:
+            written = budgets.get(pod.namespace)
+            if written and pod.labels:
+                namespace = self._namespaces.get(pod.namespace)
+                if namespace is None:
+                    namespace = self._namespaces[pod.namespace] = _Namespace(written)
+                namespace.read(written, effort)
+                namespace.matching(pod.labels, effort)
 
 
 def _draw(pod: Pod, namespace: _Namespace, matching: list[int], drawn: dict[int, int]) -> bool:

@@ -186,7 +186,8 @@ def test_nobody_looks_through_all_pods_for_one_of_lower_priority(gangs: Harness)
     """The cluster knows which priorities its pods have."""
     gangs.put(node("n1", "8"), pod("low", priority=-5, nodeName="n1"), group(min_count=2), *members(2, "6"))
     assert gangs.engine.cluster.priorities.pods == {-5: 1}
-    assert conditions(gangs.cycles())[-1][2].endswith("pods of lower priority are not removed for pod groups yet")
+    tried = "pod group preemption: minCount (2) cannot be satisfied: 1 scheduled, 0 remaining"
+    assert conditions(gangs.cycles())[-1][2].endswith(tried)
     gangs.gone("Pod", "low")
     assert gangs.engine.cluster.priorities.pods == {}
 

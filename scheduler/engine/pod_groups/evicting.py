@@ -1,0 +1,81 @@
+"""Preemption for a group whose attempt has failed: a plan is made in slices, then its victims are told to go."""
+
+from collections.abc import Callable
+
+from scheduler.engine.attempts import Attempts
+from scheduler.engine.budget import Budget, TooCostlyError
+from scheduler.engine.pod_groups.entry import Ended
+from scheduler.engine.pod_groups.preemption import NODE, GroupPreemption
+from scheduler.engine.pod_groups.results import GroupAttempt
+from scheduler.engine.queue import Queue
+from scheduler.engine.turns import FREE
+from scheduler.model.pod import Pod
+from scheduler.model.pod_group import PodGroup
+from scheduler.state.cluster import Cluster
+
+_AT_ONCE = 32
+"""How many victims are told to go in one slice."""
+_LONGEST_PLAN = 8
+"""A plan may cost as much as so many attempts: it looks at all pods of lower priority."""
+Evict = Callable[[Pod, str, tuple[Pod, ...], float, PodGroup], None]
+"""Have victims removed for a pod of a group."""
+
+
+class Evictions:
+    """Makes the plan of one attempt, and carries it out."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: Queue,
+        attempts: Attempts,
+        budget: Budget,
+        pick: Callable[[str, int], int],
+        evict: Evict,
+    ) -> None:
+        """`pick`: which of several equally good nodes or placements is taken."""
+        self._cluster = cluster
+        self._queue = queue
+        self._attempts = attempts
+        self._budget = budget
+        self._pick = pick
+        self._evict = evict
+
+    def over(self, attempt: GroupAttempt, now: float) -> bool:
+        """Do a slice of it; whether nothing is left. Then the attempt has its plan, if preemption was asked at all."""
+        if attempt.ended is not Ended.REJECTED or not attempt.members:
+            return True
+        if attempt.plan is None:
+            self._go_on(attempt, now)
+        plan = attempt.plan
+        if plan is None:
+            return attempt.ended is not Ended.REJECTED
+        some = tuple(plan.victims[attempt.evicted : attempt.evicted + _AT_ONCE])
+        attempt.evicted += len(some)
+        if some:
+            self._evict(attempt.pods[0].queued.pod, NODE, some, now, attempt.group)
+        return attempt.evicted == len(plan.victims)
+
+    def _go_on(self, attempt: GroupAttempt, now: float) -> None:
+        """Go on with the plan. It is begun again if a pod of the group has gone."""
+        preemption = attempt.preemption
+        if preemption is None or preemption.lost:
+            pods = [member.queued.pod for member in attempt.pods]
+            framework = self._queue.frameworks[pods[0].scheduler_name]
+            extenders = any(map(self._attempts.asks_extenders, pods))
+            preemption = attempt.preemption = GroupPreemption(
+                attempt, framework, self._cluster, self._pick, extenders=extenders
+            )
+        before, whole = preemption.spent, self._budget.whole * _LONGEST_PLAN
+        plan = preemption.go_on(max(self._budget.longest_slice // 2, 1))
+        attempt.used = preemption.spent - before
+        self._queue.turns.account(attempt.entry.key.namespace, FREE + attempt.used, now)
+        attempt.planning += attempt.used
+        if plan is None and attempt.planning >= whole:
+            attempt.ended = Ended.TOO_COSTLY
+            attempt.reasons = [str(TooCostlyError(whole, self._cluster.effort.causes))]
+        elif plan is not None and plan.error:
+            attempt.break_off(plan.error)
+        elif plan is not None:
+            attempt.plan = plan
+            attempt.reasons.append(plan.said)

@@ -1,0 +1,56 @@
+"""A cluster as it would be without some of its pods, for dry runs that take many turns.
+
+It is rebuilt from the objects, some rows at a time, while the original changes. Then it stays as it is, and may be
+changed at will: nobody else looks at it.
+"""
+
+from collections.abc import Callable
+
+from scheduler.model.pod import Pod
+from scheduler.model.volumes import NO_VOLUMES
+from scheduler.state.cluster import Cluster
+from scheduler.state.rebuild import Rebuild
+
+
+class WithoutPods(Rebuild):
+    """The same nodes on the same rows, without the pods that leave."""
+
+    def __init__(self, cluster: Cluster, leaves: Callable[[Pod], bool]) -> None:
+        super().__init__(cluster)
+        self._leaves = leaves
+        self.left_out: dict[int, list[Pod]] = {}
+        """Row → the pods that leave it."""
+        self.pods_copied = 0
+        """How many pods there were on the rows that the last call of `go_on` has copied."""
+        self._with_volumes: dict[int, list[Pod]] = {}
+
+    def go_on(self, rows: int) -> bool:
+        """As of `Rebuild`."""
+        self.pods_copied = 0
+        return super().go_on(rows)
+
+    def _pods_on(self, row: int) -> list[Pod]:
+        staying: list[Pod] = []
+        leaving: list[Pod] = []
+        for pod in self._cluster.pods_on(row):
+            self.pods_copied += 1
+            (leaving if self._leaves(pod) else staying).append(pod)
+        for some, where in (
+            (leaving, self.left_out),
+            ([pod for pod in staying if pod.shape.volumes is not NO_VOLUMES], self._with_volumes),
+        ):
+            if some:
+                where[row] = some
+            else:
+                where.pop(row, None)
+        return staying
+
+    def cluster(self) -> Cluster:
+        """As of `Rebuild`. Pods can be assumed in it, and forgotten."""
+        made = super().cluster()
+        made.apart()
+        for row, pods in self._with_volumes.items():
+            for pod in pods:
+                made.storage.charge(pod, row, 1)
+                made.storage.refer(pod, 1)
+        return made

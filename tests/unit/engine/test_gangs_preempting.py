@@ -1,0 +1,239 @@
+"""Pod groups that make room for themselves: whom they remove, what is said, and where they wait until then."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from scheduler.engine.budget import Budget
+from scheduler.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
+from scheduler.engine.stimuli import Follows
+from scheduler.model.pod_group import NATIVE
+from scheduler.state.validate import validate
+from tests.builders import Object
+
+from .conftest import Harness, node, pod
+
+ON_N0 = {"kubernetes.io/hostname": "n0"}
+
+
+@pytest.fixture
+def gangs(harness: Harness) -> Harness:
+    """A harness whose API server serves PodGroups."""
+    harness.handle(Follows(NATIVE, True))
+    return harness
+
+
+@pytest.fixture
+def hurried() -> Iterator[Harness]:
+    """As `gangs`, with slices of almost nothing."""
+    harness = Harness(budget=Budget(slice=50, longest_slice=50))
+    harness.handle(Follows(NATIVE, True))
+    yield harness
+    assert validate(harness.engine.cluster) == []
+
+
+def group(name: str, needed: int, priority: int = 0, mode: str = "single", **spec: Any) -> Object:
+    return {
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": needed}},
+            "priority": priority,
+            "disruptionMode": {mode: {}},
+            **spec,
+        },
+    }
+
+
+def member(of: str, number: int, on: str = "", cpu: str = "1", priority: int = 0, **spec: Any) -> Object:
+    made = pod(f"{of}-{number}", cpu, schedulingGroup={"podGroupName": of}, priority=priority, **spec)
+    if on:
+        made["spec"]["nodeName"] = on
+        made["status"] = {"phase": "Running", "startTime": f"2026-01-01T00:00:{number:02}Z"}
+    return made
+
+
+def running(name: str, on: str, cpu: str = "1", priority: int = 0, started: int = 0, **spec: Any) -> Object:
+    made = pod(name, cpu, nodeName=on, priority=priority, **spec)
+    made["status"] = {"phase": "Running", "startTime": f"2026-01-01T00:01:{started:02}Z"}
+    return made
+
+
+def victims(said: list[Instruction]) -> set[str]:
+    return {victim.name for one in said if isinstance(one, Preempt) for victim in one.victims}
+
+
+def until_planning(harness: Harness) -> list[Instruction]:
+    """Work until victims are looked for."""
+    said: list[Instruction] = []
+    while not harness.engine.groups.planning:
+        said += harness.cycle()
+    return said
+
+
+def condition(said: list[Instruction]) -> str:
+    return [one.message for one in said if isinstance(one, SetGroupCondition)][-1]
+
+
+def bound(said: list[Instruction]) -> dict[str, str]:
+    return {one.pod.name: one.node for one in said if isinstance(one, Bind)}
+
+
+def test_a_gang_removes_as_few_as_it_needs_and_starts_when_they_are_gone(gangs: Harness) -> None:
+    """The victims that started last go; nodes are kept for the gang, and nobody else is let in."""
+    gangs.put(*(node(f"n{i}", "2") for i in range(2)))
+    gangs.put(*(running(f"low-{i}", f"n{i % 2}", started=i) for i in range(4)))
+    gangs.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(2)))
+    said = gangs.cycles()
+    assert victims(said) == {"low-2", "low-3"}
+    assert condition(said) == (
+        "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining, "
+        "pod group preemption: found a placement for podgroup, preempting 2 victims"
+    )
+    assert {gangs.engine.cluster.nominations.node_of(f"high-{i}") for i in range(2)} == {"n0", "n1"}
+    gangs.put(pod("stranger", "1"))
+    assert bound(gangs.cycles()) == {}
+    gangs.gone("Pod", "low-2")
+    gangs.gone("Pod", "low-3")
+    gangs.after(10)
+    assert sorted(bound(gangs.cycles())) == ["high-0", "high-1"]
+
+
+def test_a_group_of_mode_all_goes_as_a_whole_also_where_nobody_needs_its_room(gangs: Harness) -> None:
+    gangs.put(node("n0", "2"), node("n1", "8"))
+    gangs.put(group("low", 1, mode="all"), member("low", 0, "n0", "2"), member("low", 1, "n1"))
+    gangs.put(group("high", 1, 5), member("high", 0, cpu="2", priority=5, nodeSelector=ON_N0))
+    said = gangs.cycles()
+    assert victims(said) == {"low-0", "low-1"}
+    assert condition(said).endswith("found a placement for podgroup, preempting 2 victims")
+
+
+def test_pods_of_a_group_of_mode_single_go_one_by_one(gangs: Harness) -> None:
+    gangs.put(node("n0", "2"), node("n1", "8"))
+    gangs.put(group("low", 1), member("low", 0, "n0", "2"), member("low", 1, "n1"))
+    gangs.put(group("high", 1, 5), member("high", 0, cpu="2", priority=5, nodeSelector=ON_N0))
+    assert victims(gangs.cycles()) == {"low-0"}
+
+
+def test_nobody_of_equal_priority_goes(gangs: Harness) -> None:
+    """The priority that counts for a member is its group's, whatever the pod says."""
+    gangs.put(node("n0", "2"), running("equal", "n0", priority=5))
+    gangs.put(group("low", 1, 5), member("low", 0, "n0", priority=0))
+    gangs.put(group("high", 1, 5), member("high", 0, cpu="2", priority=5))
+    said = gangs.cycles()
+    assert victims(said) == set()
+    assert condition(said).endswith("pod group preemption: No preemption victims found for incoming preemptor")
+
+
+def test_a_gang_that_may_not_preempt_removes_nobody(gangs: Harness) -> None:
+    gangs.put(node("n0", "2"), running("low", "n0", "2"))
+    gangs.put(group("high", 1, 5), member("high", 0, priority=5, preemptionPolicy="Never"))
+    said = gangs.cycles()
+    assert victims(said) == set()
+    assert condition(said).endswith("pod group preemption: not eligible due to preemptionPolicy=Never.")
+
+
+def test_a_gang_that_would_not_fit_an_empty_cluster_removes_nobody(gangs: Harness) -> None:
+    gangs.put(node("n0", "2"), running("low", "n0", "2"))
+    gangs.put(group("high", 3, 5), *(member("high", i, priority=5) for i in range(3)))
+    said = gangs.cycles()
+    assert victims(said) == set()
+    tail = "pod group preemption: minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
+    assert condition(said).endswith(f"deallocation and deletion of ResourceClaims completed, {tail}")
+
+
+def test_victims_that_a_budget_protects_are_spared_first(gangs: Harness) -> None:
+    """Though the protected one started later."""
+    gangs.put(node("n0", "2"))
+    gangs.put(running("plain", "n0", started=1), running("protected", "n0", started=2, labels={"app": "db"}))
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "db", "namespace": "default", "uid": "db"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    gangs.put(budget, group("high", 1, 5), member("high", 0, priority=5))
+    assert victims(gangs.cycles()) == {"plain"}
+
+
+def test_while_victims_leave_nobody_else_has_to(gangs: Harness) -> None:
+    gangs.put(node("n0", "2"), running("low", "n0", "2"), node("n1", "2"), running("other", "n1", "2"))
+    gangs.put(group("high", 1, 5), member("high", 0, priority=5))
+    first = gangs.cycles()
+    assert len(victims(first)) == 1
+    gangs.put(node("n2", "500m"))
+    gangs.after(10)
+    said = gangs.cycles()
+    assert victims(said) == set()
+    assert condition(said).endswith("pod group preemption: ongoing preemption on nominated nodes")
+    assert {gangs.engine.cluster.nominations.node_of("high-0")} < {"n0", "n1"}
+
+
+def test_members_that_had_a_node_in_vain_are_nominated_too(gangs: Harness) -> None:
+    """And are told what the group is told."""
+    gangs.put(node("n0", "1"), node("n1", "1"), running("low", "n1"))
+    gangs.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(2)))
+    said = gangs.cycles()
+    failed = {one.pod.name: one.message for one in said if isinstance(one, Failed)}
+    assert failed["high-0"] == condition(said)
+    assert failed["high-1"] == "0/2 nodes are available: 2 Insufficient cpu."
+    nominations = gangs.engine.cluster.nominations
+    assert {nominations.node_of("high-0"), nominations.node_of("high-1")} == {"n0", "n1"}
+
+
+def test_terms_of_victims_count_while_they_are_put_back(gangs: Harness) -> None:
+    """Filters are asked where amounts do not decide: the victim that repels the gang goes, its neighbour stays."""
+    repels: Object = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"app": "gang"}}, "topologyKey": "kubernetes.io/hostname"}
+            ]
+        }
+    }
+    gangs.put(node("n0", "4"))
+    gangs.put(running("repelling", "n0", started=1, affinity=repels), running("plain", "n0", started=2))
+    gangs.put(group("high", 1, 5), member("high", 0, priority=5, labels={"app": "gang"}))
+    assert victims(gangs.cycles()) == {"repelling"}
+
+
+def test_a_plan_in_slices_is_the_same_plan(gangs: Harness, hurried: Harness) -> None:
+    """Others are tried between the slices; a plan that a change has made wrong is made again."""
+    found = []
+    for harness in (gangs, hurried):
+        harness.put(*(node(f"n{i}", "4") for i in range(30)))
+        harness.put(*(running(f"low-{i}", f"n{i % 30}", started=i % 60) for i in range(120)))
+        harness.put(group("old", 2, mode="all"), member("old", 0, "n3", "0"), member("old", 1, "n4", "0"))
+        harness.put(group("high", 8, 5), *(member("high", i, cpu="3", priority=5) for i in range(8)))
+        found.append(len(victims(harness.cycles())))
+    assert found == [24, 24]
+
+
+def test_a_change_while_the_plan_is_made(hurried: Harness) -> None:
+    """A victim that has left by itself is not removed again, and one that came meanwhile counts."""
+    hurried.put(*(node(f"n{i}", "1") for i in range(2)), *(running(f"low-{i}", f"n{i}") for i in range(2)))
+    hurried.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(2)))
+    said = until_planning(hurried)
+    assert victims(said) == set()
+    hurried.gone("Pod", "low-0")
+    hurried.put(running("late", "n0"))
+    said += hurried.cycles()
+    assert victims(said) == {"late", "low-1"}
+
+
+def test_a_member_that_goes_while_the_plan_is_made(hurried: Harness) -> None:
+    hurried.put(*(node(f"n{i}", "1") for i in range(3)), *(running(f"low-{i}", f"n{i}") for i in range(3)))
+    hurried.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(3)))
+    said = until_planning(hurried)
+    assert victims(said) == set()
+    hurried.gone("Pod", "high-1")
+    said += hurried.cycles()
+    assert len(victims(said)) == 2
+
+
+def test_a_plan_is_charged_to_the_namespace(gangs: Harness) -> None:
+    gangs.put(*(node(f"n{i}", "4") for i in range(300)), *(running(f"low-{i}", f"n{i}", "4") for i in range(300)))
+    assert gangs.engine.queue.turns.debt("default", gangs.now) == 0
+    gangs.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(2)))
+    gangs.cycles()
+    assert gangs.engine.queue.turns.debt("default", gangs.now) > 300 * 20
