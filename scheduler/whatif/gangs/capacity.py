@@ -83,7 +83,11 @@ def gang_capacity(
 def _by_sums(cluster: Cluster, framework: Framework, group: PodGroup, batches: Sequence[Batch]) -> GangCapacity | None:
     """None where sums do not say."""
     [batch] = batches if len(batches) == 1 else [None]
-    if batch is None or not (batch.equal or (batch.claims_only_devices and batch.alike(0))):
+    if (
+        batch is None
+        or group.min_resources is not None
+        or not (batch.equal or (batch.claims_only_devices and batch.alike(0)))
+    ):
         return None
     if not batch.equal:
         for claim in batch.objects(0):

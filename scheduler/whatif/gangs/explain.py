@@ -125,8 +125,12 @@ class _Answer:
         with self._fitting.placed(gang.waiting, self._where[best], gang.lacking) as part:
             stop, why, plans = self._stop(part, self._where[best])
         fits = len(part.nodes)
-        enough = fits >= gang.lacking and not gang.missing
+        lacks = gang.gap(self._cluster)
+        enough = fits >= gang.lacking and not gang.missing and not lacks
         message = "" if enough else self._message(part if not best else None)
+        if lacks:
+            message = f"{GROUP_UNSCHEDULABLE}, {lacks}"
+            why = f"its minResources are not free: {lacks}"
         if held:
             outcome, why = shown.HELD, "; ".join(held)
         elif enough:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scheduler.engine.pod_groups.min_resources import gap
 from scheduler.framework.decision import Rows
 from scheduler.framework.placement import Running
 from scheduler.framework.runtime import Framework
@@ -27,6 +28,10 @@ class Gang:
     def lacking(self) -> int:
         """How many of the waiting pods have to find a node for any to start."""
         return max(self.group.needed - len(self.running), 1)
+
+    def gap(self, cluster: Cluster) -> str:
+        """What the whole cluster lacks of what the group asks for together (minResources); empty: nothing."""
+        return gap(self.group, cluster.pod_groups.state(self.group.key), cluster)
 
     @property
     def missing(self) -> int:

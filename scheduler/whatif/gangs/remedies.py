@@ -187,7 +187,8 @@ class Remedies:
 
     def _fits(self, plan: Whole) -> int | None:
         """How many of the waiting pods find a node after a plan; None: too few for the gang to start."""
-        if len(plan) == 1 and isinstance(plan[0], LowerMinCount) and not self._gang.waiting[0].gates:
+        by_part = len(plan) == 1 and isinstance(plan[0], LowerMinCount) and not self._gang.gap(self._cluster)
+        if by_part and not any(pod.gates for pod in self._gang.waiting):
             return len(self._part.nodes)  # it was placed already
         members = self._edited(plan)
         if self._fitting.spent or any(pod.gates for pod in members):
@@ -200,7 +201,7 @@ class Remedies:
     def _fit(self, members: Sequence[Pod], plan: Whole, needed: int) -> int | None:
         with self._applied(plan):
             where = self._where(plan)
-            if not self._fitting.starts(members, where, needed):
+            if self._gang.gap(self._cluster) or not self._fitting.starts(members, where, needed):
                 return None
             if not self._by_sums and any(not isinstance(change, LowerMinCount) for change in plan):
                 return needed  # at least

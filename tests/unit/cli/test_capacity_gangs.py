@@ -19,7 +19,7 @@ from tests.unit.cli.test_simulate_groups import job
 from tests.unit.whatif.gangs import by_topology, group, labelled_group, member, members
 from tests.unit.whatif.story import framework, world
 
-RACK = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+RACK: dict[str, Any] = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
 SIX = [node(f"n{i}", "8", labels={"rack": "ab"[i % 2]}) for i in range(6)]
 
 

@@ -31,9 +31,12 @@ SIX = [node(f"n{i}", "8") for i in range(6)] + [pod(f"x{i}", "3", on=f"n{i}") fo
 """Six nodes with room for one pod of 4 CPUs each."""
 
 
-def after(plan: list[Any], objects: list[Object]) -> list[Object]:
-    """The objects after a plan. What concerns pods is done to all pods of the group that it can be done to."""
+def after(plan: list[Any], objects: list[Object], stopped: str = "") -> list[Object]:
+    """The objects after a plan. What concerns pods is done to all of the group that are like the one that stops it."""
     objects = deepcopy(objects)
+    waiting = [each for each in objects if each["kind"] == "Pod" and "nodeName" not in each["spec"]]
+    like_it = next((each["spec"] for each in waiting if each["metadata"]["name"] == stopped), None)
+    alike = {each["metadata"]["name"] for each in waiting if each["spec"] == like_it}
     for change in plan:
         if isinstance(change, LowerMinCount):
             for each in objects:
@@ -54,10 +57,9 @@ def after(plan: list[Any], objects: list[Object]) -> list[Object]:
             for each in objects:
                 each["spec"].pop("schedulingConstraints", None)
         elif isinstance(change, OnPod):
-            waiting = [each for each in objects if each["kind"] == "Pod" and "nodeName" not in each["spec"]]
-            of_group = [each for each in waiting if "schedulingGroup" in each["spec"]]
-            for each in of_group:
-                if isinstance(change, Ungate) and "schedulingGates" not in each["spec"]:
+            for each in waiting:
+                gated = "schedulingGates" in each["spec"]
+                if not (gated if isinstance(change, Ungate) else each["metadata"]["name"] in alike):
                     continue
                 each.update(carried_out([change], each, [])[0])
         else:
@@ -74,7 +76,8 @@ def judged(objects: list[Object], answer: GroupExplanation, needed: int, *, topo
     running = sum(1 for each in objects if each["kind"] == "Pod" and "nodeName" in each["spec"] and _in_group(each))
     for remedy in answer.remedies:
         lowered = next((change.count for change in remedy.changes if isinstance(change, LowerMinCount)), needed)
-        found = bound(after(list(remedy.changes), objects), topology=topology)
+        stopped = "" if answer.stopped is None else answer.stopped.pod.rpartition("/")[2]
+        found = bound(after(list(remedy.changes), objects, stopped), topology=topology)
         assert len(found) + running >= lowered, (remedy.text, found)
         assert len(found) >= remedy.fits, (remedy.text, found)
     for ending in answer.endings:
@@ -168,6 +171,23 @@ def test_groups_of_scheduler_plugins() -> None:
     assert len(bound(after(list(lower.changes), objects), api=COSCHEDULING)) == 6
 
 
+def test_what_a_group_of_scheduler_plugins_asks_for_together() -> None:
+    """More than is free in the whole cluster: it is not tried, though its pods fit."""
+    of = labelled_group(2)
+    of["spec"]["minResources"] = {"cpu": "31"}
+    objects = [*SIX, of, *(labelled(f"train-{i}") for i in range(2))]
+    answer = asked(objects, api=COSCHEDULING)
+    assert (answer.outcome, answer.cause) == (
+        "unschedulable",
+        "its minResources are not free: resource gap: map[cpu:1]",
+    )
+    [condition] = played(objects).conditions.values()
+    assert condition.startswith(answer.message)
+    [more] = answer.remedies
+    assert more.text == "add a node like n0"
+    assert len(bound(after(list(more.changes), objects), api=COSCHEDULING)) == 2
+
+
 def test_members_that_do_not_agree() -> None:
     answer = asked([*SIX, group(2), member("train-0", priority=1), member("train-1")])
     assert answer.outcome == "failed"
@@ -209,7 +229,7 @@ def test_pods_that_keep_apart() -> None:
     assert any("prefer, not require" in text for text in texts(answer))
 
 
-RACK = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+RACK: dict[str, Any] = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
 
 
 def racks(*sizes: int) -> list[Object]:
