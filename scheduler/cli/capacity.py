@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from scheduler.cli.capacity_gangs import about_gangs, capacity_of_gangs, print_gangs
 from scheduler.cli.errors import FOUND, InputError, about, complain
 from scheduler.cli.inputs import configuration, documents, named, refuse_what_the_api_would, world
 from scheduler.cli.options import (
@@ -58,7 +59,8 @@ def _capacity(
 ) -> int:
     """Show how many more pods like one fit, on which nodes, what limits them, and what one more node would add.
 
-    Nobody is preempted for them, and pods that wait are not counted as placed. Nothing is written.
+    Of a file with a PodGroup and its pods, it is shown how many more such gangs fit. Nobody is preempted for them, and
+    pods that wait are not counted as placed. Nothing is written.
     """
     settings = configuration(config)
     with about(named(config) if config else "configuration"):
@@ -79,6 +81,10 @@ def _capacity(
     with about(named(file)):
         if validate:
             refuse_what_the_api_would(held)
+        if about_gangs(held, name):
+            gangs = capacity_of_gangs(held, name, there, framework, namespace, usual)
+            print_gangs(gangs, output, everything=everything)
+            return 0 if gangs.gangs >= at_least else FOUND
         workload = _chosen(manifest.workloads(held), name)
         batch = Batch(workload, there, namespace, usual, framework.profile.name)
         answer = capacity(there.cluster, framework, batch, most=MOST)

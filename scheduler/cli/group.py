@@ -13,7 +13,7 @@ from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import COSCHEDULING, NATIVE, POD_GROUP_KINDS, GroupKey, PodGroup
-from scheduler.whatif import manifest
+from scheduler.whatif import claim_templates, manifest
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.commands import Written
 from scheduler.whatif.documents import Document, ObjectError
@@ -100,9 +100,11 @@ def group_from_file(
 
 
 def add_groups(held: Iterable[Document], namespace: str | None, world: World, usual: str) -> list[GroupKey]:
-    """Add the pod groups of a file to a cluster; their keys. Raises ObjectError."""
+    """Add the pod groups of a file to a cluster, and what their pods are made with; their keys. Raises ObjectError."""
     keys = []
     for document in held:
+        if document.kind in ("PriorityClass", claim_templates.KIND):
+            world.add_document(document)
         if document.kind in POD_GROUP_KINDS:
             group = world.decode_raw(document.kind, document.raw, document.place)
             assert isinstance(group, PodGroup)

@@ -153,7 +153,7 @@ class _Placing:
 
     def one_more(self) -> Iterator[OneMore]:
         """What a node more takes of those that fit nowhere; the pods leave again."""
-        for node, number in _makes(self._cluster):
+        for node, number in makes(self._cluster):
             with applied(self._cluster, [AddNode(node.name)]):
                 furnished = list(_furnish(self._cluster, node))
                 known = set(self._simulation.bound) | set(self._simulation.preparing)
@@ -209,7 +209,7 @@ def _alike(batch: Batch, number: int) -> bool:
 
 def _by_sums(cluster: Cluster, framework: Framework, pod: Pod, counted: Counting) -> Iterator[OneMore]:
     """What each make of node would take, empty but for what all nodes of the make have."""
-    for node, number in _makes(cluster):
+    for node, number in makes(cluster):
         change = AddNode(node.name)
         with applied(cluster, [change]):
             furnished = list(_furnish(cluster, node))
@@ -234,7 +234,7 @@ def _furnish(cluster: Cluster, node: Node) -> Iterator[Pod]:
             yield copy
 
 
-def _makes(cluster: Cluster) -> list[tuple[Node, int]]:
+def makes(cluster: Cluster) -> list[tuple[Node, int]]:
     """A node of each make, and how many there are of it, the most frequent first."""
     found = templates_of(node for _, node in cluster.nodes.live())
     return sorted(found, key=lambda each: (-each[1], each[0].name))[:_KINDS]

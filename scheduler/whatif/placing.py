@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from scheduler.framework.decision import Decision
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
@@ -78,18 +77,7 @@ def placing(framework: Framework, cluster: Cluster) -> Iterator[Placing]:
 def best(pod: Pod, framework: Framework, cluster: Cluster, within: Bools | None = None) -> int | None:
     """The row where a pod goes; None: nowhere, or a plugin fails."""
     try:
-        if within is None:
-            decision = framework.decide_quickly(pod, cluster)
-            return int(decision.best()[0]) if len(decision.feasible) else None
-        return _best_within(framework.decide(pod, cluster), within)
+        decision = framework.decide_quickly(pod, cluster, within=within)
     except PluginError:
         return None
-
-
-def _best_within(decision: Decision, within: Bools) -> int | None:
-    """The first of the best rows, of some."""
-    there = within[decision.feasible]
-    rows = decision.feasible[there]
-    if not len(rows) or decision.totals is None:
-        return int(rows[0]) if len(rows) else None
-    return int(rows[decision.totals[there].argmax()])
+    return int(decision.best()[0]) if len(decision.feasible) else None

@@ -93,7 +93,8 @@ class World:
             if kind in KINDS and kind != "Pod":
                 thing = self.decode_raw(kind, raw, place)
                 if isinstance(thing, PodGroup):
-                    thing = replace(thing, key=thing.key._replace(namespace=thing.namespace or namespace))
+                    key = thing.key._replace(namespace=thing.namespace or namespace)
+                    thing = replace(thing, key=key, uid=thing.uid or f"new/{thing.kind}/{key}")
                 if not thing.namespace and kind in _NAMESPACED:
                     thing = self.decode_raw(kind, _in_default_namespace(raw), place)
                 if isinstance(thing, Node):

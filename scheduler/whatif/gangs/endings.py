@@ -129,7 +129,9 @@ class _Search:
 
     def _starts(self, pods: Sequence[Pod], domain: Domain) -> bool:
         with without(pods, self._cluster):
-            return self._fitting.starts(self._gang.waiting, [domain], self._gang.lacking)
+            return not self._gang.gap(self._cluster) and self._fitting.starts(
+                self._gang.waiting, [domain], self._gang.lacking
+            )
 
     def _spare(self, chosen: Sequence[Pod], domain: Domain) -> list[Pod]:
         """Those of the pods that are needed; the ones of the highest priority are spared first."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from scheduler.engine.budget import TooCostlyError
 from scheduler.engine.pod_groups.agreement import disagreement
-from scheduler.engine.pod_groups.results import unsatisfied
+from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, unsatisfied
 from scheduler.framework.explaining import Inquiry
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
@@ -24,7 +24,7 @@ from scheduler.whatif.commands import Written
 from scheduler.whatif.gangs import answer as shown
 from scheduler.whatif.gangs.answer import GroupExplanation
 from scheduler.whatif.gangs.endings import endings
-from scheduler.whatif.gangs.fitting import Fitting, Part, within
+from scheduler.whatif.gangs.fitting import Fitting, Part
 from scheduler.whatif.gangs.gang import Domain, Gang, by_label, domains, heeds_topology
 from scheduler.whatif.gangs.remedies import Remedies
 from scheduler.whatif.limit import MOST, limited
@@ -73,7 +73,7 @@ class _Answer:
         self._fitting = Fitting(framework, cluster, work)
         self._key = gang.group.topology_key
         self._heeds = heeds_topology(framework)
-        self._where = domains(gang, framework, cluster)
+        self._where: list[Domain] = []
 
     def made(self, *, claimed: bool, written: WrittenOf) -> GroupExplanation:
         """The answer."""
@@ -103,6 +103,7 @@ class _Answer:
         gang = self._gang
         said = list(self._held())
         try:
+            self._where = domains(gang, self._framework, self._cluster)
             most = [found for found in self._fitting.most(gang.waiting, self._where) if found is not None]
         except PluginError as error:
             return str(error)
@@ -114,6 +115,7 @@ class _Answer:
 
     def _tried(self, held: Sequence[str], *, claimed: bool, written: WrittenOf) -> GroupExplanation:
         gang = self._gang
+        self._where = domains(gang, self._framework, self._cluster)
         if not self._where:
             why = "no feasible placements found"
             return self._answer(shown.UNSCHEDULABLE, cause=f"no node has the label {self._key}", message=why)
@@ -123,8 +125,12 @@ class _Answer:
         with self._fitting.placed(gang.waiting, self._where[best], gang.lacking) as part:
             stop, why, plans = self._stop(part, self._where[best])
         fits = len(part.nodes)
-        enough = fits >= gang.lacking and not gang.missing
-        message = "" if enough else self._message(part)
+        lacks = gang.gap(self._cluster)
+        enough = fits >= gang.lacking and not gang.missing and not lacks
+        message = "" if enough else self._message(part if not best else None)
+        if lacks:
+            message = f"{GROUP_UNSCHEDULABLE}, {lacks}"
+            why = f"its minResources are not free: {lacks}"
         if held:
             outcome, why = shown.HELD, "; ".join(held)
         elif enough:
@@ -153,8 +159,19 @@ class _Answer:
             endings=endings_found,
         )
 
-    def _message(self, part: Part) -> str:
-        """kube-scheduler's message for the group."""
+    def _message(self, part: Part | None) -> str:
+        """kube-scheduler's message for the group. `part`: what fits in the first domain, if it was placed."""
+        if part is None:
+            with self._fitting.placed(self._gang.waiting, self._where[0], self._gang.lacking) as first:
+                part = first
+        status = self._status(part)
+        if not self._heeds:
+            return status
+        where = f"0/{len(self._where)} placements are available"
+        return f"{GROUP_UNSCHEDULABLE}, {where}, first placement status: {status}"
+
+    def _status(self, part: Part) -> str:
+        """The same of one placement."""
         gang = self._gang
         stopped = part.stopped
         if stopped is None:
@@ -170,13 +187,12 @@ class _Answer:
             return None, "", []
         said, closest, plans = stopped.message, list[dict[str, Any]](), list[Plan]()
         if stopped.decision is not None:
-            decision = within(stopped.decision, domain, self._cluster)
             asking = Asking(Inquiry(stopped.pod, self._cluster), self._framework)
-            stuck = stuck_at(asking, decision)
-            if domain.mask is not None:
+            stuck = stuck_at(asking, stopped.decision)
+            if not domain.whole:
                 there = set(domain.rows.tolist())
                 stuck = [each for each in stuck if each.row in there]
-            said = cause(asking, decision, stuck, list(misspelt(stopped.pod, self._cluster))) or said
+            said = cause(asking, stopped.decision, stuck, list(misspelt(stopped.pod, self._cluster))) or said
             closest = [{"node": each.node, "why": [one.detail for one in each.obstacles]} for each in stuck[:_CLOSEST]]
             plans = list(islice(plans_for(asking, stuck), _PLANS))
             self._notes += asking.notes.values()

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
@@ -72,17 +70,19 @@ class Fitting:
         """Whether enough pods fit; it is given up as soon as that is known."""
         spare, done = len(members) - needed, 0
         refused: set[object] = set()
+        mask = domain.mask(self.cluster)
         with placing(self.framework, self.cluster) as thought:
             for pod in members:
                 if spare < 0 or done >= needed or self.spent:
                     break
-                self.left -= 1
                 kind = _kind(pod, self.cluster)
-                if kind not in refused and thought.put(pod, domain.mask) is not None:
-                    done += 1
-                else:
+                if kind not in refused:
+                    self.left -= 1
+                    if thought.put(pod, mask) is not None:
+                        done += 1
+                        continue
                     refused.add(kind)
-                    spare -= 1
+                spare -= 1
         return done >= needed
 
     @contextmanager
@@ -93,11 +93,13 @@ class Fitting:
         """
         part, spare = Part(), len(members) - needed
         refused: dict[object, Refused] = {}
+        mask = domain.mask(self.cluster)
         with placing(self.framework, self.cluster) as thought:
             for pod in members:
-                kind = _kind(pod, self.cluster)
-                self.left -= 1
-                node = None if kind in refused else thought.put(pod, domain.mask)
+                kind, node = _kind(pod, self.cluster), None
+                if kind not in refused:
+                    self.left -= 1
+                    node = thought.put(pod, mask)
                 if node is not None:
                     part.nodes[pod.key] = node
                     continue
@@ -114,10 +116,10 @@ class Fitting:
     def _why(self, pod: Pod, domain: Domain) -> tuple[str, Decision | None]:
         """kube-scheduler's message for a pod that fits nowhere, and the decision behind it."""
         try:
-            decision = self.framework.decide(pod, self.cluster)
+            decision = self.framework.decide(pod, self.cluster, within=domain.mask(self.cluster))
         except PluginError as error:
             return str(error), None
-        return fit_error(within(decision, domain, self.cluster)), decision
+        return fit_error(decision), decision
 
 
 @dataclass(slots=True)
@@ -150,22 +152,6 @@ class Part:
 def in_domain(found: Room, domain: Domain) -> int:
     """How many pods all nodes of a domain take."""
     return int(found.counts[domain.rows].sum())
-
-
-def within(decision: Decision, domain: Domain, cluster: Cluster) -> Decision:
-    """The decision as far as it is about the nodes of a domain."""
-    if domain.mask is None:
-        return decision
-    rejected = [
-        type(each)(each.plugin, [(reason, where & domain.mask[: len(where)]) for reason, where in each.reasons])
-        for each in decision.rejected
-    ]
-    left_out = None if decision.left_out is None else decision.left_out & domain.mask[: len(decision.left_out)]
-    feasible = decision.feasible[domain.mask[decision.feasible]]
-    made = Decision(decision.pod, int(np.count_nonzero(domain.mask)), feasible)
-    made.verdict, made.narrowed, made.narrowed_by = decision.verdict, decision.narrowed, decision.narrowed_by
-    made.left_out, made.rejected = left_out, rejected
-    return made
 
 
 def alike(members: Sequence[Pod], cluster: Cluster) -> bool:

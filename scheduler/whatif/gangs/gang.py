@@ -5,16 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scheduler.engine.pod_groups.min_resources import gap
 from scheduler.framework.decision import Rows
+from scheduler.framework.placement import Running
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Bools
 from scheduler.whatif.world import World
-
-_HEEDS = "TopologyPlacementGenerator"
-"""The plugin without which a profile does not heed the topology that a group asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,10 @@ class Gang:
         """How many of the waiting pods have to find a node for any to start."""
         return max(self.group.needed - len(self.running), 1)
 
+    def gap(self, cluster: Cluster) -> str:
+        """What the whole cluster lacks of what the group asks for together (minResources); empty: nothing."""
+        return gap(self.group, cluster.pod_groups.state(self.group.key), cluster)
+
     @property
     def missing(self) -> int:
         """How many pods of the gang do not exist yet, although it can't start without them."""
@@ -38,12 +41,20 @@ class Gang:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Domain:
-    """Nodes on which all pods of a group may be together. `name`: the value of the label; empty: the whole cluster."""
+    """Nodes on which all pods of a group may be (a placement). `name`: a value of the label; empty: all nodes."""
 
     name: str
     rows: Rows
-    mask: Bools | None
-    """bool[rows]: the same; None: all nodes."""
+    whole: bool
+    """They are all nodes that there are."""
+
+    def mask(self, cluster: Cluster) -> Bools | None:
+        """bool[rows] of the cluster as it is now, which may have grown; None: all nodes."""
+        if self.whole:
+            return None
+        mask = np.zeros(cluster.nodes.rows, dtype=np.bool_)
+        mask[self.rows] = True
+        return mask
 
 
 def gang_of(key: GroupKey, world: World) -> Gang | None:
@@ -64,22 +75,26 @@ def _natural(name: str) -> tuple[str, int, str]:
 
 def heeds_topology(framework: Framework) -> bool:
     """Whether the profile keeps a group within one domain."""
-    return framework.plugin(_HEEDS) is not None
+    return framework.placements.wanted
 
 
 def domains(gang: Gang, framework: Framework, cluster: Cluster) -> list[Domain]:
-    """Where the group may be: each domain by itself, or the whole cluster as the only one."""
-    alive = cluster.nodes.alive[: cluster.nodes.rows]
-    if gang.group.topology_key is None or not heeds_topology(framework):
-        return [Domain("", np.flatnonzero(alive), None)]
-    found = list(by_label(gang.group.topology_key, cluster))
-    taken = {placement.row for pod in gang.running if (placement := cluster.placement(pod.uid)) is not None}
-    # Once pods of the group run, theirs is the only domain.
-    return [one for one in found if taken <= set(one.rows.tolist())] if taken else found
+    """Where the group may be: each domain by itself, or the whole cluster as the only one.
+
+    Raises PluginError.
+    """
+    nodes = cluster.nodes
+    placed = [(pod, cluster.placement(pod.uid)) for pod in gang.running]
+    running = [Running(pod, nodes.names[where.row] or "") for pod, where in placed if where is not None]
+    return [_domain(one.name, one.rows, cluster) for one in framework.placements.generate(gang.group, running, cluster)]
+
+
+def _domain(name: str, rows: Rows, cluster: Cluster) -> Domain:
+    return Domain(name, rows, len(rows) == cluster.nodes.count)
 
 
 def by_label(key: str, cluster: Cluster) -> Iterator[Domain]:
-    """A domain for each value of a label."""
+    """A domain for each value of a label, whatever the profile heeds."""
     nodes = cluster.nodes
     column = nodes.topology(key)
     if column is None:
@@ -87,5 +102,4 @@ def by_label(key: str, cluster: Cluster) -> Iterator[Domain]:
     alive, codes = nodes.alive[: nodes.rows], column.codes[: nodes.rows]
     values = {int(code): str(column.values[code]) for code in np.unique(codes[alive & (codes != ABSENT)]).tolist()}
     for code, name in sorted(values.items(), key=lambda item: item[1]):
-        mask = alive & (codes == code)
-        yield Domain(name, np.flatnonzero(mask), mask)
+        yield _domain(name, np.flatnonzero(alive & (codes == code)), cluster)

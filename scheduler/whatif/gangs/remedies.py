@@ -6,7 +6,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from scheduler.framework.changes import HOSTNAME, AddNode, Change, MovePod, OnNode, OnPod, Request, Ungate
+from scheduler.framework.changes import HOSTNAME, AddNode, Change, Label, MovePod, OnNode, OnPod, Request, Ungate
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -76,6 +76,7 @@ class Remedies:
         yield from self._smaller(gates)
         yield from self._more_nodes(gates)
         if group.topology_key is not None and heeds_topology(self._fitting.framework):
+            yield from self._labels(gates, group.topology_key)
             leave: Whole = (LeaveDomain(group.topology_key),)
             if self._fits((*gates, *leave)) is not None:
                 yield leave
@@ -116,6 +117,23 @@ class Remedies:
                 yield tuple(kept)
                 return
 
+    def _labels(self, gates: Whole, key: str) -> Iterator[Whole]:
+        """As few nodes as are enough come to a domain, of those that are in none; the domains with most room first."""
+        where, nodes = self._where(()), self._cluster.nodes
+        found = self._fitting.room(self._gang.waiting)
+        free = [(row, node) for row, node in nodes.live() if key not in node.labels]
+        if found is not None:
+            counts = found.counts
+            free = sorted((each for each in free if counts[each[0]]), key=lambda each: -int(counts[each[0]]))
+        most = self._fitting.most(self._gang.waiting, where)
+        order = sorted(range(len(where)), key=lambda i: -(most[i] or 0))
+        for i in order[:_KINDS_OF_NODES]:
+            changes = [Label(node.name, key, where[i].name) for _, node in free[:_TOGETHER]]
+            if changes and self._fits((*gates, changes[0])) is not None:
+                yield (changes[0],)
+            else:
+                yield from self._several(gates, changes)
+
     def _smaller(self, gates: Whole) -> Iterator[Whole]:
         """All pods like the one that stops the gang ask for as much less of one resource as is needed."""
         stopped = self._part.stopped
@@ -140,16 +158,12 @@ class Remedies:
             yield (Request({name: amount}, {name: asked[name]}),)
 
     def _more_nodes(self, gates: Whole) -> Iterator[Whole]:
-        """As few nodes more of a make as are enough, of the makes of which the fewest are."""
-        found: list[tuple[int, Whole]] = []
-        most = _MORE_NODES
-        in_domains = len(self._where(())) > 1
-        sizes: set[object] = set()
+        """As few nodes more as are enough, of two sizes; of each size, like the node of which the fewest are."""
+        found: dict[object, AddNodes] = {}
+        in_domains, most = len(self._where(())) > 1, _MORE_NODES
         for node, _ in templates_of(node for _, node in self._cluster.nodes.live()):
-            size = (tuple(sorted(node.allocatable.items())), node.name if in_domains else "")
-            if size in sizes:
-                continue
-            if self._fits((*gates, AddNodes(node.name, most))) is None:
+            size = tuple(sorted(node.allocatable.items()))
+            if (size in found and not in_domains) or self._fits((*gates, AddNodes(node.name, most))) is None:
                 continue
             low, high = 0, most
             while high - low > 1:
@@ -158,11 +172,11 @@ class Remedies:
                     high = middle
                 else:
                     low = middle
-            sizes.add(size)
-            found.append((high, (AddNodes(node.name, high),)))
             most = high
-        found.sort(key=lambda each: each[0])
-        yield from (plan for _, plan in found[:_KINDS_OF_NODES])
+            if size not in found or high < found[size].count:
+                found[size] = AddNodes(node.name, high)
+        for each in sorted(found.values(), key=lambda one: one.count)[:_KINDS_OF_NODES]:
+            yield (each,)
 
     # -- trying ------------------------------------------------------------------------------------------------------
 
@@ -173,6 +187,9 @@ class Remedies:
 
     def _fits(self, plan: Whole) -> int | None:
         """How many of the waiting pods find a node after a plan; None: too few for the gang to start."""
+        by_part = len(plan) == 1 and isinstance(plan[0], LowerMinCount) and not self._gang.gap(self._cluster)
+        if by_part and not any(pod.gates for pod in self._gang.waiting):
+            return len(self._part.nodes)  # it was placed already
         members = self._edited(plan)
         if self._fitting.spent or any(pod.gates for pod in members):
             return None
@@ -184,7 +201,7 @@ class Remedies:
     def _fit(self, members: Sequence[Pod], plan: Whole, needed: int) -> int | None:
         with self._applied(plan):
             where = self._where(plan)
-            if not self._fitting.starts(members, where, needed):
+            if self._gang.gap(self._cluster) or not self._fitting.starts(members, where, needed):
                 return None
             if not self._by_sums and any(not isinstance(change, LowerMinCount) for change in plan):
                 return needed  # at least

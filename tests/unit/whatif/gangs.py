@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
+from scheduler.framework.config import decode
+from scheduler.framework.profiles import build
+from scheduler.framework.runtime import Framework
 from scheduler.model.pod_group import COSCHEDULING, LABEL, NATIVE, GroupKey
+from scheduler.plugins.registry import IN_TREE
 from scheduler.state.validate import validate
 from scheduler.whatif.gangs.answer import GroupExplanation
 from scheduler.whatif.gangs.explain import explain_group
 from scheduler.whatif.gangs.gang import gang_of
 from scheduler.whatif.simulation import Simulation
 from scheduler.whatif.world import World
-from tests.builders import Object, pod
+from tests.builders import Object, configuration, pod, profile
 from tests.unit.whatif.story import framework, world
 
 
@@ -52,7 +56,15 @@ def members(count: int, cpu: str | None = "4", of: str = "train", **more: Any) -
     return [member(f"{of}-{i}", cpu, of=of, **more) for i in range(count)]
 
 
-def asked(objects: Sequence[Object], name: str = "train", api: str = NATIVE, **more: Any) -> GroupExplanation:
+def by_topology() -> Framework:
+    """The default profile, with the plugins that keep a group in one domain."""
+    plugins = {"multiPoint": {"enabled": [{"name": "TopologyPlacementGenerator"}, {"name": "PodGroupPodsCount"}]}}
+    return build(decode(configuration(profile(plugins=plugins))), IN_TREE)["berth"]
+
+
+def asked(
+    objects: Sequence[Object], name: str = "train", api: str = NATIVE, *, topology: bool = False, **more: Any
+) -> GroupExplanation:
     """The answer about a group. The cluster is as before afterwards."""
     there = world(list(objects))
     gang = gang_of(GroupKey("default", name, api), there)
@@ -61,23 +73,23 @@ def asked(objects: Sequence[Object], name: str = "train", api: str = NATIVE, **m
     state = there.cluster.pod_groups.state(GroupKey("default", name, api))
     assert state is not None
     known = list(state.pods)
-    answer = explain_group(gang, framework(), there.cluster, **more)
+    answer = explain_group(gang, by_topology() if topology else framework(), there.cluster, **more)
     assert validate(there.cluster) == []
     assert {placement.pod.uid for placement in there.cluster.placements()} == before
     assert sorted(state.pods) == sorted(known)
     return answer
 
 
-def bound(objects: Sequence[Object], name: str = "train", api: str = NATIVE) -> set[str]:
+def bound(objects: Sequence[Object], name: str = "train", api: str = NATIVE, *, topology: bool = False) -> set[str]:
     """The pods of a group that an engine binds, by their names."""
     key = GroupKey("default", name, api)
-    return {pod.name for pod, _ in played(objects).bound.values() if pod.scheduling_group == key}
+    return {pod.name for pod, _ in played(objects, topology=topology).bound.values() if pod.scheduling_group == key}
 
 
-def played(objects: Sequence[Object]) -> Simulation:
+def played(objects: Sequence[Object], *, topology: bool = False) -> Simulation:
     """An engine that has scheduled what waits."""
     there: World = world(list(objects))
-    simulation = Simulation({"berth": framework()}, there.cluster)
+    simulation = Simulation({"berth": by_topology() if topology else framework()}, there.cluster)
     simulation.put_all(there.waiting.values())
     simulation.settle()
     return simulation

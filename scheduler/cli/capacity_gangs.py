@@ -1,0 +1,81 @@
+"""`berth capacity` of a file with a pod group: how many more gangs fit."""
+
+import sys
+from collections.abc import Sequence
+
+from scheduler.cli.group import add_groups
+from scheduler.cli.output import PageOutput, as_data, as_table
+from scheduler.framework.runtime import Framework
+from scheduler.model.pod_group import POD_GROUP_KINDS
+from scheduler.whatif import manifest
+from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.documents import Document, ObjectError, plain
+from scheduler.whatif.gangs.capacity import GangCapacity, gang_capacity
+from scheduler.whatif.gangs.workloads import groups_made, in_groups
+from scheduler.whatif.manifest import Workload
+from scheduler.whatif.world import World
+
+
+def about_gangs(held: Sequence[Document], name: str | None) -> bool:
+    """Whether a question is about a gang: the file has a pod group, and no other thing is named."""
+    names = [str((plain(each).get("metadata") or {}).get("name")) for each in held if each.kind in POD_GROUP_KINDS]
+    names += [str((plain(each).get("metadata") or {}).get("name")) for each in groups_made(held).groups]
+    return bool(names) and (name is None or name in names)
+
+
+def capacity_of_gangs(
+    held: Sequence[Document], name: str | None, there: World, framework: Framework, namespace: str | None, usual: str
+) -> GangCapacity:
+    """How many more gangs fit of the pod group in a file. Raises ObjectError."""
+    made = groups_made(held)
+    keys = add_groups([*held, *made.groups], namespace, there, usual)
+    keys = [key for key in keys if name is None or key.name == name]
+    if len(keys) != 1:
+        raise ObjectError(f"holds the pod groups {', '.join(sorted(str(key) for key in keys))}: name one")
+    workloads = in_groups(manifest.workloads(held), made.jobs)
+    batches = []
+    for workload in _together(workloads):
+        batch = Batch(workload, there, namespace, usual, framework.profile.name)
+        if batch.count and batch.pod(0).scheduling_group == keys[0]:
+            batches.append(batch)
+    if not batches:
+        raise ObjectError(f"holds no pod of the pod group {keys[0]}")
+    group = there.cluster.pod_groups.get(keys[0])
+    assert group is not None
+    answer = gang_capacity(there.cluster, framework, group, batches)
+    answer.notes.extend(made.notes)
+    return answer
+
+
+def _together(workloads: Sequence[Workload]) -> list[Workload]:
+    """The workloads; pods that differ in their names only are one that makes as many."""
+    found: dict[str, Workload] = {}
+    others: list[Workload] = []
+    for each in workloads:
+        if not each.alone:
+            others.append(each)
+            continue
+        metadata = {key: value for key, value in (each.pod.get("metadata") or {}).items() if key not in _OWN}
+        key = repr((metadata, each.pod["spec"]))
+        known = found.get(key)
+        # Each stands for others like it, with names of their own.
+        found[key] = (known or each)._replace(kind="ReplicaSet", wanted=1 + (known.wanted or 0 if known else 0))
+    return [*found.values(), *others]
+
+
+_OWN = ("name", "uid", "creationTimestamp", "resourceVersion", "generation", "managedFields")
+
+
+def print_gangs(answer: GangCapacity, output: PageOutput, *, everything: bool) -> None:
+    """Print how many more gangs fit."""
+    match output:
+        case PageOutput.JSON | PageOutput.YAML:
+            as_data(answer, output)
+        case PageOutput.HTML:
+            from scheduler.report.gang_capacity_page import gang_capacity_page
+
+            sys.stdout.write(gang_capacity_page(answer))
+        case PageOutput.TABLE:
+            from scheduler.report.gang_capacity_table import GangCapacityTable
+
+            as_table(GangCapacityTable(answer, everything))

@@ -1,0 +1,146 @@
+"""How many more gangs fit: what sums say is what comes of placing one gang after the other."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler.model.pod_group import PodGroup
+from scheduler.whatif import manifest
+from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.documents import read
+from scheduler.whatif.gangs.capacity import GangCapacity, gang_capacity, one_by_one
+from tests.builders import Object, node, pod
+from tests.devices import claim_template, device, device_class, request, resource_slice, templated
+from tests.unit.cli.conftest import Berth
+from tests.unit.cli.test_simulate_groups import job
+from tests.unit.whatif.gangs import by_topology, group, labelled_group, member, members
+from tests.unit.whatif.story import framework, world
+
+RACK: dict[str, Any] = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+SIX = [node(f"n{i}", "8", labels={"rack": "ab"[i % 2]}) for i in range(6)]
+
+
+def write(name: str, *objects: Object) -> None:
+    Path(name).write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}), encoding="utf-8")
+
+
+def asked(berth: Berth, *objects: Object, cluster: list[Object], code: int = 0) -> dict[str, Any]:
+    write("cluster.json", *cluster)
+    write("file.json", *objects)
+    found = berth("capacity", "-f", "file.json", "--cluster", "cluster.json", "-o", "json")
+    assert (found.code, found.err) == (code, "")
+    answer: dict[str, Any] = json.loads(found.out)
+    return answer
+
+
+def test_gangs_of_four(berth: Berth) -> None:
+    """Twelve pods fit on six nodes: three gangs."""
+    answer = asked(berth, group(4), *members(4), cluster=SIX)
+    assert (answer["kind"], answer["gangs"], answer["pods"], answer["needed"]) == ("GangCapacity", 3, 4, 4)
+    assert answer["requests"] == {"cpu": "4"}
+    assert {more["adds"] for more in answer["oneMore"]} == {0}
+    assert asked(berth, group(7), *members(7), cluster=SIX)["oneMore"][0]["adds"] == 1
+
+
+def test_a_gang_that_may_start_without_all() -> None:
+    """The last one starts with those that are needed."""
+    assert _both(SIX, group(4), 5) == (2, 2)
+    assert _both(SIX, group(3), 5) == (2, 2)
+    assert _both(SIX, group(2), 5) == (3, 3)
+
+
+def test_pods_that_differ(berth: Berth) -> None:
+    """They are placed gang by gang."""
+    answer = asked(berth, group(3), *members(2), member("launcher", "2"), cluster=SIX)
+    assert (answer["gangs"], answer["equal"], answer["requests"]) == (4, False, {"cpu": "10"})
+
+
+def test_groups_of_scheduler_plugins_and_jobs(berth: Berth) -> None:
+    labels = {"scheduling.x-k8s.io/pod-group": "train"}
+    several = [pod(f"train-{i}", "4", labels=labels) for i in range(4)]
+    assert asked(berth, labelled_group(4), *several, cluster=SIX)["gangs"] == 3
+    assert asked(berth, group(4), job(4), cluster=SIX)["gangs"] == 3
+
+
+def test_text_and_page(berth: Berth) -> None:
+    write("cluster.json", *SIX)
+    write("file.json", group(4), *members(4))
+    found = berth("capacity", "-f", "file.json", "--cluster", "cluster.json")
+    assert "3 more gangs like default/train fit, of 4 pods each" in found.out
+    assert "each pod asks for 4 cpu; 4 start together (profile berth)" in found.out
+    assert berth("capacity", "-f", "file.json", "--cluster", "cluster.json", "--at-least", "4").code == 1
+    page = berth("capacity", "-f", "file.json", "--cluster", "cluster.json", "-o", "html").out
+    assert "<h1>3 more gangs like default/train fit, of 4 pods each</h1>" in page
+
+
+def test_wrong_files(berth: Berth) -> None:
+    write("cluster.json", *SIX)
+    for said, objects in {
+        "holds no pod of the pod group default/train": [group(4), pod("alone")],
+        "holds the pod groups default/other, default/train: name one": [group(4), group(4, "other"), *members(4)],
+    }.items():
+        write("file.json", *objects)
+        found = berth("capacity", "-f", "file.json", "--cluster", "cluster.json")
+        assert (found.code, f"file.json: {said}" in found.err) == (2, True), found.err
+
+
+def test_gangs_with_devices(berth: Berth) -> None:
+    """Nodes with eight devices each, and gangs of two pods with eight: one gang for two nodes."""
+    cluster = [*SIX, device_class("gpu")]
+    cluster += [resource_slice(f"n{i}", *(device(f"gpu-{d}") for d in range(8)), node=f"n{i}") for i in range(5)]
+    template = {"apiVersion": "resource.k8s.io/v1", **claim_template("eight", request(count=8))}
+    several = [templated(each, "eight") for each in members(2, "1")]
+    answer = asked(berth, template, group(2), *several, cluster=cluster)
+    assert (answer["gangs"], answer["claims"]) == (2, {"eight": "8 of class gpu"})
+
+
+def _both(cluster: list[Object], of: Object, count: int, cpu: str = "4", *, topology: bool = False) -> tuple[int, int]:
+    """(by sums, one by one)."""
+    return _asked(cluster, of, count, cpu, topology, sums=True).gangs, _asked(
+        cluster, of, count, cpu, topology, sums=False
+    ).gangs
+
+
+def _asked(cluster: list[Object], of: Object, count: int, cpu: str, topology: bool, *, sums: bool) -> GangCapacity:
+    there, made = world([*cluster, of]), by_topology() if topology else framework()
+    [workload] = manifest.workloads(read(json.dumps(job(count, cpu=cpu)).encode()))
+    batch = Batch(workload, there, None, "default", "berth")
+    key = batch.pod(0).scheduling_group
+    assert key is not None
+    found = there.cluster.pod_groups.get(key)
+    assert isinstance(found, PodGroup)
+    ask = gang_capacity if sums else one_by_one
+    return ask(there.cluster, made, found, [batch])
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    sizes=st.lists(st.sampled_from(["2", "4", "7", "12"]), min_size=1, max_size=6),
+    racks=st.integers(1, 3),
+    cordoned=st.sets(st.integers(0, 5), max_size=2),
+    placed=st.lists(st.integers(0, 5), max_size=4),
+    count=st.integers(1, 6),
+    short=st.integers(0, 4),
+    cpu=st.sampled_from(["1", "2", "3"]),
+    topology=st.booleans(),
+)
+def test_sums_say_what_placing_does(
+    sizes: list[str],
+    racks: int,
+    cordoned: set[int],
+    placed: list[int],
+    count: int,
+    short: int,
+    cpu: str,
+    topology: bool,
+) -> None:
+    cluster: list[Object] = [
+        node(f"n{i}", size, labels={"rack": f"r{i % racks}"}, cordoned=i in cordoned) for i, size in enumerate(sizes)
+    ]
+    cluster += [pod(f"x{i}", "1", on=f"n{where % len(sizes)}") for i, where in enumerate(placed)]
+    of = group(max(count - short, 1), **RACK if topology else {})
+    by_sums, placing = _both(cluster, of, count, cpu, topology=topology)
+    assert by_sums == placing
