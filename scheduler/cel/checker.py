@@ -8,6 +8,7 @@ from scheduler.cel.declarations import FIELDS, Overload, functions, type_named
 from scheduler.cel.source import Issue
 from scheduler.cel.tree import (
     PART,
+    TOGETHER,
     Call,
     Fold,
     ListLiteral,
@@ -17,7 +18,7 @@ from scheduler.cel.tree import (
     Name,
     Node,
     Select,
-    parts_of,
+    after_those,
     walk,
 )
 from scheduler.cel.types import BOOL, DYN, ERROR, INT, Type, is_dyn, shown
@@ -45,12 +46,7 @@ class Checked(NamedTuple):
 def checking(root: Node) -> Generator[float, None, Checked]:
     """Write types and overloads into the tree, which `resolve` has to make final. A long expression in parts."""
     checker = _Checker()
-    for part in parts_of(root, _checked_first):
-        for node in part:
-            checker.check(node)
-            checker.done.add(id(node))
-        yield PART
-    checker.check(root)
+    yield from checker.check_in_parts(root)
     return Checked(checker.issues, checker.types)
 
 
@@ -91,8 +87,19 @@ class _Checker:
             ListLiteral: self._list,
             MapLiteral: self._map,
             Message: self._message,
-            Fold: self._fold,
+            Fold: self._fold_at_once,
         }
+
+    def check_in_parts(self, root: Node) -> Generator[float, None, None]:
+        """As `check`; stops after some hundred nodes."""
+        for number, node in enumerate(after_those(root, _checked_first), 1):
+            if type(node) is Fold:
+                yield from self._fold(node)
+            else:
+                self._checks[type(node)](node)
+            self.done.add(id(node))
+            if number % TOGETHER == 0:
+                yield PART
 
     def check(self, node: Node) -> None:
         """Write the type of the node and of all below it."""
@@ -296,7 +303,11 @@ class _Checker:
 
     # Loops
 
-    def _fold(self, node: Fold) -> None:
+    def _fold_at_once(self, node: Fold) -> None:
+        for _ in self._fold(node):
+            pass
+
+    def _fold(self, node: Fold) -> Generator[float, None, None]:
         self.check(node.over)
         self.check(node.initial)
         over = self.types.resolved(node.over.type)
@@ -315,12 +326,12 @@ class _Checker:
             first = second = ERROR
         self._scopes.append({node.accumulator: kept})
         self._scopes.append({node.first: first, node.second: second} if two else {node.first: first})
-        self.check(node.condition)
+        yield from self.check_in_parts(node.condition)
         self._expect(node.condition, BOOL)
-        self.check(node.step)
+        yield from self.check_in_parts(node.step)
         self._expect(node.step, kept)
         self._scopes.pop()
-        self.check(node.result)
+        yield from self.check_in_parts(node.result)
         self._scopes.pop()
         node.type = self.types.resolved(node.result.type)
 

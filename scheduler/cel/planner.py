@@ -11,7 +11,20 @@ from scheduler.cel.attribute import Attribute, Qualifier, device_of, variable
 from scheduler.cel.calls import Plan
 from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import Code, Frame
-from scheduler.cel.tree import PART, Call, Fold, ListLiteral, Literal, MapLiteral, Message, Name, Node, Select, parts_of
+from scheduler.cel.tree import (
+    PART,
+    TOGETHER,
+    Call,
+    Fold,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Message,
+    Name,
+    Node,
+    Select,
+    after_those,
+)
 from scheduler.cel.values import NONE, Map, Optional, Uint, Value, go_type
 
 _CONVERSIONS: Final = frozenset(
@@ -27,12 +40,8 @@ class PlanError(Exception):
 def planning(root: Node) -> Generator[float, None, tuple[Code, int]]:
     """The code of the whole expression, and how many variables it has. A long expression in parts."""
     planner = _Planner()
-    for part in parts_of(root, _planned_first):
-        for node in part:
-            planner.made[id(node)] = planner.plan(node)
-        yield PART
-    code = planner.plan(root).code()
-    return code, planner.slots
+    plan = yield from planner.plan_in_parts(root)
+    return plan.code(), planner.slots
 
 
 def _planned_first(node: Node) -> Iterable[Node]:
@@ -59,8 +68,19 @@ class _Planner:
             ListLiteral: self._list,
             MapLiteral: self._map,
             Message: self._message,
-            Fold: self._fold,
+            Fold: self._fold_at_once,
         }
+
+    def plan_in_parts(self, root: Node) -> Generator[float, None, Plan]:
+        """The plan of a node; stops after some hundred nodes."""
+        for number, node in enumerate(after_those(root, _planned_first), 1):
+            if type(node) is Fold:
+                self.made[id(node)] = yield from self._fold(node)
+            else:
+                self.made[id(node)] = self._plans[type(node)](node)
+            if number % TOGETHER == 0:
+                yield PART
+        return self.made[id(root)]
 
     def plan(self, node: Node) -> Plan:
         """The plan of a node."""
@@ -157,7 +177,16 @@ class _Planner:
     def _message(self, node: Message) -> Plan:
         raise PlanError(f"unknown type: {node.name.removeprefix('.')}")
 
-    def _fold(self, node: Fold) -> Plan:
+    def _fold_at_once(self, node: Fold) -> Plan:
+        making = self._fold(node)
+        while True:
+            try:
+                next(making)
+            except StopIteration as ended:
+                plan: Plan = ended.value
+                return plan
+
+    def _fold(self, node: Fold) -> Generator[float, None, Plan]:
         over = self.plan(node.over).code()
         initial = self.plan(node.initial).code()
         kept, first, second = self._slot(), self._slot(), self._slot()
@@ -169,10 +198,10 @@ class _Planner:
         accumulated = self._scopes[-2][node.accumulator]
         if node.accumulator in names:
             names[node.accumulator] = accumulated
-        condition = self.plan(node.condition)
-        step = self.plan(node.step).code()
+        condition = yield from self.plan_in_parts(node.condition)
+        step = (yield from self.plan_in_parts(node.step)).code()
         self._scopes.pop()
-        result = self.plan(node.result).code()
+        result = (yield from self.plan_in_parts(node.result)).code()
         self._scopes.pop()
         endless = condition.value if condition.constant else None
         slots = (kept, first, second if node.second else -1)

@@ -9,7 +9,7 @@ from scheduler.cel.errors import CostLimitError, EvaluationError
 from scheduler.cel.frame import Code, Frame
 from scheduler.cel.lexer import lexing
 from scheduler.cel.owned import Owned
-from scheduler.cel.parser import parsed
+from scheduler.cel.parser import parsing
 from scheduler.cel.planner import PlanError, planning
 from scheduler.cel.quantity import Quantity
 from scheduler.cel.source import Source, SyntaxIssueError
@@ -231,7 +231,7 @@ def _compiling(expression: str) -> Generator[float, None, tuple[Code, int]]:
     try:
         tokens, wrong = yield from lexing(expression)
         yield _STAGE
-        root = parsed(tokens, wrong)
+        root = yield from parsing(tokens, wrong)
         yield _STAGE
         checked = yield from checking(root)
         yield _STAGE

@@ -6,7 +6,7 @@ from scheduler.cel.types import ERROR, Type
 from scheduler.cel.values import Value
 
 PART = 0.15
-"""Steps of each character of an expression that a part of a stage takes, about (`parts_of`)."""
+"""Steps of each character of an expression that a part of a stage takes, about."""
 TOGETHER = 400
 """So many nodes or tokens are one part."""
 
@@ -195,12 +195,8 @@ class Fold(Node):
         return Fold(self.position, over, (self.first, self.second), self.accumulator, initial, loop)
 
 
-def parts_of(root: Node, inner: Callable[[Node], Iterable[Node]]) -> Iterator[list[Node]]:
-    """Nodes of a long expression, each after those that `inner` finds in it, some hundred in each part.
-
-    The last part is left out.
-    """
-    part: list[Node] = []
+def after_those(root: Node, inner: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:
+    """The node and those below it, each after those that `inner` finds in it."""
     waiting = [(root, iter(inner(root)))]
     while waiting:
         node, rest = waiting[-1]
@@ -209,10 +205,7 @@ def parts_of(root: Node, inner: Callable[[Node], Iterable[Node]]) -> Iterator[li
             waiting.append((following, iter(inner(following))))
             continue
         waiting.pop()
-        part.append(node)
-        if len(part) == TOGETHER:
-            yield part
-            part = []
+        yield node
 
 
 def walk(node: Node) -> Iterator[Node]:

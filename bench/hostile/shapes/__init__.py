@@ -1,10 +1,23 @@
 """What a tenant may write, by kind. Each module has its `SCENARIOS`."""
 
 from bench.hostile.scenario import Scenario
-from bench.hostile.shapes import claims, crossed, devices, gangs, nodes, odd, placed, queueing, selecting, specs, terms
+from bench.hostile.shapes import (
+    claims,
+    crossed,
+    devices,
+    gangs,
+    nodes,
+    odd,
+    placed,
+    queueing,
+    restless,
+    selecting,
+    specs,
+    terms,
+)
 
 SCENARIOS: list[Scenario] = [
     scenario
-    for module in (terms, specs, placed, queueing, selecting, claims, devices, nodes, odd, crossed, gangs)
+    for module in (terms, specs, placed, queueing, selecting, claims, devices, nodes, odd, crossed, gangs, restless)
     for scenario in module.SCENARIOS
 ]

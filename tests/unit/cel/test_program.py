@@ -12,7 +12,8 @@ from scheduler.cel import effort
 from scheduler.cel import program as programs
 from scheduler.cel.checker import checking, resolve
 from scheduler.cel.effort import LIMIT, STEPS
-from scheduler.cel.parser import parse
+from scheduler.cel.lexer import tokens_of
+from scheduler.cel.parser import parse, parsing
 from scheduler.cel.planner import planning
 from tests.unit.work import lines
 
@@ -212,7 +213,8 @@ def test_an_expression_is_compiled_in_stages(end: str, error: bool) -> None:
     while found is None:
         found, part = cel.compile_further(text)
         steps, parts = steps + part, parts + 1
-    assert parts == 6 + 5 + 2 * 3 or error  # 2,002 tokens are read, 1,502 nodes checked and planned, 400 in each part
+    # 2,002 tokens are found and read, 1,502 nodes checked and planned, 400 in each part
+    assert parts == 6 + 2 * 5 + 2 * 3 or error
     assert (found.error is not None) is error
     assert steps + found.owed() == found.steps
     assert found.owed() == 0
@@ -226,6 +228,10 @@ LONG = {
     "sums": " || ".join(f"({'1 + ' * 200}{i}) == {i}" for i in range(6)),
     "conditions": " || ".join("(" + "true ? false : (" * 40 + "device.driver == 'x'" + ")" * 41 for _ in range(6)),
     "a loop": f'[{", ".join(f"string({i})" for i in range(700))}].exists(x, x == "a")',
+    "its body": f"[1, 2].all(x, {' && '.join(f'x != {i}' for i in range(700))})",
+    "a loop in its body": f"[1].exists(x, [2].all(y, {' || '.join(f'x + y != {i}' for i in range(500))}))",
+    "selected from a loop": f"[1].map(x, {' + '.join(['x'] * 249)}).size() + {' + '.join(['1'] * 240)} > 0"
+    + f" || [1].all(x, {' && '.join(f'x != {i}' for i in range(500))})",
 }
 
 
@@ -234,6 +240,9 @@ def test_a_long_expression_is_checked_and_planned_in_parts(name: str) -> None:
     """Whatever its shape: no part does more than a part of the work."""
     root = parse(LONG[name])
     assert len(LONG[name]) <= 10 << 10
+    read = _parts(parsing(*tokens_of(LONG[name])))[0]
+    assert len(read) >= 2
+    assert max(read) < 0.7 * sum(read)
     checked = _parts(checking(root))
     assert resolve(root, checked[1]) == []
     for parts in (checked[0], _parts(planning(root))[0]):
