@@ -74,6 +74,12 @@ class Team:
         """How many admission policies there are."""
         return sum(len(self.api.list(f"{ROOT}/{plural}")) for plural in PLURALS.values())
 
+    def forget(self) -> None:
+        """Take away all that the operator wrote, as the garbage collector does with the release."""
+        for plural in PLURALS.values():
+            for one in self.api.list(f"{ROOT}/{plural}"):
+                self.api.delete(f"{ROOT}/{plural}/{one['metadata']['name']}")
+
     def status(self, labels: dict[str, str]) -> int:
         """How a create with these labels is answered."""
         path = f"/api/v1/namespaces/{self.name}/configmaps"
@@ -168,6 +174,28 @@ def _move(team: Team, judge: admission.Replica, operator: Replica) -> None:
         for _ in range(20):
             assert team.tried() == ""
     assert next(done) > 100
+
+
+def test_without_the_operator_nothing_gets_by(policed: Policed, tmp_path: Path) -> None:
+    """The operator goes with all that it wrote, and the statuses stay: the webhook is asked again."""
+    team = Team(policed.api)
+    policed.start("--leave-native", "--count-interval=0")
+    policed.wait_registered()
+    token = policed.cluster.service_account_token(NAMESPACE, "berth-operator")
+    kubeconfig = policed.cluster.kubeconfig(tmp_path / "operator.kubeconfig", token)
+    options = ("--enforcement=auto", "--audit-interval=0", f"--namespace={NAMESPACE}")
+    operator = Replica(tmp_path, kubeconfig, *options)
+    operator.start()
+    try:
+        team.put("forbid", rejects("bad", "Exists"))
+        team.wait(forbid="Native")
+        team.wait_asked(False)
+    finally:
+        operator.kill()
+    team.forget()
+    team.wait_asked(True)
+    team.wait(forbid="Native")
+    wait_for("the policy to hold", lambda: team.status({"bad": "yes"}) == 403, PATIENCE)
 
 
 def _labelled(team: Team) -> bool:
