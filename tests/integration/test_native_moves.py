@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.model.promise import ANNOTATION as PROMISE
 from scheduler.policy.operator.ways import ANNOTATION
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Object
@@ -66,7 +67,7 @@ class Team:
         wait_for(f"the webhook to be asked: {wanted}", lambda: set(map(self._asked, HOOKS)) == {wanted}, PATIENCE)
 
     def _asked(self, path: str) -> bool:
-        (hook,) = self.api.get(path)["webhooks"]
+        hook, *_ = self.api.get(path)["webhooks"]
         (criterion,) = hook["namespaceSelector"]["matchExpressions"]
         return self.name not in criterion["values"]
 
@@ -84,6 +85,12 @@ class Team:
         """How a create with these labels is answered."""
         path = f"/api/v1/namespaces/{self.name}/configmaps"
         return self.api.tell("POST", path, {"metadata": {"name": "o", "labels": labels}}, dryRun="All").status
+
+    def promised(self, text: str) -> int:
+        """How a pod is answered that asks this of its node while it runs."""
+        meta = {"name": "p", "annotations": {PROMISE: text}}
+        body = {"metadata": meta, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+        return self.api.tell("POST", f"/api/v1/namespaces/{self.name}/pods", body, dryRun="All").status
 
     def tried(self) -> str:
         """Create an object as a dry run: what is wrong with the answer; empty for nothing."""
@@ -192,6 +199,8 @@ def test_without_the_operator_nothing_gets_by(policed: Policed, tmp_path: Path) 
         team.wait_asked(False)
     finally:
         operator.kill()
+    wait_for("the annotation to be looked at", lambda: team.promised("not a selector") == 403, PATIENCE)
+    assert team.promised('{"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}') == 201
     team.forget()
     team.wait_asked(True)
     team.wait(forbid="Native")

@@ -10,15 +10,17 @@ from math import inf
 import pytest
 
 from scheduler.kube.resources import Resource
+from scheduler.model.promise import ANNOTATION as PROMISE
 from scheduler.policy.admission.aside import Aside
 from scheduler.policy.admission.cache import PolicyCache
 from scheduler.policy.admission.group import LATE_SECONDS, MOST_KEPT, Group, Stored
 from scheduler.policy.admission.judging import Terms
 from scheduler.policy.admission.natives import KINDS
 from scheduler.policy.admission.settings import Settings
-from scheduler.policy.admission.webhooks import MUTATING, desired
+from scheduler.policy.admission.webhooks import MUTATING, VALIDATING, desired
 from scheduler.policy.native.compile import NAMESPACE_LABEL, RELEASE_LABEL, name_of
 from scheduler.policy.native.compile import POLICIES as ENFORCED
+from scheduler.policy.operator.covering import covers
 from tests.unit.admission.builders import Object, policy, rule
 from tests.unit.admission.conftest import POLICIES, Api, until
 
@@ -197,6 +199,23 @@ def test_a_new_policy_changes_nothing_for_a_while() -> None:
     for number in range(MOST_KEPT + 1):
         group.put(_stored(f"p{number}", seen=100.0))
     assert group.left_until(before=True) == 0.0
+
+
+def test_of_namespaces_that_are_left_one_annotation_is_asked_about() -> None:
+    """What a pod asks of its node while it runs can't be read in CEL; the operator does not take it for policies."""
+    settings = Settings("berth", failure_policy="Fail")
+    wanted = desired(settings, VALIDATING, b"", left=("shop", "team"))
+    policies, promises = wanted["webhooks"]
+    assert promises["namespaceSelector"]["matchExpressions"] == [
+        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop", "team"]}
+    ]
+    assert promises["rules"][0]["resources"] == ["pods"]
+    assert PROMISE in promises["matchConditions"][0]["expression"]
+    assert promises["clientConfig"] == policies["clientConfig"]
+    assert promises["name"] != policies["name"]
+    assert [covers(wanted, name) for name in ("shop", "other")] == [False, True]
+    assert len(desired(settings, VALIDATING, b"")["webhooks"]) == 1
+    assert len(desired(settings, MUTATING, b"", left=("shop",))["webhooks"]) == 1
 
 
 def test_namespaces_that_are_left_are_not_asked_about() -> None:
