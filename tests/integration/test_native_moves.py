@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.model.promise import ANNOTATION as PROMISE
 from scheduler.policy.operator.ways import ANNOTATION
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Object
@@ -66,7 +67,7 @@ class Team:
         wait_for(f"the webhook to be asked: {wanted}", lambda: set(map(self._asked, HOOKS)) == {wanted}, PATIENCE)
 
     def _asked(self, path: str) -> bool:
-        (hook,) = self.api.get(path)["webhooks"]
+        hook, *_ = self.api.get(path)["webhooks"]
         (criterion,) = hook["namespaceSelector"]["matchExpressions"]
         return self.name not in criterion["values"]
 
@@ -74,10 +75,22 @@ class Team:
         """How many admission policies there are."""
         return sum(len(self.api.list(f"{ROOT}/{plural}")) for plural in PLURALS.values())
 
+    def forget(self) -> None:
+        """Take away all that the operator wrote, as the garbage collector does with the release."""
+        for plural in PLURALS.values():
+            for one in self.api.list(f"{ROOT}/{plural}"):
+                self.api.delete(f"{ROOT}/{plural}/{one['metadata']['name']}")
+
     def status(self, labels: dict[str, str]) -> int:
         """How a create with these labels is answered."""
         path = f"/api/v1/namespaces/{self.name}/configmaps"
         return self.api.tell("POST", path, {"metadata": {"name": "o", "labels": labels}}, dryRun="All").status
+
+    def promised(self, text: str) -> int:
+        """How a pod is answered that asks this of its node while it runs."""
+        meta = {"name": "p", "annotations": {PROMISE: text}}
+        body = {"metadata": meta, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+        return self.api.tell("POST", f"/api/v1/namespaces/{self.name}/pods", body, dryRun="All").status
 
     def tried(self) -> str:
         """Create an object as a dry run: what is wrong with the answer; empty for nothing."""
@@ -168,6 +181,30 @@ def _move(team: Team, judge: admission.Replica, operator: Replica) -> None:
         for _ in range(20):
             assert team.tried() == ""
     assert next(done) > 100
+
+
+def test_without_the_operator_nothing_gets_by(policed: Policed, tmp_path: Path) -> None:
+    """The operator goes with all that it wrote, and the statuses stay: the webhook is asked again."""
+    team = Team(policed.api)
+    policed.start("--leave-native", "--count-interval=0")
+    policed.wait_registered()
+    token = policed.cluster.service_account_token(NAMESPACE, "berth-operator")
+    kubeconfig = policed.cluster.kubeconfig(tmp_path / "operator.kubeconfig", token)
+    options = ("--enforcement=auto", "--audit-interval=0", f"--namespace={NAMESPACE}")
+    operator = Replica(tmp_path, kubeconfig, *options)
+    operator.start()
+    try:
+        team.put("forbid", rejects("bad", "Exists"))
+        team.wait(forbid="Native")
+        team.wait_asked(False)
+    finally:
+        operator.kill()
+    wait_for("the annotation to be looked at", lambda: team.promised("not a selector") == 403, PATIENCE)
+    assert team.promised('{"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}') == 201
+    team.forget()
+    team.wait_asked(True)
+    team.wait(forbid="Native")
+    wait_for("the policy to hold", lambda: team.status({"bad": "yes"}) == 403, PATIENCE)
 
 
 def _labelled(team: Team) -> bool:

@@ -27,6 +27,7 @@ from scheduler.policy.admission import jobs
 from scheduler.policy.admission.aside import Aside, WorkError
 from scheduler.policy.admission.group import Group, Stored
 from scheduler.policy.admission.judging import Held
+from scheduler.policy.admission.natives import Natives
 
 LONG_BYTES = 8 << 10
 """Policies of so many bytes are read aside: longer ones take milliseconds."""
@@ -83,6 +84,7 @@ class PolicyCache:
         leave_native: bool = False,
     ) -> None:
         self._leave_native = leave_native
+        self._natives = Natives(client, self._enforced, machine)
         self._clock = machine.monotonic
         self._left: dict[str, float] = {}
         self._client = client
@@ -112,6 +114,8 @@ class PolicyCache:
     async def run(self) -> None:
         """Follow the policies until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            if self._leave_native:
+                tasks.create_task(self._natives.run())
             tasks.create_task(self._read_forever())
             tasks.create_task(self.reflector.run())
 
@@ -186,13 +190,18 @@ class PolicyCache:
         stored.seen = self._clock()
         said = None if head.status is None else head.status.enforcement
         if self._leave_native and said is not None and said.generation == meta.generation:
-            stored.left, stored.ours = said.way in ("Native", "None"), said.way == "Webhook"
+            stored.native, stored.ours = said.way == "Native", said.way == "Webhook"
+            stored.left = said.way == "None" or (stored.native and self._natives.enforces(meta.namespace, meta.name))
         known = self._stored(meta.namespace, meta.name)
         if known is not None and (known.uid, known.generation) == (meta.uid, meta.generation) and meta.generation:
-            if (known.left, known.ours) == (stored.left, stored.ours):
+            if (known.native, known.left, known.ours) == (stored.native, stored.left, stored.ours):
                 return known  # a write of the status, which are many
             return msgspec.structs.replace(
-                known, resource_version=meta.resource_version, left=stored.left, ours=stored.ours
+                known,
+                resource_version=meta.resource_version,
+                native=stored.native,
+                left=stored.left,
+                ours=stored.ours,
             )
         size = len(memoryview(raw))
         if size < LONG_BYTES:
@@ -257,6 +266,28 @@ class PolicyCache:
                 )
         if touched:
             self._on_change()
+
+    def _enforced(self, namespace: str) -> None:
+        """Something else is enforced by the API server there ("": anywhere)."""
+        touched = set()
+        for place in (namespace,) if namespace else {*self._groups, *self._unread}:
+            held = list(self._groups[place].stored.values()) if place in self._groups else []
+            unread = [one.stored for one in self._unread.get(place, {}).values()]
+            for stored in (*held, *unread):
+                left = self._natives.enforces(place, stored.name)
+                if stored.native and stored.left != left:
+                    stored.left = left
+                    touched.add(place)
+                    if not left:
+                        log.warning(
+                            "a policy is judged here: its status says Native, but the API server has no objects for it",
+                            namespace=place,
+                            name=stored.name,
+                        )
+            if place in touched:
+                for stored in held:
+                    self._groups[place].put(stored)
+        self._settle(touched)
 
     def _malformed(self, _resource: Resource, key: Key | None, error: Exception) -> None:
         log.error("a policy can't be read, its last readable version stays in use", key=key, error=str(error)[:300])

@@ -34,8 +34,10 @@ class Stored(msgspec.Struct):
     problem: str = ""
     units: int = 0
     kind: int = 0
+    native: bool = False
+    """Whether the status says of this generation that the API server enforces it."""
     left: bool = False
-    """Whether it is left to the API server: the status says so of this generation."""
+    """Whether it is not judged here: that is so in truth, or the status says that nobody enforces it."""
     ours: bool = False
     """Whether the status says of this generation that the webhook enforces it."""
     seen: float = 0.0
@@ -114,14 +116,14 @@ class Group:
         """Until when the webhook need not be asked about this namespace: 0 for not at all.
 
         `before`: whether it is not asked now. Then a policy that has just been written changes nothing, since who
-        enforces it is about to be said; unless that is the webhook, or it is late.
+        enforces it is about to be said; unless that is the webhook, or it is late, or it is not so.
         """
         if not self.kept:
             return inf
         if not before or len(self.kept) > MOST_KEPT:
             return 0.0
         kept = [self.stored[name] for name in self.kept]
-        return 0.0 if any(one.ours for one in kept) else min(one.seen for one in kept) + LATE_SECONDS
+        return 0.0 if any(one.ours or one.native for one in kept) else min(one.seen for one in kept) + LATE_SECONDS
 
     @property
     def counts(self) -> tuple[int, int, int]:

@@ -37,7 +37,8 @@ def desired(
 ) -> Object:
     """One of the two configurations; without a bundle the caBundle is left to whoever injects it.
 
-    `left`: namespaces that it is not asked about, besides the exempt ones.
+    `left`: namespaces that it is not asked about, besides the exempt ones. Of these, the validating one is asked about
+    pods that have an annotation which can't be read in CEL.
     `owner_uid`: of the ClusterRole `settings.owner`, with which the garbage collector removes them.
     """
     path = PATHS[resource.plural]
@@ -55,11 +56,7 @@ def desired(
         "rules": requests.rules(),
         "failurePolicy": settings.failure_policy if resource is VALIDATING else "Ignore",
         "matchPolicy": "Equivalent",
-        "namespaceSelector": {
-            "matchExpressions": [
-                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [*settings.exempt, *left]}
-            ]
-        },
+        "namespaceSelector": _namespaces("NotIn", *settings.exempt, *left),
         "objectSelector": {},
         "sideEffects": "None",
         "timeoutSeconds": TIMEOUT_SECONDS,
@@ -68,11 +65,27 @@ def desired(
     }
     if resource is MUTATING:
         hook["reinvocationPolicy"] = "IfNeeded"
+    hooks = [hook]
+    if resource is VALIDATING and left:
+        hooks.append(
+            {
+                **hook,
+                "name": f"promises.{GROUP}",
+                "rules": [{**requests.rules()[0], "apiGroups": [""], "resources": ["pods"]}],
+                "namespaceSelector": _namespaces("In", *left),
+                "matchConditions": requests.of_promises(),
+            }
+        )
     meta: Object = {"name": settings.configuration, "labels": LABELS}
     if owner_uid is not None:
         owner = {"apiVersion": OWNERS.api_version, "kind": OWNERS.kind, "name": settings.owner, "uid": owner_uid}
         meta["ownerReferences"] = [owner]
-    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, "webhooks": [hook]}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, "webhooks": hooks}
+
+
+def _namespaces(operator: str, *names: str) -> Object:
+    """A selector by the label that nobody but the API server writes."""
+    return {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": operator, "values": [*names]}]}
 
 
 def repaired(found: Object, wanted: Object) -> Object | None:

@@ -28,6 +28,8 @@ from scheduler.policy.spec import GROUP, Mode, Policies, Rule, Write
 API_VERSION = "admissionregistration.k8s.io/v1"
 LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "policy"}
 RELEASE_LABEL, NAMESPACE_LABEL = f"{GROUP}/release", f"{GROUP}/policies-of"
+POLICIES = "podberth.dev/policies"
+"""On each object that the operator writes: the names of the policies that it enforces."""
 MOST_BYTES = 5120
 """Of a refusal's message; the API server shows another message in place of a longer one."""
 _CUT = MOST_BYTES // 4 - 1

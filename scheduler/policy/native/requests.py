@@ -10,6 +10,7 @@ that asks everything at once (`concerned`). Where it does not hold, the API serv
 from collections.abc import Iterable
 from typing import Any
 
+from scheduler.model.promise import ANNOTATION
 from scheduler.policy import keys
 from scheduler.policy.exempt import REVIEWS
 from scheduler.policy.native.expressions import LONGEST, Scope, held, some, text, texts
@@ -35,6 +36,14 @@ def of_resources() -> list[dict[str, str]]:
     ]
     found.append(("not-reviews", f"!(request.resource.group in {_list(REVIEWS)})"))
     return [{"name": name, "expression": expression} for name, expression in found]
+
+
+def of_promises() -> list[dict[str, str]]:
+    """Whether a pod asks something new of its node while it runs (`scheduler.model.promise`)."""
+    key = text(ANNOTATION)
+    now, before = held("object", "annotations"), held("oldObject", "annotations")
+    same = f'request.operation == "UPDATE" && {key} in {before} && {before}[{key}] == {now}[{key}]'
+    return [{"name": "promises", "expression": f"{key} in {now} && !({same})"}]
 
 
 def excluded() -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import structlog
 
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
+from scheduler.policy.spec import GROUP
 
 ROOT = "/apis/admissionregistration.k8s.io/v1"
 PATHS = (f"{ROOT}/mutatingwebhookconfigurations", f"{ROOT}/validatingwebhookconfigurations")
@@ -56,8 +57,11 @@ class Covering:
 
 
 def covers(configuration: Object, namespace: str) -> bool:
-    """Whether each webhook is asked about this namespace; no for a selector that the registration did not write."""
-    hooks = configuration.get("webhooks") or []
+    """Whether the webhook is asked about this namespace; no for a selector that the registration did not write.
+
+    The other one of the validating configuration is about one annotation of pods, and not about policies.
+    """
+    hooks = [hook for hook in configuration.get("webhooks") or [] if hook.get("name") != f"promises.{GROUP}"]
     return bool(hooks) and all(_selects((hook.get("namespaceSelector") or {}), namespace) for hook in hooks)
 
 

@@ -24,10 +24,10 @@ from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.wire import partial
 from scheduler.policy import bounds
-from scheduler.policy.native.compile import Compiled, compile_namespace
+from scheduler.policy.native.compile import POLICIES, Compiled, compile_namespace
 from scheduler.policy.operator.covering import Covering
 from scheduler.policy.operator.judge import Stored
-from scheduler.policy.operator.natives import KINDS, POLICIES, Natives, RefusedError, digests
+from scheduler.policy.operator.natives import KINDS, Natives, RefusedError, digests
 from scheduler.policy.operator.settings import Settings
 from scheduler.policy.operator.switches import Switches
 from scheduler.policy.operator.ways import Enforcement, Rules, since_of, way_of, ways

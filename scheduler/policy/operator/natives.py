@@ -27,13 +27,11 @@ from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import Resource
 from scheduler.kube.wire import MarkedMeta, Partial
-from scheduler.policy.native.compile import NAMESPACE_LABEL, RELEASE_LABEL, label_of
+from scheduler.policy.native.compile import NAMESPACE_LABEL, POLICIES, RELEASE_LABEL, label_of
 from scheduler.policy.native.likeness import same
 
 FIELD_MANAGER = "berth-operator"
 APPLY = "application/apply-patch+yaml"
-POLICIES = "podberth.dev/policies"
-"""On each object: the names of the policies that it enforces."""
 PAUSE_SECONDS = 1.5
 RETRY_SECONDS = 2.0
 LOOK_SECONDS = 60.0
