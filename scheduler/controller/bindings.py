@@ -105,7 +105,7 @@ class Bindings:
         client: Client,
         answer: Callable[[Stimulus], None],
         under_way: UnderWay,
-        bound: Callable[[Bind], Awaitable[None]],
+        bound: Callable[[Bind], None],
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
@@ -167,7 +167,7 @@ class Bindings:
                 del self._postings[uid]
         if failure is None:
             self._answer(Bound(uid))
-            await self._bound(posting.bind)
+            self._bound(posting.bind)
         elif failure is _BY_ANOTHER:
             # A former leader, as both choose alike. The room stays taken; the event and the count are the other's.
             self.failures[failure.why] += 1

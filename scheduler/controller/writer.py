@@ -1,12 +1,11 @@
 """Carries the engine's instructions out: bindings, events, conditions. Answers of bindings go back as stimuli."""
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import structlog
 
 from scheduler.controller.bindings import Bindings
+from scheduler.controller.events import Events, Written
 from scheduler.controller.group_statuses import GroupStatuses
 from scheduler.controller.objects import write_object
 from scheduler.controller.statuses import Statuses
@@ -43,31 +42,15 @@ from scheduler.kube.writes import (
     micro_time,
     patch_status,
     pod_path,
-    record,
 )
 from scheduler.model.pod import Pod
 
 log = structlog.get_logger("writer")
 
 _NOT_FOUND = 404
-_WAITING_EVENTS = 20_000
-"""Events that may wait to be written; beyond that they are dropped and counted, for pods matter more."""
 _CHANGED = frozenset((409, 422))
 """Answers to a status patch of a victim that say nothing about whether it is there: it has changed, or another of its
 name has come, or somebody has written what the API server finds invalid now."""
-
-
-@dataclass(slots=True)
-class Written:
-    """Totals since the start."""
-
-    bound: int = 0
-    events: int = 0
-    events_dropped: int = 0
-    conflicts: Counter[str] = field(default_factory=Counter)
-    """Pods whose requirements another scheduler broke, by kind of requirement."""
-    devices_given_twice: int = 0
-    """Pods that are bound with a device that another claim has."""
 
 
 class Writer:
@@ -82,7 +65,7 @@ class Writer:
         self._instance = instance
         self._machine = machine
         self._under_way = UnderWay(machine.monotonic)
-        self._waiting_events = 0
+        self._events = Events(client, self.written, self._under_way)
         self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=machine.monotonic)
         self.statuses = Statuses(client, answer, self._under_way, wall=machine.wall)
         self.group_statuses = GroupStatuses(client, self._under_way, wall=machine.wall, clock=machine.monotonic)
@@ -111,7 +94,7 @@ class Writer:
 
     def bound_by_plugin(self, instruction: BoundByPlugin) -> None:
         """Post the Scheduled event of a pod that a plugin has bound."""
-        self._under_way.start(self._scheduled(instruction))
+        self._scheduled(instruction)
 
     def pre_bind_write(self, instruction: PreBindWrite) -> None:
         """Write for a PreBind plugin; `answer` gets PreBindWritten or PreBindWriteFailed."""
@@ -189,8 +172,8 @@ class Writer:
         """
         return await self._under_way.drain(seconds)
 
-    async def _scheduled(self, bound: Bind | BoundByPlugin) -> None:
-        """Say it in the log, and post the event in the task that bound the pod: one task a pod."""
+    def _scheduled(self, bound: Bind | BoundByPlugin) -> None:
+        """Say it in the log, and have the event written."""
         self.written.bound += 1
         pod, decision = bound.pod, bound.decision
         log.info(
@@ -203,7 +186,7 @@ class Writer:
             seconds=round(self._machine.monotonic() - bound.first_seen, 3),
         )
         note = f"Successfully assigned {pod.key} to {bound.node}"
-        await self._post(pod, kind="Normal", reason="Scheduled", action="Binding", note=note)
+        self._record(pod, kind="Normal", reason="Scheduled", action="Binding", note=note)
 
     async def _preempt(self, instruction: Preempt, victim: Pod) -> None:
         preemptor = instruction.pod
@@ -307,29 +290,15 @@ class Writer:
         return f"{micro_time(self._machine.wall())[:19]}Z"
 
     def _record(self, pod: Pod, *, controller: str = "", **what: str) -> None:
-        self._under_way.start(self._post(pod, controller=controller, **what))
-
-    async def _post(self, pod: Pod, *, controller: str = "", **what: str) -> None:
-        if self._waiting_events >= _WAITING_EVENTS:
-            self.written.events_dropped += 1
-            return
-        made = event(
-            _ref(pod),
-            controller=controller or pod.scheduler_name,
-            instance=self._instance,
-            moment=self._machine.wall(),
-            **what,
+        self._events.write(
+            event(
+                _ref(pod),
+                controller=controller or pod.scheduler_name,
+                instance=self._instance,
+                moment=self._machine.wall(),
+                **what,
+            )
         )
-        self._waiting_events += 1
-        try:
-            await record(self._client, made)
-            self.written.events += 1
-        except (ApiError, Unreachable) as error:
-            self.written.events_dropped += 1
-            ending = isinstance(error, ApiError) and error.has_cause("NamespaceTerminating")
-            (log.debug if ending else log.info)("event not written", **about(pod), error=str(error))
-        finally:
-            self._waiting_events -= 1
 
 
 def about(pod: Pod) -> dict[str, str]:

@@ -24,7 +24,7 @@ from scheduler.framework.placement_plugins import PlacementPlugins
 from scheduler.framework.plugin import Plugin, PostFilterResult
 from scheduler.framework.profile import Profile
 from scheduler.framework.sampling import Rotation, nodes_to_find, sample
-from scheduler.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Reason, Reject
+from scheduler.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Narrow, Reason, Reject
 from scheduler.framework.waiting_pods import WaitingPods
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -181,9 +181,18 @@ class Framework:
             if yielding:
                 left = left.copy()
                 left[yielding] = False
+        names: frozenset[str] | None = None
         for plugin in asked.pre_filters:
-            if ask(plugin, plugin.pre_filter, pod, cluster) is not None:
+            outcome = ask(plugin, plugin.pre_filter, pod, cluster)
+            if isinstance(outcome, Narrow):
+                names = outcome.names if names is None else names & outcome.names
+            elif outcome is not None:
                 return None
+        if names is not None:
+            # A pod of a DaemonSet names its node: what is kept tells the rest about it.
+            only = np.zeros(len(left), dtype=np.bool_)
+            only[[row for row in map(nodes.live_row, names) if row is not None]] = True
+            left = left & only
         self._reached("PreFilter", SUCCESS)
         for plugin in asked.filters:
             for reason, rejected in ask(plugin, plugin.filter, pod, cluster):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -198,6 +198,35 @@ class Client:
             patience=patience,
             on_send=on_send,
         )
+
+    async def turns(self, lane: Lane, most: int) -> int:
+        """Wait for a turn in a lane; how many requests may be sent now, from one to `most`."""
+        state = self._lanes[lane.name]
+        await state.admit(self._clock)
+        found = 1
+        while found < most and state.throttle.take():
+            found += 1
+        return found
+
+    async def create_many(self, objects: Sequence[tuple[str, bytes]], content_type: str, *, lane: Lane) -> list[int]:
+        """POST (path, body) pairs on one connection; the statuses of those that were answered, in their order.
+
+        They had their turn already (`turns`). Nothing is tried again here: what was not answered, or was refused for a
+        while, is for whoever asks to `create`. Raises Unreachable if nothing was sent.
+        """
+        connection, exchange = self.connection, self._exchange
+        if self._proxied is not None:
+            return []
+        if connection.credentials.due():
+            await self._refresh(force=False)
+        left = self._left("POST", lane)
+        headers = self._headers
+        messages = [exchange.message("POST", path, headers, body, content_type) for path, body in objects]
+        try:
+            context = None if connection.tls is None else connection.tls.context()
+        except ConfigError as error:
+            raise Unreachable(f"no certificates: {_say(error)}", sent=False) from error
+        return await exchange.send_many(messages, context, self._timeout, left)
 
     async def replace(self, path: str, body: bytes, *, lane: Lane = API) -> bytes:
         """PUT an object; its resourceVersion in the body makes it conditional."""

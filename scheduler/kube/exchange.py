@@ -48,6 +48,28 @@ class Response:
     retry_after: str | None
 
 
+class _Statuses:
+    """The answers to several requests that went out together: of each its status, and nothing else is looked at."""
+
+    def __init__(self, line: _Line, wanted: int) -> None:
+        self.found: list[int] = []
+        self.done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        self._wanted = wanted
+        self._line = line
+
+    def on_message_complete(self) -> None:
+        """As httptools calls it."""
+        line = self._line
+        status = line.status()
+        if status < 200:
+            return
+        if not line.stays():
+            line.closed = True
+        self.found.append(status)
+        if len(self.found) == self._wanted:
+            line.all_answered()
+
+
 class _Line(asyncio.Protocol):
     """One connection, carrying one request at a time.
 
@@ -69,6 +91,32 @@ class _Line(asyncio.Protocol):
         self._retry_after: str | None = None
         self._encoding = b""
         self._framed = False
+        self._statuses: _Statuses | None = None
+
+    def ask_many(self, messages: bytes, count: int) -> asyncio.Future[list[int]]:
+        """Send several requests; the future has the status of each answer, of fewer when the connection ends first."""
+        statuses = self._statuses = _Statuses(self, count)
+        self._parser = HttpResponseParser(statuses)
+        self.heard = False
+        self.transport.write(messages)
+        return statuses.done
+
+    def status(self) -> int:
+        """Of the answer at hand."""
+        return self._parser.get_status_code()
+
+    def stays(self) -> bool:
+        """Whether the connection may be used after the answer at hand."""
+        return self._parser.should_keep_alive()
+
+    def all_answered(self) -> None:
+        """If there were several requests: each has its answer now, or will get none."""
+        statuses, self._statuses = self._statuses, None
+        if statuses is None:
+            return
+        self._reset()
+        if not statuses.done.done():
+            statuses.done.set_result(statuses.found)
 
     def ask(self, message: bytes) -> asyncio.Future[Response]:
         """Send a request; the future raises Unreachable when the connection ends first."""
@@ -118,6 +166,7 @@ class _Line(asyncio.Protocol):
 
     def _end(self, error: Exception | None) -> None:
         """Tell who waits for an answer."""
+        self.all_answered()
         if self._answer is None or self._answer.done():
             return
         status = self._parser.get_status_code()
@@ -167,6 +216,7 @@ class _Line(asyncio.Protocol):
         answer.set_result(Response(status, body, retry_after))
 
     def _fail(self, error: Unreachable) -> None:
+        self.all_answered()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
         self._answer = None
@@ -282,6 +332,39 @@ class Exchange:
                 del answer, timer  # its exception refers to this frame
             self._put_back(line, context)
             return found
+
+    async def send_many(
+        self, messages: list[bytes], context: ssl.SSLContext | None, seconds: float, within: float | None = None
+    ) -> list[int]:
+        """Send requests on one connection, one behind the other, and return the statuses of those that were answered.
+
+        The server answers in the same order. `seconds` for all of it, `within` as in `send`. Raises Unreachable if
+        nothing was sent.
+        """
+        began = self._clock()
+        latest = began + (seconds if within is None else min(within, seconds))
+        line = self._take(context)
+        if line is None and self._connecting >= CONNECTING:
+            line = await self._freed(context, latest - began)
+        if line is None:
+            line = await self._connect(context, latest - self._clock())
+        if self._clock() > latest:
+            self._put_back(line, context)
+            raise Unreachable("not sent: its time is over", sent=False, timed_out=True)
+        done = line.ask_many(b"".join(messages), len(messages))
+        timer = asyncio.get_running_loop().call_later(max(began + seconds - self._clock(), 0.0), line.close)
+        try:
+            found = await done
+        except asyncio.CancelledError:
+            line.close()
+            raise
+        finally:
+            timer.cancel()
+        if len(found) == len(messages):
+            self._put_back(line, context)
+        else:
+            line.close()
+        return found
 
     async def open(self, message: bytes, context: ssl.SSLContext | None, idle: float) -> DirectStream:
         """Send a GET and return its answer as soon as its head is there, whatever its status.

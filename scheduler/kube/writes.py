@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -329,6 +329,15 @@ async def record(client: Client, event: Event) -> None:
     if client.protobuf and await _in_protobuf(client, path, event.protobuf(), EVENT) is not None:
         return
     await client.create(path, event.json(), lane=EVENT)
+
+
+async def record_all(client: Client, events: Sequence[Event]) -> list[int]:
+    """Create some events, which had their turn (`Client.turns`); the statuses of those that were answered.
+
+    Raises Unreachable if nothing was sent.
+    """
+    objects = [(EVENTS.path(event.about.namespace), event.protobuf()) for event in events]
+    return await client.create_many(objects, PROTOBUF, lane=EVENT)
 
 
 async def _in_protobuf(

@@ -148,14 +148,14 @@ def withdraws_nothing() -> Iterator[None]:
 
 @mutant("the Scheduled event is written twice")
 def double_event() -> Iterator[None]:
-    post = Writer._post
+    record = Writer._record
 
-    async def twice(self: Writer, pod: Any, **what: Any) -> None:
-        await post(self, pod, **what)
+    def twice(self: Writer, pod: Any, **what: Any) -> None:
+        record(self, pod, **what)
         if what.get("reason") == "Scheduled":
-            await post(self, pod, **what)
+            record(self, pod, **what)
 
-    with patch.object(Writer, "_post", twice):
+    with patch.object(Writer, "_record", twice):
         yield
 
 

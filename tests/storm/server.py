@@ -7,6 +7,7 @@ goes wrong with a request or with a watch is asked of `Trouble`.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -49,6 +50,9 @@ class Session(asyncio.Protocol):
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
+        self._behind: deque[Asked] = deque()
+        """Requests that wait for the answers to those before them."""
+        self._answering = False
         self.end: End
         self.watch: Watch | None = None
 
@@ -88,14 +92,29 @@ class Session(asyncio.Protocol):
         )
         if asked.content == protobuf.MEDIA_TYPE:
             asked.body = msgspec.json.encode(protobuf.read(asked.body))
-        self._parser = HttpRequestParser(self)
         self._url, self._headers, self._body = b"", {}, []
+        if self._answering:
+            self._behind.append(asked)
+            return
+        self._answering = True
+        self._server.asked(self, asked)
+
+    def _go_on(self) -> None:
+        """With the next request, as an API server does: one after the other."""
+        if self.end.over:
+            return
+        asked = self._behind.popleft()
+        asked.at = self._server.loop.here
         self._server.asked(self, asked)
 
     def answer(self, code: int, body: bytes, retry_after: int = 0) -> None:
         more = f"Retry-After: {retry_after}\r\n" if retry_after else ""
         head = f"HTTP/1.1 {code} -\r\nContent-Type: application/json\r\n{more}Content-Length: {len(body)}\r\n\r\n"
         self.end.write(head.encode() + body)
+        if self._behind:
+            self._server.loop.call_soon(self._go_on)
+        else:
+            self._answering = False
 
 
 class Watch(Watcher):

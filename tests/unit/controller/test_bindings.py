@@ -66,7 +66,7 @@ class World:
             sleep=self.sleep,
         )
 
-    async def bound(self, bind: Bind) -> None:
+    def bound(self, bind: Bind) -> None:
         self.told.append(bind)
 
     async def sleep(self, seconds: float) -> None:

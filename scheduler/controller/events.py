@@ -1,0 +1,129 @@
+"""Writes events about pods: those that come within a moment go out together, one behind the other on a connection.
+
+There is an event for each pod that is bound and for each that is not, and nobody waits for it. Written one by one, it
+costs as much as the Binding itself: a task, a record of TLS, two system calls and a turn of the loop each. So events
+wait for a moment and share these. The server handles the requests of one connection one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+import structlog
+
+from scheduler.controller.under_way import UnderWay
+from scheduler.kube.client import Client
+from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.flow import EVENT
+from scheduler.kube.writes import Event, record, record_all
+
+log = structlog.get_logger("writer")
+
+MOST = 20_000
+"""Events that may wait to be written; beyond that they are dropped and counted, for pods matter more."""
+GATHER_SECONDS = 0.02
+"""How long an event waits for others."""
+TOGETHER = 16
+"""Events on one connection at a time."""
+CONNECTIONS = 8
+TRUST = 3
+"""After so many connections in a row that did not answer everything, events go one by one: what stands between may not
+take a request before it has answered the one before."""
+_ALREADY_EXISTS = 409
+"""It was written, and the answer lost."""
+_LATER = frozenset((401, 406, 408, 415, 429))
+"""Answers after which the client knows what to do: renew its credentials, speak JSON, wait."""
+
+
+@dataclass(slots=True)
+class Written:
+    """Totals since the start."""
+
+    bound: int = 0
+    events: int = 0
+    events_dropped: int = 0
+    conflicts: Counter[str] = field(default_factory=Counter)
+    """Pods whose requirements another scheduler broke, by kind of requirement."""
+    devices_given_twice: int = 0
+    """Pods that are bound with a device that another claim has."""
+
+
+class Events:
+    """The events that wait, and those under way."""
+
+    def __init__(self, client: Client, written: Written, under_way: UnderWay) -> None:
+        self._client = client
+        self._written = written
+        self._under_way = under_way
+        self._waiting: deque[Event] = deque()
+        self._workers = 0
+        self._sending = 0
+        self._unanswered = 0
+        """Connections in a row that did not answer everything."""
+
+    def write(self, event: Event) -> None:
+        """Write it soon, or drop it when too many wait."""
+        if len(self._waiting) + self._sending >= MOST:
+            self._written.events_dropped += 1
+            return
+        self._waiting.append(event)
+        if not self._workers or (self._workers < CONNECTIONS and len(self._waiting) >= TOGETHER * self._workers):
+            self._workers += 1
+            self._under_way.start(self._work())
+
+    async def _work(self) -> None:
+        try:
+            await asyncio.sleep(GATHER_SECONDS)
+            while self._waiting:
+                turns = await self._client.turns(EVENT, min(len(self._waiting), TOGETHER))
+                events = [self._waiting.popleft() for _ in range(min(turns, len(self._waiting)))]
+                self._sending += len(events)
+                try:
+                    await self._write(events)
+                finally:
+                    self._sending -= len(events)
+        finally:
+            self._workers -= 1
+
+    async def _write(self, events: list[Event]) -> None:
+        """Together, and those by themselves that were not taken that way."""
+        statuses: list[int] = []
+        if len(events) > 1 and self._client.protobuf and self._unanswered < TRUST:
+            try:
+                statuses = await record_all(self._client, events)
+            except Unreachable as error:
+                self._written.events_dropped += len(events)
+                log.info("events not written", count=len(events), error=str(error))
+                return
+            self._unanswered = 0 if len(statuses) == len(events) else self._unanswered + 1
+        again = events[len(statuses) :]
+        for event, status in zip(events, statuses, strict=False):
+            if 200 <= status < 300 or status == _ALREADY_EXISTS:
+                self._written.events += 1
+            elif status >= 500 or status in _LATER:
+                again.append(event)
+            else:  # for good; most often its namespace is being deleted
+                self._written.events_dropped += 1
+                log.debug("event not written", **_about(event), status=status)
+        for event in again:
+            await self._write_one(event)
+
+    async def _write_one(self, event: Event) -> None:
+        try:
+            await record(self._client, event)
+        except (ApiError, Unreachable) as error:
+            refused = error if isinstance(error, ApiError) else None
+            if refused is not None and refused.status == _ALREADY_EXISTS:
+                self._written.events += 1
+                return
+            self._written.events_dropped += 1
+            ending = refused is not None and refused.has_cause("NamespaceTerminating")
+            (log.debug if ending else log.info)("event not written", **_about(event), error=str(error))
+        else:
+            self._written.events += 1
+
+
+def _about(event: Event) -> dict[str, str]:
+    return {"pod": f"{event.about.namespace}/{event.about.name}", "profile": event.controller}

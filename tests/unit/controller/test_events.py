@@ -1,0 +1,207 @@
+"""Events go out together; each is written once, whatever becomes of a connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from scheduler.apiserver import protobuf
+from scheduler.controller import events as room
+from scheduler.controller.events import MOST, TOGETHER, TRUST, Events, Written
+from scheduler.controller.under_way import UnderWay
+from scheduler.kube.client import Client
+from scheduler.kube.connection import Connection
+from scheduler.kube.writes import PodRef, event
+
+OK = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
+LAST = b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
+
+
+def answer(status: int, *headers: bytes) -> bytes:
+    body = b'{"kind":"Status","message":"no","reason":"Because"}'
+    lines = b"".join(header + b"\r\n" for header in headers)
+    return b"HTTP/1.1 %d No\r\n%bContent-Length: %d\r\n\r\n%b" % (status, lines, len(body), body)
+
+
+class ApiServer:
+    """Takes one request of a connection after the other, and says to each what it is told; in the end, yes."""
+
+    def __init__(self) -> None:
+        self.says: Iterator[bytes] = iter(())
+        self.taken: Counter[str] = Counter()
+        """Names of events that were taken."""
+        self.connections = 0
+        self.together = 0
+        """Most requests that came with one piece of data."""
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        data = b""
+        try:
+            while True:
+                come = await reader.read(1 << 20)
+                if not come:
+                    return
+                data += come
+                self.together = max(self.together, data.count(b"POST "))
+                while (request := _first(data)) is not None:
+                    data = data[len(request) :]
+                    said = next(self.says, OK)
+                    if not said:
+                        return
+                    if said in (OK, LAST):
+                        self.taken[_name(request)] += 1
+                    writer.write(said)
+                    if said is LAST:
+                        return
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+
+def _first(data: bytes) -> bytes | None:
+    """The first whole request."""
+    head, found, body = data.partition(b"\r\n\r\n")
+    if not found:
+        return None
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    return None if len(body) < length else data[: len(head) + 4 + length]
+
+
+def _name(request: bytes) -> str:
+    body = request.partition(b"\r\n\r\n")[2]
+    name: str = protobuf.read(body)["metadata"]["name"] if body.startswith(b"k8s\0") else "json"
+    return name
+
+
+class World:
+    """A client of such a server, and what was written."""
+
+    def __init__(self, server: ApiServer, client: Client) -> None:
+        self.server = server
+        self.client = client
+        self.written = Written()
+        self.under_way = UnderWay()
+        self.events = Events(client, self.written, self.under_way)
+
+    def write(self, count: int) -> None:
+        for i in range(count):
+            pod = PodRef("default", f"p{i}", f"uid-{i}")
+            said = {"kind": "Normal", "reason": "Scheduled", "action": "Binding", "note": "bound"}
+            self.events.write(event(pod, **said, controller="berth", instance="berth-1", moment=1e9))
+
+    async def written_all(self) -> tuple[int, int]:
+        assert await self.under_way.drain(30.0) == 0
+        return self.written.events, self.written.events_dropped
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    server = ApiServer()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with listening, Client(Connection(server.url), qps=-1, protobuf=True) as client:
+        yield World(server, client)
+
+
+async def test_events_of_a_moment_share_a_connection(world: World) -> None:
+    world.write(TOGETHER)
+    assert await world.written_all() == (TOGETHER, 0)
+    assert world.server.connections == 1
+    assert len(world.server.taken) == TOGETHER
+    assert world.server.together > 1
+
+
+async def test_many_take_several_connections_and_no_more_than_that(world: World) -> None:
+    world.write(40 * TOGETHER)
+    assert await world.written_all() == (40 * TOGETHER, 0)
+    assert set(world.server.taken.values()) == {1}
+    assert world.server.connections <= room.CONNECTIONS
+
+
+async def test_one_alone_goes_as_any_request(world: World) -> None:
+    world.write(1)
+    assert await world.written_all() == (1, 0)
+
+
+@pytest.mark.parametrize("after", [0, 1, 7])
+@pytest.mark.parametrize("how", [b"", LAST], ids=["closed", "closed after a last answer"])
+async def test_what_a_connection_took_with_it_is_written_by_itself(world: World, after: int, how: bytes) -> None:
+    """The events behind were not looked at, or their answers are lost."""
+    world.server.says = iter((*(OK,) * after, how))
+    world.write(TOGETHER)
+    assert await world.written_all() == (TOGETHER, 0)
+    assert len(world.server.taken) == TOGETHER
+    assert set(world.server.taken.values()) == {1}
+
+
+async def test_written_although_the_answer_was_lost(world: World) -> None:
+    world.server.says = iter((OK, answer(409), OK))
+    world.write(3)
+    assert await world.written_all() == (3, 0)
+
+
+async def test_a_busy_server_is_asked_again(world: World) -> None:
+    """429 says when, and what was refused then goes by itself."""
+    later = answer(429, b"Retry-After: 0")
+    world.server.says = iter((OK, later, OK, answer(500), later))
+    world.write(4)
+    assert await world.written_all() == (4, 0)
+    assert len(world.server.taken) == 4
+
+
+async def test_what_is_refused_for_good_is_dropped_and_counted(world: World) -> None:
+    world.server.says = iter((OK, answer(403), OK))
+    world.write(3)
+    assert await world.written_all() == (2, 1)
+
+
+async def test_nobody_listens(world: World) -> None:
+    async with Client(Connection("http://127.0.0.1:1"), qps=-1, protobuf=True) as client:
+        world.events = Events(client, world.written, world.under_way)
+        world.write(3)
+        assert await world.written_all() == (0, 3)
+
+
+async def test_where_nothing_but_one_at_a_time_works_they_go_one_by_one(world: World) -> None:
+    """A proxy that closes the connection when a second request comes before the first answer."""
+    for _ in range(TRUST):
+        world.server.says = iter((b"",))
+        world.write(2)
+        assert await world.written_all() == (world.written.events, 0)
+    world.server.together = 0
+    world.write(5)
+    await world.written_all()
+    assert world.server.together == 1
+    assert world.written.events == 2 * TRUST + 5
+
+
+async def test_too_many_are_dropped(world: World) -> None:
+    world.write(MOST + 3)
+    assert world.written.events_dropped == 3
+    await world.under_way.drain(0.0)
+
+
+async def test_a_limited_rate_lets_a_few_through_at_once() -> None:
+    """No more than the bucket holds go out together."""
+    server = ApiServer()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with listening, Client(Connection(server.url), qps=1000.0, burst=3, protobuf=True) as client:
+        world = World(server, client)
+        world.write(12)
+        assert await world.written_all() == (12, 0)
+    assert 1 <= server.together <= 4
+
+
+async def test_a_server_that_speaks_json_alone(world: World) -> None:
+    """It is told once, and all events are written."""
+    world.server.says = iter((answer(415),) * 3)
+    world.write(2)
+    assert await world.written_all() == (2, 0)
+    assert not world.client.protobuf
