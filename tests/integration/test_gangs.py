@@ -174,6 +174,53 @@ def test_killed_between_the_first_and_the_last_binding(
     again.end()
 
 
+def test_its_room_is_taken_after_a_kill(
+    gated: ControlPlane, space: str, slots: Callable[[int], None], harbour: Harbour
+) -> None:
+    """SIGKILL in the middle, and another pod takes a place that the rest needs.
+
+    The next Berth binds no more of the gang, says so, holds nothing, and completes the gang once there is room again.
+    """
+    api = gated.api
+    slots(12)
+    name = f"berth-{secrets.token_hex(4)}"
+    berth = harbour.berth(gated, name, **SLOW)
+    group(api, space, "train", 12)
+    api.create_many(pods_path(space), members("train", 12, name))
+    wait_for("a part of the gang", lambda: bound(api, space), checks.BOUND, 0.05)
+    berth.kill()
+    part = bound(api, space)
+    assert 0 < len(part) < 12
+    used = {one["spec"]["nodeName"] for one in api.list(pods_path(space), fieldSelector="spec.nodeName!=")}
+    free = next(each["metadata"]["name"] for each in api.list("/api/v1/nodes") if each["metadata"]["name"] not in used)
+    api.create(pods_path(space), pod("thief", "nobody", cpu="600m", memory="10Mi", nodeName=free))
+    again = harbour.berth(gated, name)
+    wait_for("the group to be told", lambda: _why(api, space, part), checks.BOUND, 0.2)
+    assert bound(api, space, "train-") == part, "no more of it is bound as long as it does not fit"
+    assert checks.overfull(api) == []
+    slots(1)
+    wait_for("the whole gang", lambda: len(bound(api, space, "train-")) == 12, checks.BOUND, 0.2)
+    checks.bound_once_each(gated, space, [one for one in api.list(pods_path(space)) if _mine(one)], unrecorded=1)
+    assert checks.overfull(api) == []
+    again.end()
+
+
+def _mine(one: Object) -> bool:
+    return str(one["metadata"]["name"]).startswith("train-")
+
+
+def _why(api: Api, namespace: str, part: list[str]) -> bool:
+    """Whether each pod of the gang that has no node was told that the gang does not fit."""
+    waiting = [one for one in api.list(pods_path(namespace)) if _mine(one) and one["metadata"]["name"] not in part]
+    said = [
+        each["message"]
+        for one in waiting
+        for each in one["status"].get("conditions", [])
+        if each["type"] == "PodScheduled"
+    ]
+    return len(said) == len(waiting) and all("minCount (12) cannot be satisfied" in one for one in said[:1])
+
+
 def test_a_gang_of_scheduler_plugins(
     gated: ControlPlane, space: str, slots: Callable[[int], None], harbour: Harbour
 ) -> None:

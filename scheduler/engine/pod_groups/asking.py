@@ -1,0 +1,85 @@
+"""The waiting pods of each group, and what PreEnqueue plugins say: while one pod is held, its whole group waits.
+
+Next stage: `scheduler.engine.pod_groups.moving` has a group where it belongs. Mirrors kube-scheduler
+`backend/queue/scheduling_queue.go` (runPreEnqueuePlugins), for pod groups.
+"""
+
+from typing import Any
+
+from scheduler.engine import story_entries
+from scheduler.engine.instructions import SCHEDULER_ERROR
+from scheduler.engine.places import Places
+from scheduler.engine.pod_groups.entry import Entry
+from scheduler.engine.queued import QueuedPod
+from scheduler.framework.status import PluginError
+from scheduler.model.pod_group import GroupKey
+
+GANG_SCHEDULING = "GangScheduling"
+
+
+class GroupsAsked(Places):
+    """Asks PreEnqueue plugins about pods of groups: about each when it comes or changes."""
+
+    def __init__(self, *args: Any) -> None:
+        """As of `Places`."""
+        super().__init__(*args)
+        self._entries: dict[GroupKey, Entry] = {}
+        self._arrivals = 0
+        self.group_under_way = False
+        """Whether a group is being tried: no other one is begun."""
+        self._put_off_groups: list[Entry] = []
+        """Groups that came up meanwhile."""
+
+    def entries(self) -> int:
+        """As `Places.entries`, and what is kept of groups."""
+        return super().entries() + sum(1 + len(entry.pods) + len(entry.held) for entry in self._entries.values())
+
+    def group_entry(self, key: GroupKey) -> Entry | None:
+        """What waits of a group."""
+        return self._entries.get(key)
+
+    def _ask_about(self, entry: Entry, queued: QueuedPod, now: float) -> None:
+        """Ask the PreEnqueue plugins about one pod; they are asked again when an event may change their answer."""
+        uid = queued.pod.uid
+        framework = self.frameworks.get(queued.pod.scheduler_name)
+        if framework is None:
+            del self._pods[uid]
+            self._leave(queued)
+            queued.story.end(story_entries.Left(now, "its profile is not configured any more"))
+            return
+        self._release(entry, uid)
+        entry.failing.discard(uid)
+        try:
+            held = framework.pre_enqueue(queued.pod, self.cluster)
+        except PluginError as error:
+            entry.failing.add(uid)
+            entry.held[uid] = (error.plugin, str(error))
+            queued.plugins = frozenset((error.plugin,))
+            self._outbox.failed(queued, SCHEDULER_ERROR, str(error), queued.plugins)
+            return
+        if held is None:
+            return
+        entry.held[uid] = (held[0], held[1].text)
+        queued.plugins = frozenset((held[0],))
+        if held[0] != GANG_SCHEDULING:
+            self.unschedulable.put(queued)
+
+    def _ask_all(self, entry: Entry, now: float) -> None:
+        for queued in list(entry.pods.values()):
+            self._ask_about(entry, queued, now)
+        self.turns.account(entry.key.namespace, len(entry.pods), now)
+
+    def _release(self, entry: Entry, uid: str) -> None:
+        """A pod is not held any more."""
+        if entry.held.pop(uid, None) is not None:
+            self._do_not_ask_about(entry.pods[uid])
+
+    def _release_from(self, plugin: str, entry: Entry) -> None:
+        """This plugin does not hold the group any more, so none of its pods. It is the last one that is asked."""
+        for uid in [uid for uid, (held_by, _) in entry.held.items() if held_by == plugin]:
+            self._release(entry, uid)
+
+    def _do_not_ask_about(self, queued: QueuedPod) -> None:
+        """When something happens, nobody asks about this pod any more."""
+        if queued.group is not None:
+            self.unschedulable.take(queued)
