@@ -1,10 +1,13 @@
 """The pods of each node by importance, which is the order in which preemption spares them. Kept for all preemptors."""
 
 from bisect import bisect_right
+from functools import partial
 
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import NATIVE
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.nodes import Nodes
+from scheduler.state.pod_groups import PodGroups
 
 _NOT_STARTED = "~"
 """Sorts after every RFC 3339 time: a pod that has not started starts now (GetPodStartTime)."""
@@ -20,38 +23,62 @@ def importance(pod: Pod) -> tuple[int, str]:
     return -pod.priority, pod.started or _NOT_STARTED
 
 
+def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
+    """Rows with pods of groups that have changed since a version of their log; None: all rows."""
+    groups = cluster.pod_groups
+    if version == groups.log.version:
+        return set()
+    changed = groups.log.since(version)
+    if changed is None:
+        return None
+    placements = (cluster.placement(uid) for uid in groups.with_node(changed))
+    return {placement.row for placement in placements if placement is not None}
+
+
 class Ranking:
     """Row → its placements, the most important first; a row is ranked when it is asked for."""
 
     def __init__(self) -> None:
         self._nodes: Nodes | None = None
         self._version = 0
+        self._groups = 0
+        """The version of the log of pod groups."""
         self._rows: dict[int, list[Placement]] = {}
         self.steps = 0
         """Steps that ranking took so far."""
 
     def renew(self, cluster: Cluster) -> None:
         """Forget the rows that changed."""
-        nodes = cluster.nodes
-        if self._version == nodes.log.version and self._nodes is nodes:
+        nodes, groups = cluster.nodes, cluster.pod_groups.log.version
+        if self._version == nodes.log.version and self._nodes is nodes and self._groups == groups:
             return
         changed = nodes.log.since(self._version) if self._nodes is nodes else None
-        if changed is None:
+        of_groups = rows_of_groups(cluster, self._groups)
+        if changed is None or of_groups is None:
             self._rows.clear()
         else:
-            for row in changed:
+            self.steps += len(of_groups)
+            for row in changed | of_groups:
                 self._rows.pop(row, None)
-        self._nodes, self._version = nodes, nodes.log.version
+        self._nodes, self._version, self._groups = nodes, nodes.log.version, groups
 
     def below(self, row: int, priority: int, cluster: Cluster) -> list[Placement]:
-        """The placements of a row with a priority below the given one; not to be changed."""
+        """The placements of a row with a priority below the given one; not to be changed.
+
+        What counts for a pod of a group is its group's priority.
+        """
+        groups = cluster.pod_groups if len(cluster.pod_groups) else None
         ranked = self._rows.get(row)
         if ranked is None:
             ranked = self._rows[row] = cluster.placements_on(row)
             if len(ranked) > 1:
-                ranked.sort(key=_key)
+                ranked.sort(key=_key if groups is None else partial(_key_among, groups))
             self.steps += 1 + len(ranked) // 2
-        if not ranked or ranked[0].pod.priority < priority:
+        if not ranked:
+            return ranked
+        if groups is not None:
+            return ranked[bisect_right(ranked, -priority, key=partial(_lowness_among, groups)) :]
+        if ranked[0].pod.priority < priority:
             return ranked
         if ranked[-1].pod.priority >= priority:
             return []
@@ -63,5 +90,21 @@ def _key(placement: Placement) -> tuple[int, str]:
     return -pod.priority, pod.started or _NOT_STARTED
 
 
+def _key_among(groups: PodGroups, placement: Placement) -> tuple[int, int, int, str]:
+    """As `Victim.importance`, for the victim that a pod belongs to."""
+    pod = placement.pod
+    key = pod.scheduling_group
+    if key is None or key.api != NATIVE:
+        return -pod.priority, 0, -1, started(pod)
+    state = groups.native(pod)
+    if state is None or state.object is None or state.object.disruption_mode != "all":
+        return -groups.priority_of(pod), -1, -1, started(pod)
+    return -(state.object.priority or 0), -1, -state.scheduled, state.earliest or _NOT_STARTED
+
+
 def _lowness(placement: Placement) -> int:
     return -placement.pod.priority
+
+
+def _lowness_among(groups: PodGroups, placement: Placement) -> int:
+    return -groups.priority_of(placement.pod)
