@@ -239,7 +239,7 @@ def test_a_plan_is_charged_to_the_namespace(gangs: Harness) -> None:
     assert gangs.engine.queue.turns.debt("default", gangs.now) > 300 * 20
 
 
-# -- one pod that preempts groups ---------------------------------------------------------------------------------------
+# -- one pod that preempts groups --------------------------------------------------------------------------------------
 
 
 def test_a_pod_takes_a_group_of_mode_all_as_a_whole(gangs: Harness) -> None:
