@@ -48,13 +48,14 @@ class Room:
         Raises PluginError.
         """
         there = self._cluster.pods_on(self._row)
-        if not any(other.terminating and other.preempted and other.priority < pod.priority for other in there):
+        priority = self._cluster.pod_groups.priority_of
+        if not any(other.terminating and other.preempted and priority(other) < pod.priority for other in there):
             return False
         return framework.rejects(pod, plugins, self._as_seen_by(pod, emptied=False, stranger=False))
 
     def _as_seen_by(self, pod: Pod, *, emptied: bool, stranger: bool) -> Cluster:
         there = self._cluster.pods_on(self._row) if emptied else []
-        gone = [other for other in there if other.priority < pod.priority]
+        gone = [other for other in there if self._cluster.pod_groups.priority_of(other) < pod.priority]
         own = "" if stranger else pod.uid
         ahead = [other for other in self._kept_for if other.priority >= pod.priority and other.uid != own]
         return row_with(self._cluster, self._row, gone, ahead)

@@ -4,10 +4,11 @@ Mirrors kube-scheduler `backend/cache/podgroupstate.go`. A group is known from i
 come first: a pod may name a group that does not exist yet.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import NATIVE, GroupKey, PodGroup
+from scheduler.state.rowlog import ChangeLog
 
 Pods = dict[str, Pod]
 """UID → pod."""
@@ -16,7 +17,7 @@ Pods = dict[str, Pod]
 class GroupState:
     """One group. Each of its `pods` is in one of `unscheduled`, `assumed` and `assigned`, in the order they came."""
 
-    __slots__ = ("assigned", "assumed", "key", "object", "pods", "unscheduled", "version")
+    __slots__ = ("_earliest", "assigned", "assumed", "key", "object", "pods", "unscheduled", "version")
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
@@ -31,6 +32,7 @@ class GroupState:
         """They have their nodes, whoever chose these."""
         self.version = 0
         """Another one after each change of the group, and of no other group."""
+        self._earliest = (-1, "")
 
     @property
     def scheduled(self) -> int:
@@ -42,6 +44,13 @@ class GroupState:
         """The pods that have a node, by the API's word or ours."""
         yield from self.assigned.values()
         yield from self.assumed.values()
+
+    @property
+    def earliest(self) -> str:
+        """When the first of the pods with a node has started; empty: none has."""
+        if self._earliest[0] != self.version:
+            self._earliest = self.version, min((pod.started for pod in self.with_node if pod.started), default="")
+        return self._earliest[1]
 
     @property
     def empty(self) -> bool:
@@ -73,6 +82,8 @@ class PodGroups:
         self._of: dict[str, GroupKey] = {}
         """UID of a pod → its group."""
         self._version = 0
+        self.log: ChangeLog[GroupKey] = ChangeLog()
+        """Groups whose priority or disruption mode has changed, and those of mode `all` of which a pod has."""
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -111,6 +122,14 @@ class PodGroups:
         state = self.native(pod) if pod.scheduling_group is not None else None
         return pod.priority if state is None or state.object is None else state.object.priority or 0
 
+    def with_node(self, keys: Iterable[GroupKey]) -> Iterator[str]:
+        """The UIDs of the pods of these groups that have a node."""
+        for key in keys:
+            state = self._groups.get(key)
+            if state is not None:
+                yield from state.assigned
+                yield from state.assumed
+
     def below(self, priority: int) -> bool:
         """Whether a group with a lower priority has pods with a node: theirs may say another one."""
         return any(
@@ -144,6 +163,8 @@ class PodGroups:
         """Add or update an object; returns what was there before."""
         state = self._ensure(group.key)
         before, state.object = state.object, group
+        if before is None or (before.priority, before.disruption_mode) != (group.priority, group.disruption_mode):
+            self.log.touch(group.key)
         return before
 
     def drop(self, key: GroupKey) -> PodGroup | None:
@@ -152,6 +173,7 @@ class PodGroups:
         if state is None:
             return None
         before, state.object = state.object, None
+        self.log.touch(key)
         self._changed(state)
         return before
 
@@ -219,12 +241,16 @@ class PodGroups:
         state = self._groups.get(key)
         if state is None:
             state = self._groups[key] = GroupState(key)
-        self._version += 1
-        state.version = self._version
+        self._count(state)
         return state
 
-    def _changed(self, state: GroupState) -> None:
+    def _count(self, state: GroupState) -> None:
         self._version += 1
         state.version = self._version
+        if state.object is not None and state.object.disruption_mode == "all":
+            self.log.touch(state.key)
+
+    def _changed(self, state: GroupState) -> None:
+        self._count(state)
         if state.empty:
             del self._groups[state.key]

@@ -18,13 +18,16 @@ from scheduler.plugins.default_preemption.dry_run_results import (
     WITHOUT_VICTIMS,
     DryRunResults,
 )
-from scheduler.plugins.default_preemption.importance import Ranking
+from scheduler.plugins.default_preemption.importance import Ranking, rows_of_groups
 from scheduler.plugins.default_preemption.select_victims import DryRun
+from scheduler.plugins.default_preemption.victims import OfGroups
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools
 from scheduler.state.nodes import Nodes
 
 _KEPT_MOST = 16
+_GROUPS = 1_000
+"""Of so many groups their pods are kept from row to row."""
 _DELAYS = 3
 """How often rows are tried again because budgets changed; after that, only the chosen row is."""
 
@@ -37,6 +40,7 @@ class DryRuns:
         self._ranking = Ranking()
         self.budgets = Budgets()
         self._ranks: tuple[Nodes, tuple[int, int], NDArray[np.intp]] | None = None
+        self.of_groups: OfGroups = {}
         self.tried = 0
         """How often a row was tried."""
 
@@ -54,6 +58,8 @@ class DryRuns:
             return results, None
         self._ranking.renew(cluster)
         self.budgets.renew(cluster)
+        if len(self.of_groups) > _GROUPS:
+            self.of_groups.clear()
         lasting = filters.goes_by_shape(pod) and not filters.looks_elsewhere(pod, cluster, ())
         key = (pod.shape, pod.priority) if lasting else pod.uid
         ahead = dict(_rows_ahead(pod, cluster)) if rows.any() else {}
@@ -78,6 +84,8 @@ class DryRuns:
         changed = None
         if results is not None and results.nodes is nodes and (lasting or _same(results.pod, pod)):
             changed = nodes.log.since(results.version)
+            of_groups = rows_of_groups(cluster, results.groups)
+            changed = None if changed is None or of_groups is None else changed | of_groups
         if results is None or changed is None:
             results = DryRunResults(pod, nodes)
         else:
@@ -88,7 +96,7 @@ class DryRuns:
                 results.unsure |= results.states != TODO
             self._heed_budgets(results, cluster)
         results.version, results.ahead, results.budgets = nodes.log.version, ahead, cluster.budget_log.version
-        results.complete = False
+        results.complete, results.groups = False, cluster.pod_groups.log.version
         self._make_room()
         self._kept[key] = results
         return results

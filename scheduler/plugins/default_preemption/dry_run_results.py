@@ -27,6 +27,8 @@ class DryRunResults:
         self.version = nodes.log.version
         self.budgets = 0
         """The version of the log of disruption budgets."""
+        self.groups = 0
+        """The version of the log of pod groups."""
         self.ahead: dict[int, tuple[str, ...]] = {}
         """Row → UIDs of the nominated pods that were taken into account."""
         self.complete = False
@@ -81,9 +83,10 @@ class DryRunResults:
         self.states[row] = HELPS
         self._victims[row] = victims
         first = victims[0].pod
+        highest = max(victim.pod.priority for victim in victims)
         total = sum(victim.pod.priority + PRIORITY_OFFSET for victim in victims)
         self._costs[:, row] = violations, first.priority, total, len(victims)
-        self._starts[row] = started(first)
+        self._starts[row] = min(started(victim.pod) for victim in victims if victim.pod.priority == highest)
 
     def help(self, rows: Rows, victims: list[Placement], first: Rows, violations: NDArray[np.int64]) -> None:
         """As `helps`, for many rows: `victims` are those of all rows, `first` is where those of each row begin."""

@@ -1,15 +1,18 @@
 """The pods of each node by importance, which is the order in which preemption spares them. Kept for all preemptors."""
 
 from bisect import bisect_right
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.framework.decision import Rows
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import NATIVE
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools
 from scheduler.state.nodes import Nodes
+from scheduler.state.pod_groups import PodGroups
 
 _NOT_STARTED = "~"
 """Sorts after every RFC 3339 time: a pod that has not started starts now (GetPodStartTime)."""
@@ -27,12 +30,26 @@ def importance(pod: Pod) -> tuple[int, str]:
     return -pod.priority, pod.started or _NOT_STARTED
 
 
+def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
+    """Rows with pods of groups that have changed since a version of their log; None: all rows."""
+    groups = cluster.pod_groups
+    if version == groups.log.version:
+        return set()
+    changed = groups.log.since(version)
+    if changed is None:
+        return None
+    placements = (cluster.placement(uid) for uid in groups.with_node(changed))
+    return {placement.row for placement in placements if placement is not None}
+
+
 class Ranking:
     """Row → its placements, the most important first; a row is ranked when it is asked for."""
 
     def __init__(self) -> None:
         self._nodes: Nodes | None = None
         self._version = 0
+        self._groups = 0
+        """The version of the log of pod groups."""
         self._rows: dict[int, list[Placement]] = {}
         self._lowest: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """The lowest priority on each row that is ranked."""
@@ -41,40 +58,54 @@ class Ranking:
 
     def renew(self, cluster: Cluster) -> None:
         """Forget the rows that changed."""
-        nodes = cluster.nodes
-        if self._version == nodes.log.version and self._nodes is nodes and len(self._lowest) == nodes.rows:
+        nodes, groups = cluster.nodes, cluster.pod_groups.log.version
+        same = self._nodes is nodes and self._version == nodes.log.version and len(self._lowest) == nodes.rows
+        if same and self._groups == groups:
             return
         changed = nodes.log.since(self._version) if self._nodes is nodes else None
-        if changed is None:
+        of_groups = rows_of_groups(cluster, self._groups)
+        if changed is None or of_groups is None:
             self._rows.clear()
             self._lowest = np.full(nodes.rows, _NOT_RANKED, dtype=np.int64)
         else:
             if len(self._lowest) < nodes.rows:
                 more = np.full(nodes.rows - len(self._lowest), _NOT_RANKED, dtype=np.int64)
                 self._lowest = np.concatenate((self._lowest, more))
-            for row in changed:
+            self.steps += len(of_groups)
+            for row in changed | of_groups:
                 self._rows.pop(row, None)
                 self._lowest[row] = _NOT_RANKED
-        self._nodes, self._version = nodes, nodes.log.version
+        self._nodes, self._version, self._groups = nodes, nodes.log.version, groups
 
     def none_below(self, rows: Rows, priority: int, cluster: Cluster) -> Bools:
-        """For each of these rows, whether it is known that no pod on it has a priority below the given one."""
+        """For each of these rows, whether it is known that no pod on it has a priority below the given one.
+
+        What counts for a pod of a group is its group's priority.
+        """
         lowest = cluster.priorities.lowest
-        if lowest is None or lowest >= priority:
+        if not len(cluster.pod_groups) and (lowest is None or lowest >= priority):
             return np.ones(len(rows), dtype=np.bool_)
         known: Bools = self._lowest[rows] >= priority
         return known
 
     def below(self, row: int, priority: int, cluster: Cluster) -> list[Placement]:
-        """The placements of a row with a priority below the given one; not to be changed."""
+        """The placements of a row with a priority below the given one; not to be changed.
+
+        What counts for a pod of a group is its group's priority.
+        """
+        groups = cluster.pod_groups if len(cluster.pod_groups) else None
         ranked = self._rows.get(row)
         if ranked is None:
             ranked = self._rows[row] = cluster.placements_on(row)
             if len(ranked) > 1:
-                ranked.sort(key=_key)
-            self._lowest[row] = ranked[-1].pod.priority if ranked else _NOBODY
+                ranked.sort(key=_key if groups is None else partial(_key_among, groups))
+            self._lowest[row] = _lowest_of(ranked, groups)
             self.steps += 1 + len(ranked) // 2
-        if not ranked or ranked[0].pod.priority < priority:
+        if not ranked:
+            return ranked
+        if groups is not None:
+            return ranked[bisect_right(ranked, -priority, key=partial(_lowness_among, groups)) :]
+        if ranked[0].pod.priority < priority:
             return ranked
         if ranked[-1].pod.priority >= priority:
             return []
@@ -86,5 +117,27 @@ def _key(placement: Placement) -> tuple[int, str]:
     return -pod.priority, pod.started or _NOT_STARTED
 
 
+def _key_among(groups: PodGroups, placement: Placement) -> tuple[int, int, int, str]:
+    """As `Victim.importance`, for the victim that a pod belongs to."""
+    pod = placement.pod
+    key = pod.scheduling_group
+    if key is None or key.api != NATIVE:
+        return -pod.priority, 0, -1, started(pod)
+    state = groups.native(pod)
+    if state is None or state.object is None or state.object.disruption_mode != "all":
+        return -groups.priority_of(pod), -1, -1, started(pod)
+    return -(state.object.priority or 0), -1, -state.scheduled, state.earliest or _NOT_STARTED
+
+
+def _lowest_of(ranked: list[Placement], groups: PodGroups | None) -> int:
+    if not ranked:
+        return _NOBODY
+    return ranked[-1].pod.priority if groups is None else groups.priority_of(ranked[-1].pod)
+
+
 def _lowness(placement: Placement) -> int:
     return -placement.pod.priority
+
+
+def _lowness_among(groups: PodGroups, placement: Placement) -> int:
+    return -groups.priority_of(placement.pod)

@@ -77,7 +77,7 @@ class DefaultPreemption(Plugin):
         row = cluster.nodes.live_row(kept) if kept else None
         if row is not None and not hopeless[row]:
             leaving = (other for other in cluster.pods_on(row) if other.terminating and other.preempted)
-            if any(other.priority < pod.priority for other in leaving):
+            if any(cluster.pod_groups.priority_of(other) < pod.priority for other in leaving):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 

@@ -4,6 +4,7 @@ Next stage: `scheduler.plugins.default_preemption.dry_run` keeps what is found h
 """
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,14 @@ from scheduler.plugins.default_preemption.dry_run_results import (
     WITHOUT_VICTIMS,
     DryRunResults,
 )
-from scheduler.plugins.default_preemption.victims import Batch, NodeDryRun, all_give_back, order_of
+from scheduler.plugins.default_preemption.victims import (
+    Batch,
+    NodeDryRun,
+    all_give_back,
+    moving,
+    order_of,
+    wholes,
+)
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools, Ints
 
@@ -116,13 +124,16 @@ class DryRun:
             batch = self._gather(todo, plain=True)
             if not self._lasting and self._apart(batch):
                 batch = batch.first()
-            placements = [placement for lower in batch.lower for placement in lower]
+            these = [*batch.rows, *batch.whole]
+            apart = (one for some in batch.whole.values() for whole in some for one in whole.everywhere)
+            once = {id(one): one for one in chain((one for lower in batch.lower for one in lower), apart)}
+            placements = list(once.values())
             self._count(placements, -1)
             try:
-                _, rejected = self._asked(batch.rows)
+                _, rejected = self._asked(these)
             finally:
                 self._count(placements, 1)
-            self._results.explain(batch.rows, rejected)
+            self._results.explain(these, rejected)
             self._cluster.effort.charge(self._price(1, batch))
 
     def _advance(self, todo: Rows) -> tuple[int, bool]:
@@ -137,14 +148,14 @@ class DryRun:
         results = self._results
         results.unsure[batch.rows] = False
         results.note(batch.without, WITHOUT_VICTIMS)
-        self._dry_runs.tried += len(batch.rows)
-        asked = 0
+        self._dry_runs.tried += len(batch.rows) + len(batch.whole)
+        asked = self._try_wholes(batch, plain=not exact)
         if not batch.rows:
             pass
         elif exact and len(batch.rows) > _ONE_BY_ONE:
             self._try_together(batch)
         else:
-            asked = self._try_each(batch, plain=not exact)
+            asked += self._try_each(batch, plain=not exact)
         return self._price(asked, batch) + self._dry_runs.steps - before, apart
 
     def _price(self, asked: int, batch: Batch) -> int:
@@ -155,7 +166,8 @@ class DryRun:
 
     def _apart(self, batch: Batch) -> bool:
         """Whether these rows have to be tried one after the other."""
-        victims = (placement.pod for lower in batch.lower for placement in lower)
+        victims = [placement.pod for lower in batch.lower for placement in lower]
+        victims += [one.pod for some in batch.whole.values() for whole in some for one in whole.everywhere]
         return self._filters.looks_elsewhere(self._pod, self._cluster, victims)
 
     def _gather(self, todo: Rows, *, plain: bool) -> Batch:
@@ -164,7 +176,12 @@ class DryRun:
         before = dry_runs.steps
         for row in todo[:_CHUNK].tolist():
             lower = dry_runs.below(row, priority, cluster)
-            if lower:
+            whole = wholes(lower, cluster, dry_runs.of_groups)
+            if whole is not None:
+                found.whole[row] = whole
+                all_count = plain or dry_runs.budgets.any
+                found.victims += sum(len(one.everywhere if all_count else one.here) for one in whole)
+            elif lower:
                 over = dry_runs.overdrawing(lower, cluster)
                 found.rows.append(row)
                 found.lower.append(lower)
@@ -231,6 +248,41 @@ class DryRun:
 
     # -- with the filters' help ----------------------------------------------------------------------------------
 
+    def _try_wholes(self, batch: Batch, *, plain: bool) -> int:
+        """As `_try_each`, on rows with pods of groups that go as a whole, also from other rows."""
+        spare, tried = self._spare if batch.whole else None, []
+        for row, victims in batch.whole.items():
+            assert spare is not None
+            over: list[int] = []
+            pods = [placement for victim in victims for placement in victim.everywhere]
+            flags = iter(self._dry_runs.overdrawing(pods, self._cluster) or [False] * len(pods))
+            over = [sum(next(flags) for _ in victim.everywhere) for victim in victims]
+            taken = []
+            for victim in victims:
+                each = [self._takes[code] for code in self._coded(victim.here)]
+                taken.append([sum(amounts) for amounts in zip(*each, strict=True)])
+            free = self._free([row])[:, 0].tolist()
+            one = NodeDryRun(row, victims, list(map(bool, over)), taken, free, spare.needs.tolist())
+            if not (spare.allowed[row] and one.fits()):
+                self._results.note([row], FAILS)
+                continue
+            tried.append(one)
+            one.violations = over
+        # One after the other, since two rows may have pods of the same group.
+        asked = sum(self._ask_about([one]) if plain else all_give_back([one]) for one in tried)
+        for one in tried:
+            self._note_wholes(one)
+        return asked
+
+    def _note_wholes(self, one: NodeDryRun) -> None:
+        if one.failed:
+            self._results.note([one.row], FAILS)
+        elif not one.victims:
+            self._results.note([one.row], SPARED)
+        else:
+            victims = [placement for i in sorted(one.victims) for placement in moving(one.lower[i])]
+            self._results.helps(one.row, victims, sum(one.violations[i] for i in one.victims))
+
     def _try_each(self, batch: Batch, *, plain: bool) -> int:
         """As `_try_together`, with plain integers; `plain`: ask the filters whatever sums can't tell.
 
@@ -254,7 +306,7 @@ class DryRun:
             elif not one.victims:
                 results.note([one.row], SPARED)
             else:
-                victims = [one.lower[i] for i in sorted(one.victims)]
+                victims = [placement for i in sorted(one.victims) for placement in moving(one.lower[i])]
                 results.helps(one.row, victims, sum(one.over[i] for i in one.victims) if one.over else 0)
         return asked
 
@@ -274,7 +326,7 @@ class DryRun:
                 del lifted[placement.pod.uid]
 
         try:
-            lift([placement for one in tried for placement in one.lower])
+            lift([placement for one in tried for victim in one.lower for placement in moving(victim)])
             fits, rejected = self._asked([one.row for one in tried])
             asked = 1
             for one in tried:
@@ -286,11 +338,11 @@ class DryRun:
                 back = [one for one in going if step < len(one.lower) and one.can_give_back(step)]
                 if not back:
                     continue
-                lower([one.at(step) for one in back])
+                lower([placement for one in back for placement in one.at(step)])
                 fits, _ = self._asked([one.row for one in back])
                 asked += 1
                 again = [one for one in back if not fits[one.row]]
-                lift([one.at(step) for one in again])
+                lift([placement for one in again for placement in one.at(step)])
                 for one in again:
                     one.keep_away(step)
         finally:

@@ -14,7 +14,7 @@ from tests.differential.generate.dice import HOST, REQUIRED, Dice, Object
 Step = list[Object]
 RACK = "rack"
 PROFILES = ("default-scheduler", "second")
-FAMILIES = ("gangs", "mixed", "preempting", "topology")
+FAMILIES = ("gangs", "mixed", "preempting", "evicting", "topology")
 """`topology` is asked with the gate TopologyAwareWorkloadScheduling, the others without."""
 
 
@@ -71,6 +71,7 @@ class Case:
 
     def __init__(self, family: str, seed: int, number: int) -> None:
         self.family = family
+        self.preempts = family in ("preempting", "evicting")
         self.dice = Dice(f"groups-{family}-{seed}-{number}")
         self.id = f"{family}-{seed}-{number}"
         self.nodes = self.dice.randint(1, 7)
@@ -100,11 +101,11 @@ class Case:
         dice = self.dice
         found = []
         for _ in range(dice.one(0, 0, 1, 2, 4)):
-            of = dice.one(None, None, "g") if self.family != "preempting" else None
+            of = dice.one(None, None, "g") if not self.preempts else None
             pod = self._pod(of, of_group=self.groups.get(of or ""))
             pod["spec"]["nodeName"] = f"n{dice.randrange(self.nodes)}"
             pod["spec"].pop("schedulingGates", None)
-            if self.family == "preempting":
+            if self.preempts:
                 pod["spec"]["priority"] = dice.one(-10, -5, 0)
             pod["status"] = {"phase": "Running", "startTime": f"2026-01-01T00:00:{self._count:02}Z"}
             found.append(put(pod))
@@ -173,8 +174,10 @@ class Case:
             ],
             **wants,
         }
-        if self.family != "preempting" or (self.family != "gangs" and dice.maybe(0.03)):
+        if not self.preempts or dice.maybe(0.03):
             spec["preemptionPolicy"] = "Never"
+        if self.preempts and group is None and "podAntiAffinity" in spec.get("affinity", {}):
+            del spec["affinity"]  # kube-scheduler forgets it while it spares victims (docs/decisions/0064)
         if group is not None:
             spec["schedulingGroup"] = {"podGroupName": group}
         made: Object = {
@@ -221,4 +224,6 @@ class Case:
 
 def case(family: str, seed: int, number: int) -> Object:
     """The case of this name."""
-    return Case(family, seed, number).made()
+    from tests.differential.generate.evicting import EvictingCase  # which derives from Case
+
+    return (EvictingCase(seed, number) if family == "evicting" else Case(family, seed, number)).made()

@@ -237,3 +237,58 @@ def test_a_plan_is_charged_to_the_namespace(gangs: Harness) -> None:
     gangs.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(2)))
     gangs.cycles()
     assert gangs.engine.queue.turns.debt("default", gangs.now) > 300 * 20
+
+
+# -- one pod that preempts groups --------------------------------------------------------------------------------------
+
+
+def test_a_pod_takes_a_group_of_mode_all_as_a_whole(gangs: Harness) -> None:
+    """From all nodes, and its pods count by their number where a node is chosen."""
+    gangs.put(node("n0", "2"), node("n1", "8"), node("n2", "2", disk="ssd"))
+    gangs.put(group("low", 1, mode="all"), member("low", 0, "n0", "2"), member("low", 1, "n1"))
+    gangs.put(pod("high", "2", priority=5, nodeSelector=ON_N0))
+    said = gangs.cycles()
+    assert victims(said) == {"low-0", "low-1"}
+    failed = {one.pod.name: one.message for one in said if isinstance(one, Failed)}
+    assert failed["high"].endswith("found a potential placement for pod on node n0, preempting 2 victims")
+
+
+def test_a_pod_goes_where_one_victim_is_enough(gangs: Harness) -> None:
+    gangs.put(node("n0", "2"), node("n1", "2"))
+    gangs.put(group("low", 1, mode="all"), member("low", 0, "n0"), member("low", 1, "n0"), running("alone", "n1", "2"))
+    gangs.put(pod("high", "1", priority=5))
+    assert victims(gangs.cycles()) == {"alone"}
+
+
+def test_the_priority_of_the_group_counts_for_its_pods(gangs: Harness) -> None:
+    gangs.put(node("n0", "2"))
+    gangs.put(group("low", 1, 5), member("low", 0, "n0", "2", priority=0))
+    gangs.put(pod("high", "2", priority=5))
+    assert victims(gangs.cycles()) == set()
+
+
+def test_what_is_kept_of_a_node_goes_by_groups_that_change(gangs: Harness) -> None:
+    """The next of equal pods sees that a group goes one by one by now, and that another has one pod more."""
+    gangs.put(node("n0", "2"), node("n1", "8"))
+    gangs.put(group("low", 1, mode="all"), member("low", 0, "n0", "2"), member("low", 1, "n1"))
+    gangs.put(running("wall", "n1", "7", priority=9))
+    gangs.put(pod("first", "2", priority=5, preemptionPolicy="Never"), pod("high-0", "4", priority=5))
+    assert victims(gangs.cycles()) == set()
+    gangs.put(group("low", 1, mode="single"))
+    gangs.put(pod("high-1", "2", priority=5))
+    assert victims(gangs.cycles()) == {"low-0"}
+
+
+def test_violations_of_a_group_are_those_of_all_its_pods(gangs: Harness) -> None:
+    """Its pods elsewhere are protected, so the node with the other victim is chosen, though that one is older."""
+    gangs.put(node("n0", "2"), node("n1", "2"), node("n2", "2", disk="ssd"))
+    gangs.put(group("low", 1, mode="all"), member("low", 30, "n0", "2"), member("low", 31, "n2", labels={"app": "db"}))
+    gangs.put(running("alone", "n1", "1", started=1), running("too", "n1", "1", started=2), running("three", "n1", "0"))
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "db", "namespace": "default", "uid": "db"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    gangs.put(budget, pod("high", "2", priority=5))
+    assert victims(gangs.cycles()) == {"alone", "too"}
