@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import NATIVE, GroupKey, PodGroup
+from scheduler.state.priorities import Priorities
 from scheduler.state.rowlog import ChangeLog
 
 Pods = dict[str, Pod]
@@ -82,6 +83,8 @@ class PodGroups:
         self._of: dict[str, GroupKey] = {}
         """UID of a pod → its group."""
         self._version = 0
+        self._priorities = Priorities()
+        """Of the objects of Kubernetes' own API: a tenant may make thousands, and nobody looks through them all."""
         self.log: ChangeLog[GroupKey] = ChangeLog()
         """Groups whose priority or disruption mode has changed, and those of mode `all` of which a pod has."""
 
@@ -131,12 +134,9 @@ class PodGroups:
                 yield from state.assumed
 
     def below(self, priority: int) -> bool:
-        """Whether a group with a lower priority has pods with a node: theirs may say another one."""
-        return any(
-            state.scheduled and (state.object.priority or 0) < priority
-            for state in self._groups.values()
-            if state.object is not None and state.key.api == NATIVE
-        )
+        """Whether there is a group with a lower priority: its pods may say another one."""
+        lowest = self._priorities.lowest
+        return lowest is not None and lowest < priority
 
     def state(self, key: GroupKey) -> GroupState | None:
         """What is known of a group; None: neither object nor pod."""
@@ -163,6 +163,8 @@ class PodGroups:
         """Add or update an object; returns what was there before."""
         state = self._ensure(group.key)
         before, state.object = state.object, group
+        self._count_priority(before, -1)
+        self._count_priority(group, 1)
         if before is None or (before.priority, before.disruption_mode) != (group.priority, group.disruption_mode):
             self.log.touch(group.key)
         return before
@@ -173,9 +175,14 @@ class PodGroups:
         if state is None:
             return None
         before, state.object = state.object, None
+        self._count_priority(before, -1)
         self.log.touch(key)
         self._changed(state)
         return before
+
+    def _count_priority(self, group: PodGroup | None, amount: int) -> None:
+        if group is not None and group.key.api == NATIVE:
+            self._priorities.add(group.priority or 0, amount)
 
     # -- pods --------------------------------------------------------------------------------------------------------
 

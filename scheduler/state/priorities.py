@@ -1,4 +1,4 @@
-"""How many placed pods have each priority, so that nobody looks through all of them for one of lower priority."""
+"""How many placed pods, or groups, have each priority, so that nobody looks through all for one of lower priority."""
 
 
 class Priorities:
@@ -6,15 +6,15 @@ class Priorities:
 
     def __init__(self) -> None:
         self.pods: dict[int, int] = {}
-        """Priority → placed pods."""
+        """Priority → how many have it."""
 
     def add(self, priority: int, amount: int) -> None:
-        """So many more pods of this priority, or fewer."""
+        """So many more of this priority, or fewer."""
         left = self.pods[priority] = self.pods.get(priority, 0) + amount
         if not left:
             del self.pods[priority]
 
     @property
     def lowest(self) -> int | None:
-        """The lowest priority of any placed pod; None: there are none."""
+        """The lowest priority of any of them; None: there are none."""
         return min(self.pods, default=None)

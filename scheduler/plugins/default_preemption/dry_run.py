@@ -52,7 +52,7 @@ class DryRuns:
         `at_most`: how many candidates are enough where nodes have to be tried one by one. Raises SliceOver.
         """
         lowest = cluster.priorities.lowest
-        if lowest is None or lowest >= pod.priority:
+        if (lowest is None or lowest >= pod.priority) and not cluster.pod_groups.below(pod.priority):
             results = DryRunResults(pod, cluster.nodes)
             results.note(np.flatnonzero(rows), WITHOUT_VICTIMS)
             return results, None

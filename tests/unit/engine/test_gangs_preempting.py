@@ -267,6 +267,13 @@ def test_the_priority_of_the_group_counts_for_its_pods(gangs: Harness) -> None:
     assert victims(gangs.cycles()) == set()
 
 
+def test_a_group_of_low_priority_goes_though_no_pod_has_such_a_one(gangs: Harness) -> None:
+    gangs.put(node("n0", "2"))
+    gangs.put(group("low", 1, 0), member("low", 0, "n0", "2", priority=9))
+    gangs.put(pod("high", "2", priority=5))
+    assert victims(gangs.cycles()) == {"low-0"}
+
+
 def test_what_is_kept_of_a_node_goes_by_groups_that_change(gangs: Harness) -> None:
     """The next of equal pods sees that a group goes one by one by now, and that another has one pod more."""
     gangs.put(node("n0", "2"), node("n1", "8"))
