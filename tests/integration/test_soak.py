@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.soak import CONNECTION_KIB, Soak, grown
+from bench.soak import CONNECTION_KIB, Soak, grown, tracebacks
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.process import Process
 
 SECONDS = 20.0
 WARM = 2.0
@@ -43,9 +44,19 @@ def test_growth_is_told() -> None:
     }
     assert grown(before, {**before, "memory": 124.9, "tasks": 68}) == []
     assert grown(before, {**before, "heapUsed": 40_000 + 10 * CONNECTION_KIB, "descriptors": 50}) == []
-    assert grown(before, {**before, "heapUsed": 42_000, "objects": 105_001, "memory": 125.1, "tasks": 69}) == [
+    assert grown(before, {**before, "heapUsed": 42_000, "objects": 110_001, "memory": 125.1, "tasks": 69}) == [
         "in use: 27.81 after the first quarter, 29.77 at the end, want at most 29.2",
-        "objects: 1e+05 after the first quarter, 1.05e+05 at the end, want at most 1.05e+05",
+        "objects: 1e+05 after the first quarter, 1.1e+05 at the end, want at most 1.1e+05",
         "memory: 100 after the first quarter, 125.1 at the end, want at most 125",
         "tasks: 60 after the first quarter, 69 at the end, want at most 68",
+    ]
+
+
+def test_a_traceback_is_told(tmp_path: Path) -> None:
+    """With the line before it: what was logged with it."""
+    process = Process("berth", ["true"], tmp_path / "log")
+    process.log.write_text('{"event": "odd"}\nTraceback (most recent call last):\n  File "a.py"\nValueError\n')
+    assert tracebacks(process) == [
+        'berth logged 1 tracebacks, the first of them:\n{"event": "odd"}\nTraceback (most recent call last):\n'
+        '  File "a.py"\nValueError'
     ]
