@@ -3,9 +3,11 @@
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from scheduler.controller.candidacy import candidacy
 from scheduler.controller.comparer import Comparer
+from scheduler.controller.heartbeat import beat, heartbeat
 from scheduler.controller.reload import Loaded, Reloader
 from scheduler.controller.scheduler import Scheduler
 from scheduler.controller.vitals import endpoints
@@ -47,8 +49,10 @@ async def schedule(
     protobuf = limits.content_type in ("", PROTOBUF)
     async with Client(connection, qps=limits.qps, burst=limits.burst, protobuf=protobuf) as client:
         elector = candidacy(client, config)
+        sign = heartbeat(client, config)
+        beats = [] if sign is None else [partial(beat, sign)]
         scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector, verify=verify)
-        reloader = Reloader(scheduler, elector, config, files.path, files.load)
+        reloader = Reloader(scheduler, elector or sign, config, files.path, files.load)
         comparer = Comparer(client, scheduler)
         await until_told(
             scheduler.run,
@@ -56,7 +60,7 @@ async def schedule(
             stop=scheduler.stop,
             listen=listen,
             endpoints=endpoints(client, scheduler, elector, reloader, comparer),
-            beside=(reloader.run, comparer.run, collector.look_through_daily),
+            beside=(reloader.run, comparer.run, collector.look_through_daily, *beats),
             signals={signal.SIGHUP: reloader.soon, signal.SIGUSR2: comparer.soon},
             synced=scheduler.wait_synced,
             profiles=list(frameworks),

@@ -211,6 +211,29 @@ def test_who_enforces(chart: Chart, default: list[Object]) -> None:
     assert "--release=green.blue" in args(chart.objects({}, "green", "blue"), "operator")
 
 
+def test_rights_that_hang_on_values(chart: Chart, default: list[Object]) -> None:
+    """Who leaves policies to the API server may see what it has; who is not elected may say that he lives."""
+
+    def rules(objects: list[Object], kind: str, name: str) -> list[Object]:
+        found: list[Object] = by_kind(objects, kind)[name]["rules"]
+        return found
+
+    def watches(objects: list[Object]) -> list[list[str]]:
+        found = rules(objects, "ClusterRole", "berth-admission")
+        return [rule["verbs"] for rule in found if "mutatingadmissionpolicies" in rule["resources"]]
+
+    assert watches(default) == [["list", "watch"]]
+    assert watches(chart.objects({"policy": {"enforcement": "webhook"}})) == []
+
+    def beats(objects: list[Object]) -> list[list[str]]:
+        found = rules(objects, "Role", "berth-scheduler")
+        return [rule["verbs"] for rule in found if rule.get("resourceNames") == ["berth-heartbeat"]]
+
+    assert beats(default) == []
+    alone = {"scheduler": {"config": {"leaderElection": {"leaderElect": False}}}}
+    assert beats(chart.objects(alone)) == [["get", "update"]]
+
+
 def test_without_an_admission_server(chart: Chart) -> None:
     """Policies without a webhook: nothing of the server is left, and the operator knows that there is none."""
     objects = chart.objects(
