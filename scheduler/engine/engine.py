@@ -6,6 +6,7 @@ It never reads a clock, never logs and never waits. Mirrors kube-scheduler `even
 """
 
 import zlib
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -79,6 +80,9 @@ from scheduler.model.pod_group import POD_GROUP_KINDS, GroupKey, PodGroup, api_o
 from scheduler.model.storage import STORAGE_KINDS
 from scheduler.state.cluster import Cluster
 
+_EVICTED_AT_ONCE = 32
+"""How many victims are told to go in one turn."""
+
 
 class Engine:
     """One scheduler: several profiles, one queue, one cluster."""
@@ -113,6 +117,8 @@ class Engine:
         self._frameworks = frameworks
         self._seed = seed
         self._at_hand: QueuedPod | None = None
+        self._leaving: deque[tuple[Pod, str, tuple[Pod, ...]]] = deque()
+        """(preemptor, node, victims that are still to be told to go)."""
         self._binders = tuple(binders)
         rotation = Rotation()
         self._extender_calls = ExtenderCalls(self.cluster, frameworks, rotation, in_order(extenders))
@@ -186,7 +192,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether a Cycle would schedule a pod."""
-        return self.queue.has_active or self.groups.has_work
+        return self.queue.has_active or self.groups.has_work or bool(self._leaving)
 
     def next_tick(self) -> float | None:
         """Engine time at which a Tick has something to do."""
@@ -339,6 +345,9 @@ class Engine:
 
     def _cycle(self, now: float) -> None:
         self._at_hand = None
+        if self._leaving:
+            self._remove_more(now)
+            return
         if not self.queue.term_indexing.begin(self._budget.slice, now):
             return
         groups = self.groups
@@ -448,12 +457,26 @@ class Engine:
         """Nominate the pod for the node and have its victims removed; from now on they count as terminating."""
         nominations = self.cluster.nominations
         nominations.put(pod, node)
-        self._remove(pod, node, victims, now)
+        here = self.cluster.nodes.live_row(node)
+        if len(victims) > _EVICTED_AT_ONCE:
+            # Those of the node first: while they leave, the pod waits for them.
+            victims = tuple(sorted(victims, key=lambda victim: victim.node_name != node))
+            self._leaving.append((pod, node, victims[_EVICTED_AT_ONCE:]))
+        self._remove(pod, node, victims[:_EVICTED_AT_ONCE], now)
         lower = [other for other in nominations.on(node) if other.priority < pod.priority]
-        self._nominator.end_all(lower, self.cluster.nodes.live_row(node), now)
+        self._nominator.end_all(lower, here, now)
+
+    def _remove_more(self, now: float) -> None:
+        """Have some more pods of a large group removed for a pod that took it as a whole."""
+        pod, node, victims = self._leaving.popleft()
+        if len(victims) > _EVICTED_AT_ONCE:
+            self._leaving.appendleft((pod, node, victims[_EVICTED_AT_ONCE:]))
+        self._remove(pod, node, victims[:_EVICTED_AT_ONCE], now)
 
     def _remove(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float, group: PodGroup | None = None) -> None:
         """Have victims removed for a pod, or for its group; from now on they count as terminating."""
+        placements = (self.cluster.placement(victim.uid) for victim in victims)
+        victims = tuple(placement.pod for placement in placements if placement is not None)
         there = [victim for victim in victims if not victim.terminating]
         for victim in victims:
             self.binding.note_assumed(victim.uid)

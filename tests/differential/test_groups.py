@@ -101,7 +101,16 @@ def test_a_topology_constraint_keeps_a_gang_in_one_domain(oracle: Oracle) -> Non
     assert outside["groups"]["g"][2].startswith(text)
 
 
-@pytest.mark.parametrize(("family", "seeds"), [("gangs", range(6)), ("mixed", range(3, 6)), ("topology", range(4))])
+@pytest.mark.parametrize(
+    ("family", "seeds"),
+    [
+        ("gangs", range(6)),
+        ("mixed", range(3, 6)),
+        ("preempting", range(4)),
+        ("evicting", range(6)),
+        ("topology", range(4)),
+    ],
+)
 def test_both_do_the_same(oracle: Oracle, family: str, seeds: range) -> None:
     """Outcome, messages and conditions, of cases that have differed by most of what can differ."""
     cases = [case(family, seed, number) for seed in seeds for number in range(PER_SEED)]
@@ -168,3 +177,26 @@ def test_plain_pods_are_scheduled_alike(oracle: Oracle) -> None:
                 document["spec"].pop("schedulingGroup", None)
         cases.append(one)
     assert [verdict.lines for verdict in judged(oracle, cases, topology=False)] == [[]] * 12
+
+
+def repelling(number: int, on: str) -> Object:
+    """A placed pod of low priority that wants no pod of group g beside it."""
+    made = member(number, "none", cpu="100m")
+    spec = made["put"]["spec"]
+    del spec["schedulingGroup"]
+    term = {"labelSelector": {"matchLabels": {"app": "m"}}, "topologyKey": "rack"}
+    spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    spec["priority"], spec["nodeName"] = -5, on
+    return made
+
+
+def test_kube_scheduler_forgets_whom_a_victim_repels(oracle: Oracle) -> None:
+    """So it spares the victim, and the group waits for ever. Here the victim goes (docs/decisions/0064)."""
+    one = member(0)
+    one["put"]["metadata"]["labels"] = {"app": "m"}
+    steps = [[node(0), repelling(1, "n0"), group(needed=1), one]]
+    (found,) = wanted(oracle, *steps)
+    assert (found["bound"], found["deleted"]) == ({}, [])
+    assert found["groups"]["g"][2].endswith("found a placement for podgroup, preempting 0 victims")
+    (ours,) = answer({"id": "c", "config": configuration("gangs"), "steps": steps})
+    assert (ours["bound"], ours["deleted"]) == ({"p0": "n0"}, ["p1"])

@@ -250,6 +250,62 @@ def test_a_gang_of_scheduler_plugins(
         api.delete(f"{definitions}/podgroups.scheduling.x-k8s.io")
 
 
+@pytest.fixture
+def classes(gated: ControlPlane) -> Iterator[tuple[str, str]]:
+    """The names of two priority classes, the lower one first."""
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    names = [f"{which}-{secrets.token_hex(3)}" for which in ("low", "high")]
+    for value, name in enumerate(names):
+        gated.api.create(path, {"metadata": {"name": name}, "value": 1000 * (value + 1)})
+    yield names[0], names[1]
+    for name in names:
+        gated.api.delete(f"{path}/{name}")
+
+
+@pytest.mark.parametrize("who", ["berth", "kube-scheduler"])
+def test_a_gang_of_higher_priority_pushes_another_out_as_a_whole(
+    gated: ControlPlane,
+    space: str,
+    slots: Callable[[int], None],
+    classes: tuple[str, str],
+    harbour: Harbour,
+    who: str,
+) -> None:
+    """Though two of its three places are enough. Plain pods of equal priority stay."""
+    api, (low, high) = gated.api, classes
+    slots(4)
+    if who == "berth":
+        berth = harbour.berth(gated)
+        scheduler = berth.scheduler_name
+    else:
+        scheduler = f"kube-{secrets.token_hex(4)}"
+        harbour.started.append(gated.start_kube_scheduler(scheduler_name=scheduler, gates=["GenericWorkload"]))
+    api.create(pods_path(space), pod("plain", scheduler, cpu="600m", memory="10Mi", priorityClassName=high))
+    checks.wait_bound(api, space, 1)
+    for name, needed, of in (("old", 3, low), ("new", 2, high)):
+        mode: Object = {"disruptionMode": {"all": {}}, "priorityClassName": of}
+        spec: Object = {"schedulingPolicy": {"gang": {"minCount": needed}}, **mode}
+        api.create(ROOT.format(space), {"metadata": {"name": name}, "spec": spec})
+        pods = members(name, needed, scheduler)
+        for one in pods:
+            one["spec"]["priorityClassName"] = of
+        api.create_many(pods_path(space), pods)
+        wait_for(f"gang {name}", lambda: len(bound(api, space, name)) == needed, checks.BOUND, 0.2)  # noqa: B023
+    assert bound(api, space) == ["new-0", "new-1", "plain"]
+    uid = api.get(f"{ROOT.format(space)}/new")["metadata"]["uid"]
+    events = f"/apis/events.k8s.io/v1/namespaces/{space}/events"
+
+    def preempted() -> dict[str, str]:
+        return {one["regarding"]["name"]: one["note"] for one in api.list(events) if one["reason"] == "Preempted"}
+
+    wait_for("an event for each victim", lambda: len(preempted()) == 3, checks.BOUND, 0.2)
+    assert preempted() == {f"old-{i}": f"Preempted by podgroup {uid} on node cluster" for i in range(3)}
+    assert condition(api, space, "new") == ("True", "Scheduled", "")
+    assert checks.overfull(api) == []
+    if who == "berth":
+        berth.end()
+
+
 def _served(api: Api) -> bool:
     found = api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.x-k8s.io")
     conditions = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions") or []}

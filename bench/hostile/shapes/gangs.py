@@ -35,6 +35,37 @@ def _just_not() -> Iterator[Write]:
         yield put(made, 400)
 
 
+def _preempting(nodes: int, size: int, *, terms: bool) -> Iterator[Write]:
+    """A gang of high priority whose pods each need most of a node, on which pods of lower priority run.
+
+    With `terms`, amounts do not decide alone: its pods keep away from each other.
+    """
+    group = _group("urgent", size)
+    group["spec"]["priority"] = 1_000
+    yield put(group)
+    for i in range(size):
+        made = _member(f"urgent-{i}", "urgent", cpu="31500m")
+        made["spec"]["priority"] = 1_000
+        if terms:
+            term = {"labelSelector": {"matchLabels": {"app": "urgent"}}, "topologyKey": "kubernetes.io/hostname"}
+            required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+            made["spec"]["affinity"] = {"podAntiAffinity": required}
+        yield put(made, 1)
+
+
+def _victims(nodes: int) -> Iterator[Write]:
+    """Gangs that go as a whole, one with a pod on each node, and pods that would preempt them."""
+    wide = _group("wide", 1)
+    wide["spec"] |= {"priority": -10, "disruptionMode": {"all": {}}}
+    yield put(wide)
+    for i in range(nodes):
+        made = _member(f"wide-{i}", "wide", cpu="1")
+        made["spec"] |= {"priority": -10, "nodeName": f"node-{i}"}
+        yield put(made, 0.2)
+    for i in range(3):
+        yield put(pod(f"high-{i}", TENANT, {"app": "high"}, {"priority": 1_000}, cpu="31500m"), 500)
+
+
 def _many() -> Iterator[Write]:
     """Gangs of ten, none of which fits by one pod."""
     for i in range(500):
@@ -60,6 +91,33 @@ SCENARIOS = [
         lambda nodes: _many(),
         5_000,
         10.0,
+        bounds=CROWD,
+    ),
+    Scenario(
+        "gang-200-preempts",
+        "Pod",
+        "a gang of 200 pods of high priority, each of which needs most of a node",
+        lambda nodes: _preempting(nodes, 200, terms=False),
+        200,
+        5.0,
+        bounds=CROWD,
+    ),
+    Scenario(
+        "gang-20-preempts-with-terms",
+        "Pod",
+        "a gang of 20 pods of high priority that keep away from each other, each of which needs most of a node",
+        lambda nodes: _preempting(nodes, 20, terms=True),
+        20,
+        8.0,
+        bounds=CROWD,
+    ),
+    Scenario(
+        "gang-as-victim",
+        "Pod",
+        "a gang that goes as a whole, with a pod on each node, and 3 pods that would preempt it",
+        _victims,
+        5_000,
+        6.0,
         bounds=CROWD,
     ),
 ]

@@ -80,6 +80,8 @@ class Trial:
             number = len(placements)
             said = f"0/{number} placements are available, first placement status: {first}"
             return f"{GROUP_UNSCHEDULABLE}, {said}", []
+        narrowest = min(placement.level for placement, _, _ in fitting)
+        fitting = [one for one in fitting if one[0].level == narrowest]
         totals = plugins.totals([scores for _, _, scores in fitting])
         best = [i for i, total in enumerate(totals) if total == max(totals)]
         return "", fitting[best[self._pick(str(self._attempt.entry.key), len(best))]][1]

@@ -299,3 +299,18 @@ def test_violations_of_a_group_are_those_of_all_its_pods(gangs: Harness) -> None
     }
     gangs.put(budget, pod("high", "2", priority=5))
     assert victims(gangs.cycles()) == {"alone", "too"}
+
+
+def test_a_large_group_is_told_to_go_in_turns(gangs: Harness) -> None:
+    """Those on the node first, so that the pod waits for them; one that has gone meanwhile is not named again."""
+    gangs.put(*(node(f"n{i}", "2") for i in range(50)))
+    gangs.put(group("low", 1, mode="all"), *(member("low", i, f"n{i}") for i in range(50)))
+    gangs.put(running("wall", "n1", "1", priority=9))
+    gangs.put(pod("high", "2", priority=5, nodeSelector={"kubernetes.io/hostname": "n49"}))
+    first = gangs.cycle()
+    assert len(victims(first)) == 32
+    assert "low-49" in victims(first)
+    left = {f"low-{i}" for i in range(50)} - victims(first)
+    gone = sorted(left)[0]
+    gangs.gone("Pod", gone)
+    assert victims(gangs.cycles()) == left - {gone}
