@@ -81,7 +81,8 @@ def _less_memory(at: Place) -> Object:
 
 
 def _less_extended(at: Place) -> Object:
-    at.nodes(**{"example.com/gpu": "2"})
+    room: dict[str, Any] = {"example.com/gpu": "2"}
+    at.nodes(**room)
     made = at.pod()
     for field in ("requests", "limits"):
         made["spec"]["containers"][0]["resources"].setdefault(field, {})["example.com/gpu"] = "3"
