@@ -72,11 +72,6 @@ class EquivalenceClass(PerNode):
         self._totals: Ints | None = None
         self._feasible: NDArray[np.intp] | None = None
 
-    @property
-    def heeds_extremes(self) -> bool:
-        """Whether totals depend on which other rows pass."""
-        return bool(self._normalized)
-
     def renew_all(self, pod: Pod, cluster: Cluster) -> bool:
         """Bring everything up to date; returns whether the results on the nodes were computed for all rows.
 

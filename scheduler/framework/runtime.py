@@ -166,7 +166,7 @@ class Framework:
 
     def ahead(self, pod: Pod, cluster: Cluster) -> Ahead | None:
         """What a pod's equals find, one after the other; None where each has to be decided. Raises PluginError."""
-        return ahead(pod, cluster, self._classes, self.filters, self.guard)
+        return ahead(pod, cluster, self._classes, self.guard)
 
     def _decide_by_class(self, pod: Pod, cluster: Cluster, within: Bools | None) -> Decision | None:
         """The best rows for a pod; None if the decision has to be taken in full, for example as no node is left."""

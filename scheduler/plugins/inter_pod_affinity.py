@@ -9,6 +9,7 @@ from msgspec import Struct
 from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
+from scheduler.framework.following import Followed, Following
 from scheduler.framework.normalize import MIN_MAX
 from scheduler.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
@@ -18,6 +19,7 @@ from scheduler.model.once import Once
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.plugins import inter_pod_affinity_explained as explained
+from scheduler.plugins.inter_pod_affinity_following import TermsFollowing
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.existing_term_sums import ExistingTermSums
@@ -36,7 +38,7 @@ class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
-class InterPodAffinity(Plugin):
+class InterPodAffinity(Plugin, Followed):
     """Place pods near or away from other pods, by the values of a node label."""
 
     name = "InterPodAffinity"
@@ -137,6 +139,16 @@ class InterPodAffinity(Plugin):
         """A pod that is placed helps only those that have to be near others."""
         return self.events if shape.has_required_pod_affinity else self.events & ~ClusterEvent.POD_PLACED
 
+    def following(self, pod: Pod, cluster: Cluster) -> Following | None:
+        """The terms may mean the pod's equals, too. Where the first of them goes decides for the rest: not followed."""
+        terms, incidence = pod.shape.affinity_terms, cluster.incidence
+        itself = bool(terms) and all(incidence.selects(term, pod) for term in terms)
+        if itself and not any(incidence.selected(terms, key).total for key in terms.by_key):
+            return None
+        rows = cluster.nodes.rows
+        rejects = _any([where for _, where in self.filter(pod, cluster)], rows)
+        return TermsFollowing(pod, cluster, rejects, self.score(pod, cluster, np.arange(rows)), self._hard_weight)
+
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that joined or moved to another domain of one of the pod's terms."""
         if old is None:
@@ -218,9 +230,14 @@ class InterPodAffinity(Plugin):
 
 def _anywhere(sums: Iterable[ByTopology], rows: int) -> Bools:
     """bool[rows]: where any of the sums is above 0; do not change it."""
+    return _any([one.anywhere(rows) for one in sums], rows)
+
+
+def _any(masks: Iterable[Bools], rows: int) -> Bools:
+    """bool[rows]: where any of them is true; do not change it."""
     hit: Bools | None = None
-    for one in sums:
-        hit = one.anywhere(rows) if hit is None else hit | one.anywhere(rows)
+    for one in masks:
+        hit = one if hit is None else hit | one
     return np.zeros(rows, dtype=np.bool_) if hit is None else hit
 
 

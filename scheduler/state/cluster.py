@@ -171,7 +171,7 @@ class Cluster:
         return old
 
     def put_equals(self, pods: Sequence[Pod], rows: Sequence[int]) -> None:
-        """Place new pods of one shape and with equal labels, without host ports and volumes, each on its row."""
+        """Place new pods of one shape and with equal labels, without volumes, each on its row."""
         for pod, row in zip(pods, rows, strict=True):
             placement = Placement(pod, row, False)
             self._placed[pod.uid] = placement

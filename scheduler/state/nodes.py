@@ -282,9 +282,11 @@ class Nodes:
         self.suppose(row, shape, sign)
 
     def charge_many(self, shape: PodShape, times: Mapping[int, int]) -> None:
-        """Add pods of one shape without host ports: row → how many."""
-        for row in times:
+        """Add pods of one shape: row → how many."""
+        for row, number in times.items():
             self.log.touch(row)
+            for _ in range(number if shape.host_ports else 0):
+                self.ports.charge(row, shape.host_ports, 1)
         counts = np.zeros(self._capacity, dtype=np.intp)
         counts[list(times)] = list(times.values())
         self.add(shape, counts)

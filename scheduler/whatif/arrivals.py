@@ -53,6 +53,10 @@ class Batch:
         """UID of the pod that waits for all that were not made, as they are its equals."""
         self.preempted = 0
         """How many pods were removed for its pods."""
+        self.singly = 0
+        """How many of its pods were decided one by one."""
+        self.stopped = False
+        """The rest of its pods is not tried."""
         self._world = world
         self._workload = workload
         asked = workload.pod
@@ -73,6 +77,11 @@ class Batch:
         if self._workload.kind == "DaemonSet":
             self._nodes = _daemon_nodes(self._whole, self._world)
             self.count = len(self._nodes)
+
+    def stop(self, why: str) -> None:
+        """Say that the rest of its pods is not tried."""
+        self.stopped = True
+        self.notes.append(f"{self.owner}: {why}; the other {self.count - self.made:,} were not tried")
 
     @property
     def kind(self) -> str:

@@ -25,12 +25,12 @@ from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.device_room import device_room
 from scheduler.whatif.remedies import templates_of
 from scheduler.whatif.room import Room, room
-from scheduler.whatif.simulation import Simulation
+from scheduler.whatif.simulation import SINGLY, Simulation
 from scheduler.whatif.trial import applied
 
 API_VERSION, KIND = "podberth.dev/v1alpha1", "Capacity"
 MOST = 1_000_000
-"""Pods that are placed one after the other at most."""
+"""Pods that are placed at most."""
 _KINDS = 12
 Counting = Callable[[Pod, Framework, Cluster], Room | None]
 _OWN = ("DaemonSet", "Node")
@@ -141,8 +141,9 @@ class _Placing:
         self._framework = framework
         self._batch = batch
         self._simulation = Simulation({framework.profile.name: framework}, cluster)
+        self.exhausted = False
+        """Whether no more fit; false when the search ended at a bound."""
         self._placed = self._place(most)
-        self.exhausted = len(self._placed) < most
 
     def counts(self) -> Ints:
         """int64[rows]: how many went where."""
@@ -173,21 +174,41 @@ class _Placing:
         return replace(self._batch.pod(self._batch.made), preempts=False)
 
     def _place(self, most: int) -> list[int]:
-        rows: list[int] = []
         simulation, batch = self._simulation, self._batch
-        while len(rows) < most:
+        rows: list[int] = []
+        singly = SINGLY
+        while len(rows) < most and singly > 0:
             pod = self.next()
             batch.made += 1
+            singly -= 1
             simulation.put(pod)
             simulation.work()
             where = simulation.bound.get(pod.uid) or simulation.preparing.get(pod.uid)
             if where is None:
                 simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
-                break
-            row = self._cluster.nodes.live_row(where[1])
-            assert row is not None
-            rows.append(row)
+                self.exhausted = True
+                return rows
+            rows.append(self._row(where[1]))
+            if batch.equal and pod.uid in simulation.bound and simulation.plain(pod, self._framework):
+                before = simulation.singly
+                rows += self._repeat(most - len(rows), singly)
+                singly -= simulation.singly - before
+        self.exhausted = False
         return rows
+
+    def _repeat(self, most: int, singly: int) -> Iterator[int]:
+        """Where so many equals go at most, of which so many may be decided one by one."""
+        simulation, batch = self._simulation, self._batch
+        rest = (replace(batch.pod(batch.made + i), preempts=False) for i in range(most))
+        done = simulation.repeat(rest, self._framework, singly)
+        for i in range(done):
+            yield self._row(simulation.bound[batch.pod(batch.made + i).uid][1])
+        batch.made += done
+
+    def _row(self, node: str) -> int:
+        row = self._cluster.nodes.live_row(node)
+        assert row is not None
+        return row
 
 
 def _counter(batch: Batch, cluster: Cluster) -> Counting | None:

@@ -21,7 +21,7 @@ from scheduler.whatif.drain import Drain
 from scheduler.whatif.gangs.arriving import create_together, group_of, outcomes
 from scheduler.whatif.outcome import LISTED, Others, Outcome, Placed, Preempted, Waiting, WorkloadOutcome
 from scheduler.whatif.quality import Mix, quality
-from scheduler.whatif.simulation import Simulation
+from scheduler.whatif.simulation import SINGLY, Simulation
 from scheduler.whatif.world import World
 
 _USUAL = "default-scheduler"
@@ -129,6 +129,10 @@ def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) ->
     """Create pods until one waits that stands for all that follow: they are its equals, and nothing changed."""
     batch.waits_as = None
     while batch.made < batch.count:
+        if batch.singly >= SINGLY:
+            batch.stop(f"stopped after deciding {batch.singly:,} pods one by one")
+            return
+        batch.singly += 1
         number = batch.made
         alike = batch.alike(number)
         simulation.put_all(batch.objects(number))
@@ -140,13 +144,15 @@ def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) ->
         if pod.uid in simulation.bound:
             if batch.equal and simulation.plain(pod, framework):
                 rest = (batch.pod(i) for i in range(batch.made, batch.count))
-                batch.made += simulation.repeat(rest, framework)
+                before = simulation.singly
+                batch.made += simulation.repeat(rest, framework, SINGLY - batch.singly)
+                batch.singly += simulation.singly - before
             continue
         if pod.uid in simulation.preparing:
             continue
         batch.preempted += len(simulation.preempted) - victims
         if batch.preempted >= _PREEMPTIONS:
-            batch.notes.append(f"{batch.owner}: stopped after preempting {batch.preempted:,} pods; more would follow")
+            batch.stop(f"stopped after preempting {batch.preempted:,} pods")
             return
         if alike and victims == len(simulation.preempted):
             batch.waits_as = pod.uid
@@ -211,8 +217,9 @@ def _rest(simulation: Simulation, batches: Iterable[Batch]) -> Iterator[Waiting]
     for batch in batches:
         found = list(_waiting(simulation, _without_node(simulation, batch)))
         left = batch.count - batch.made
-        if left and not found:
-            yield Waiting(batch.key(batch.made), _NOT_TRIED, left)
+        if left and (batch.stopped or not found):
+            found.append(Waiting(batch.key(batch.made), _NOT_TRIED))
+            left -= 1
         by_message: dict[str, Waiting] = {}
         for i, each in enumerate(found):
             more = left if i == len(found) - 1 else 0

@@ -1,44 +1,136 @@
 """The nodes by their totals, while equal pods take the best of them one after the other."""
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from heapq import heappop, heappush
 
+import numpy as np
+
 from scheduler.framework.ahead import Ahead
+from scheduler.framework.following import Kinds
+
+_Kind = tuple[int, int]
+"""The kind of a row while it had none of the pods, and how many it has, where that matters."""
 
 
 class Ranking:
-    """Rows by total. Rows of equal totals are in ascending order, as in a decision."""
+    """Rows by kind and total. Rows of equal totals are in ascending order, as in a decision."""
 
     def __init__(self, ahead: Ahead) -> None:
         self._ahead = ahead
         self._taken: dict[int, int] = {}
-        self._by_total: dict[int, list[int]] = {}
+        self._kinds: dict[_Kind, _Rows] = {}
+        self._best: list[list[int]] = []
+        self._offsets: tuple[list[_Kind], list[int]] = ([], [])
         passes, totals = ahead.level(0)
         for row, total in enumerate(totals):
             if passes[row]:
-                self._by_total.setdefault(total, []).append(row)
-        self._order = sorted(-total for total in self._by_total)
+                self._of(row, 0).add(row, total)
 
-    def best(self) -> list[int]:
-        """The rows of the highest total; none when no row takes another pod."""
-        while self._order:
-            rows = self._by_total.get(-self._order[0])
-            if rows:
-                return rows
-            self._by_total.pop(-heappop(self._order), None)
-        return []
+    def best(self) -> int:
+        """How many rows have the highest total; 0 when no row takes another pod."""
+        if self._ahead.plain:
+            self._best = [rows.best() for rows in self._kinds.values()]
+        else:
+            self._best = self._best_of_kinds()
+        return sum(map(len, self._best))
 
     def take(self, which: int) -> int:
         """One of the best rows gets a pod, and a new place in the ranking."""
-        row = self._by_total[-self._order[0]].pop(which)
-        number = self._taken[row] = self._taken.get(row, 0) + 1
+        row = _nth(self._best, which)
+        number = self._taken.get(row, 0)
+        self._of(row, number).take(row)
+        number = self._taken[row] = number + 1
         passes, totals = self._ahead.level(number)
         if passes[row]:
-            total = totals[row]
-            rows = self._by_total.get(total)
-            if rows is None:
-                self._by_total[total] = [row]
-                heappush(self._order, -total)
-            else:
-                insort(rows, row)
+            self._of(row, number).add(row, totals[row])
+        self._ahead.placed(row)
         return row
+
+    def _of(self, row: int, number: int) -> "_Rows":
+        kind = (self._ahead.kinds[row], number if self._ahead.by_pods else 0)
+        found = self._kinds.get(kind)
+        if found is None:
+            found = self._kinds[kind] = _Rows()
+        return found
+
+    def _best_of_kinds(self) -> list[list[int]]:
+        there = sorted((rows.best()[0], kind, rows) for kind, rows in self._kinds.items() if rows.size)
+        if len(there) < len(self._kinds):
+            self._kinds = {kind: rows for _, kind, rows in there}
+        if not there:
+            return []
+        first = np.fromiter((row for row, _, _ in there), dtype=np.intp, count=len(there))
+        sizes = np.fromiter((rows.size for _, _, rows in there), dtype=np.int64, count=len(there))
+        kinds = Kinds(first, sizes)
+        passes = self._ahead.passing(kinds)
+        if not passes.all():
+            kinds = kinds.of(passes)
+            there = [one for one, passed in zip(there, passes.tolist(), strict=True) if passed]
+            if not there:
+                return []
+        offsets = self._offsets_of([kind for _, kind, _ in there], kinds)
+        totals = [rows.total + offset for (_, _, rows), offset in zip(there, offsets, strict=True)]
+        highest = max(totals)
+        return [rows.best() for (_, _, rows), total in zip(there, totals, strict=True) if total == highest]
+
+    def _offsets_of(self, names: list[_Kind], kinds: Kinds) -> list[int]:
+        if len(names) == 1:
+            return [0]
+        if self._ahead.moves or self._offsets[0] != names:
+            self._offsets = (names, self._ahead.offsets(kinds))
+        return self._offsets[1]
+
+
+class _Rows:
+    """The rows of one kind by total."""
+
+    __slots__ = ("_by_total", "_order", "size")
+
+    def __init__(self) -> None:
+        self._by_total: dict[int, list[int]] = {}
+        self._order: list[int] = []
+        self.size = 0
+
+    @property
+    def total(self) -> int:
+        """The highest; there is one."""
+        return -self._order[0]
+
+    def best(self) -> list[int]:
+        """The rows of the highest total; do not change it."""
+        while self._order:
+            rows = self._by_total[-self._order[0]]
+            if rows:
+                return rows
+            del self._by_total[-heappop(self._order)]
+        return []
+
+    def add(self, row: int, total: int) -> None:
+        """One row more."""
+        self.size += 1
+        rows = self._by_total.get(total)
+        if rows is None:
+            self._by_total[total] = [row]
+            heappush(self._order, -total)
+        else:
+            insort(rows, row)
+
+    def take(self, row: int) -> None:
+        """One of the best rows goes."""
+        self.size -= 1
+        rows = self.best()
+        del rows[bisect_left(rows, row)]
+
+
+def _nth(lists: list[list[int]], which: int) -> int:
+    """The row at a place in all lists together, each of which is in ascending order."""
+    if len(lists) == 1:
+        return lists[0][which]
+    low, high = min(rows[0] for rows in lists), max(rows[-1] for rows in lists)
+    while low < high:
+        middle = (low + high) // 2
+        if sum(bisect_right(rows, middle) for rows in lists) > which:
+            high = middle
+        else:
+            low = middle + 1
+    return low

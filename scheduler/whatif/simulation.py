@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping
-from itertools import chain
+from itertools import chain, islice
 
 from msgspec.structs import replace
 
@@ -30,6 +30,8 @@ from scheduler.state.cluster import Cluster
 from scheduler.whatif.claims import KIND, ClaimWrites, left_by
 from scheduler.whatif.ranking import Ranking
 
+SINGLY = 20_000
+"""Pods of one workload that are decided one by one at most, where what each changes for the next is not known."""
 _PATIENCE = 60.0
 """The simulation ends when no pod was bound for so many seconds of virtual time."""
 
@@ -57,6 +59,8 @@ class Simulation:
         """Pods that hold a node until their volumes are made, which nobody does here."""
         self.conditions: dict[GroupKey, str] = {}
         """Why pod groups do not start, as it was last said of them."""
+        self.singly = 0
+        """How many pods were decided one by one after their first equal."""
         self._newly: list[str] = []
         self._claim_writes = ClaimWrites()
 
@@ -115,21 +119,20 @@ class Simulation:
             return False
         return all(point in plugin.skips(pod.shape) for point in ("reserve", "pre_bind") for plugin in plugins(point))
 
-    def repeat(self, batch: Iterable[Pod], framework: Framework) -> int:
+    def repeat(self, batch: Iterable[Pod], framework: Framework, most: int = SINGLY) -> int:
         """Bind equals of a pod that was bound without further ado, until one fits nowhere; how many.
 
         As `put` and `work` would, without the queue: nobody comes between pods that arrive together. Whoever waits for
-        a pod to be placed is told of each.
+        a pod to be placed is told of each. It ends when `most` of them were decided one by one.
         """
         pods = iter(batch)
         first = next(pods, None)
         if first is None:
             return 0
-        if not len(self.engine.queue):
-            found = framework.ahead(first, self.cluster)
-            if found is not None:
-                return self._in_one_go(chain([first], pods), found)
-        return self.one_by_one(chain([first], pods), framework)
+        found = framework.ahead(first, self.cluster)
+        if found is not None:
+            return self._in_one_go(chain([first], pods), found)
+        return self.one_by_one(islice(chain([first], pods), most), framework)
 
     def one_by_one(self, pods: Iterable[Pod], framework: Framework) -> int:
         """The same, each decided by itself."""
@@ -147,10 +150,11 @@ class Simulation:
                 cluster.put_pod(placed)
             self.bound[pod.uid] = (placed, node)
             done += 1
+        self.singly += done
         return done
 
     def _in_one_go(self, pods: Iterable[Pod], ahead: Ahead) -> int:
-        """The same, where each pod changes nothing but the total of the node that it goes to."""
+        """The same, where it is known what each pod changes for those that follow."""
         names, pick, bound = self.cluster.nodes.names, self.engine.pick, self.bound
         ranking = Ranking(ahead)
         rows: list[int] = []
@@ -159,12 +163,16 @@ class Simulation:
             best = ranking.best()
             if not best:
                 break
-            row = ranking.take(pick(pod.uid, len(best)))
+            row = ranking.take(pick(pod.uid, best))
             pod.node_name = names[row] or ""
             rows.append(row)
             placed.append(pod)
             bound[pod.uid] = (pod, pod.node_name)
-        self.cluster.put_equals(placed, rows)
+        if not len(self.engine.queue):
+            self.cluster.put_equals(placed, rows)
+            return len(placed)
+        for pod in placed:
+            self._tell(Put(pod))
         return len(placed)
 
     def work(self) -> None:

@@ -1,4 +1,4 @@
-"""What `berth explain` suggests is carried out with the real kubectl, and the real scheduler places the pod."""
+"""What `berth explain` suggests is carried out with the real kubectl, and a real scheduler places the pod."""
 
 from __future__ import annotations
 
@@ -7,106 +7,167 @@ import os
 import secrets
 import subprocess
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-from tests.controlplane.api import Object
+import pytest
+
+from scheduler.cli.main import run
+from tests.controlplane.api import ApiError, Object
 from tests.controlplane.cluster import Cluster
-from tests.controlplane.wait import wait_for
 from tests.integration.berth import Harbour
-from tests.integration.objects import ZONE, node, on, pod, pods_path
+from tests.integration.checks import BOUND, condition, node_of
+from tests.integration.devices import ROOT, Devices
+from tests.integration.objects import pods_path
+from tests.integration.volumes import Disks
+from tests.integration.waiting import WAITING, Place
 
 BERTH = Path(sysconfig.get_path("scripts")) / "berth"
-CASES: dict[str, tuple[dict[str, Any], str]] = {
-    "less": ({"cpu": "6"}, "ask for"),
-    "select": ({"nodeSelector": {"disk": "ssd"}}, "drop nodeSelector"),
-    "label": ({"nodeSelector": {"rack": "r-1"}}, "label "),
-    "zone": ({"affinity": on(ZONE, ["zone-9"])}, "drop the required node affinity"),
-    "port": ({"ports": 8080}, "do without host port"),
-    "spread": ({"labels": {"app": "even"}, "spread": True}, "let the spread over"),
-    "move": ({"cpu": "3500m"}, "move "),
-}
-"""Pod → how it is made, and how the change begins that is carried out."""
+ALONE = ("less", "label", "tolerate", "port", "spread", "full", "two")
+"""Kinds whose changes are tried with kube-scheduler, too: they change the pod, the node, and who is on it."""
+AddNodes = Callable[..., None]
 
 
-def made(name: str, scheduler: str, mine: str, how: dict[str, Any]) -> Object:
-    """A pod that only goes to the nodes of this test."""
-    how = dict(how)
-    port, spread = how.pop("ports", None), how.pop("spread", False)
-    how["nodeSelector"] = {"mine": mine, **how.get("nodeSelector", {})}
-    found = pod(name, scheduler, **how)
-    if port is not None:
-        found["spec"]["containers"][0]["ports"] = [{"containerPort": port, "hostPort": port}]
-    if spread:
-        constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
-        selector = {"matchLabels": {"app": "even"}}
-        found["spec"]["topologySpreadConstraints"] = [{**constraint, "labelSelector": selector}]
-    return found
+@pytest.fixture
+def disks(control_plane: Cluster, real_namespace: str) -> Iterator[Disks]:
+    """A class of volumes that are made when a pod has its node."""
+    made = Disks(control_plane, real_namespace)
+    made.make_class("disks.test")
+    yield made
+    made.close()
 
 
-def explained(kubeconfig: Path, name: str, namespace: str) -> Object:
-    """What berth says of a pod of the live cluster."""
-    command: list[str | Path] = [BERTH, "explain", name, "-n", namespace, "--kubeconfig", kubeconfig, "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode in (0, 1), done.stderr
-    answer: Object = json.loads(done.stdout)
+@pytest.fixture
+def devices(control_plane: Cluster, real_namespace: str) -> Iterator[Devices]:
+    """A class of devices."""
+    made = Devices(control_plane, real_namespace)
+    made.make_class()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def left(control_plane: Cluster) -> Iterator[list[str]]:
+    """Paths of objects in no namespace that go when the test ends, if they are still there."""
+    paths: list[str] = []
+    yield paths
+    for path in paths:
+        try:
+            control_plane.api.delete(path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
+class Claims:
+    """The claim controller: makes the claims of pods from their templates, and says so in the pods' status."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self._api = cluster.api
+        self._namespace = namespace
+
+    def step(self) -> None:
+        """One look at all pods."""
+        for pod in self._api.list(pods_path(self._namespace)):
+            for asked in pod["spec"].get("resourceClaims", ()):
+                if "resourceClaimTemplateName" in asked and not pod["status"].get("resourceClaimStatuses"):
+                    self._make(pod, asked)
+
+    def _make(self, pod: Object, asked: Object) -> None:
+        base, meta = f"{ROOT}/namespaces/{self._namespace}", pod["metadata"]
+        template = self._api.get(f"{base}/resourceclaimtemplates/{asked['resourceClaimTemplateName']}")
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"], "controller": True}
+        name = f"{meta['name']}-{meta['uid'][:8]}"
+        body = {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": template["spec"]["spec"]}
+        self._api.create(f"{base}/resourceclaims", {"apiVersion": "resource.k8s.io/v1", **body})
+        status = {"resourceClaimStatuses": [{"name": asked["name"], "resourceClaimName": name}]}
+        self._api.patch(f"{pods_path(self._namespace)}/{meta['name']}/status", {"status": status})
+
+
+def explained(dump: Path, name: str, namespace: str, capsys: pytest.CaptureFixture[str]) -> Object:
+    """What berth says of a pod of a dump."""
+    code = run(["explain", name, "-n", namespace, "--cluster", str(dump), "-o", "json"])
+    out, err = capsys.readouterr()
+    assert code in (0, 1), (name, err)
+    answer: Object = json.loads(out)
     return answer
 
 
+def chosen(answer: Object, kind: str) -> Object:
+    """The suggestion that is carried out."""
+    begins = WAITING[kind][1]
+    offered = {each["text"]: each for each in answer["remedies"]}
+    (text,) = [text for text in offered if text.startswith(begins)][:1] or [""]
+    assert text, (kind, [*offered], answer["message"])
+    found: Object = offered[text]
+    assert found["commands"], (kind, text)
+    return found
+
+
+@pytest.mark.parametrize("who", ["berth", "kube-scheduler"])
 def test_suggestions_come_true(
     control_plane: Cluster,
     real_namespace: str,
     harbour: Harbour,
     tmp_path: Path,
-    add_nodes: Callable[..., None],
+    add_nodes: AddNodes,
+    disks: Disks,
+    devices: Devices,
+    left: list[str],
+    capsys: pytest.CaptureFixture[str],
+    who: str,
 ) -> None:
     """Each pod waits, is explained, and gets one of the nodes that were promised once the commands have run."""
-    namespace = real_namespace
-    api, mine = control_plane.api, f"mine-{secrets.token_hex(4)}"
+    namespace, api = real_namespace, control_plane.api
+    mine = f"mine-{secrets.token_hex(4)}"
     kubeconfig = control_plane.kubeconfig(tmp_path / "kubeconfig")
-    _, scheduler = harbour.kube_scheduler(control_plane)
+    if who == "berth":
+        scheduler, kinds = harbour.berth(control_plane).scheduler_name, tuple(WAITING)
+    else:
+        scheduler, kinds = harbour.kube_scheduler(control_plane)[1], ALONE
+    claims = Claims(control_plane, namespace)
+    for kind in kinds:
+        place = Place(control_plane, namespace, scheduler, mine, kind, add_nodes, disks, devices, left)
+        place.put(WAITING[kind][0](place))
+
+    def found() -> dict[str, Object]:
+        claims.step()
+        return {each["metadata"]["name"]: each for each in api.list(pods_path(namespace))}
+
+    def waiting() -> bool:
+        pods = found()
+        return all(condition(pods[kind]).get("status") == "False" for kind in kinds)
+
+    disks.until("all pods to wait", waiting)
+    dump = tmp_path / "dump.json"
+    subprocess.run([BERTH, "dump", "--kubeconfig", kubeconfig, "-f", dump], check=True)
+    promised = {kind: chosen(explained(dump, kind, namespace, capsys), kind) for kind in kinds}
     tools = control_plane.tool("kubectl").parent
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tmp_path), "KUBECONFIG": str(kubeconfig)}
-    for name, (how, begins) in CASES.items():
-        own = f"{mine}-{name}"
-        add_nodes(control_plane, [node(f"{own}-{i}", f"zone-{i}", labels={"mine": own}) for i in range(2)])
-        residents: dict[str, dict[str, Any]] = {
-            "port": {"ports": 8080},
-            "spread": {"labels": {"app": "even"}},
-            "move": {"cpu": "1"},
-        }
-        for i in range(2):
-            # Every second node holds what is in the way; of the spread, one zone is full besides.
-            there = made(f"there-{name}-{i}", scheduler, own, residents.get(name, {}))
-            if name == "spread":
-                there["spec"]["nodeName"] = f"{own}-0"
-            else:
-                there["spec"]["nodeName"] = f"{own}-{i}"
-            api.create(pods_path(namespace), there)
-        if name == "spread":
-            filler = made("filler", scheduler, own, {"cpu": "4"})
-            filler["spec"]["nodeName"] = f"{own}-1"
-            api.create(pods_path(namespace), filler)
-        api.create(pods_path(namespace), made(name, scheduler, own, how))
 
-        def waits(name: str = name) -> bool:
-            status = api.get(f"{pods_path(namespace)}/{name}")["status"]
-            return any(c["reason"] == "Unschedulable" for c in status.get("conditions", ()))
-
-        wait_for(f"{name} to be unschedulable", waits, 60)
-        answer = explained(kubeconfig, name, namespace)
-        offered = {each["text"]: each for each in answer["remedies"]}
-        (text,) = [text for text in offered if text.startswith(begins)][:1] or [""]
-        assert text, (name, [*offered])
-        remedy = offered[text]
-        assert remedy["commands"], remedy
-        for command in remedy["commands"]:
-            done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True)
+    def carry_out(kind: str) -> None:
+        for command in promised[kind]["commands"]:
+            words = ["bash", "-c", command]
+            done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
             assert done.returncode == 0, (command, done.stderr)
 
-        def bound(name: str = name) -> str:
-            found: str = api.get(f"{pods_path(namespace)}/{name}")["spec"].get("nodeName", "")
-            return found
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(carry_out, kinds))
 
-        assert wait_for(f"{name} to get a node", bound, 60) in remedy["nodes"]
+    where: dict[str, str] = {}
+
+    def bound() -> bool:
+        pods = found()
+        where.update({kind: node_of(pods[kind]) for kind in kinds if kind in pods})
+        return all(where.get(kind) for kind in kinds)
+
+    try:
+        disks.until("all pods to get a node", bound, BOUND)
+    except TimeoutError:
+        messages = {kind: condition(pod).get("message") for kind, pod in found().items() if not node_of(pod)}
+        raise AssertionError((messages, {kind: promised[kind]["commands"] for kind in messages})) from None
+    wrong = {
+        kind: (where[kind], promised[kind]["nodes"]) for kind in kinds if where[kind] not in promised[kind]["nodes"]
+    }
+    assert wrong == {}

@@ -1,6 +1,5 @@
 """Upstream: plugins/podtopologyspread (filtering.go, scoring.go, common.go)."""
 
-import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 from scheduler.framework.changes import Fix, RaiseMaxSkew, SoftenSpread
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
+from scheduler.framework.following import Followed, Following
 from scheduler.framework.plugin import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.node import Node
@@ -22,12 +22,13 @@ from scheduler.plugins.pod_topology_spread.arguments import PodTopologySpreadArg
 from scheduler.plugins.pod_topology_spread.default_selector import default_selector
 from scheduler.plugins.pod_topology_spread.domains import Spread, Spreads
 from scheduler.plugins.pod_topology_spread.explained import uneven
+from scheduler.plugins.pod_topology_spread.following import HOSTNAME, SpreadFollowing
+from scheduler.plugins.pod_topology_spread.weights import distinct, rounded, weighted
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools, Codes, Ints, at
+from scheduler.state.column import Bools, Ints, at
 from scheduler.state.effort import Effort
 from scheduler.state.per_node import Bounded
 
-HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 _KEPT = 1024
 _OWNED = 128
@@ -40,7 +41,7 @@ _LOOKS = 10_000
 """So many pairs of a constraint and a pod are looked at to find out whether they matter to each other."""
 
 
-class PodTopologySpread(Plugin):
+class PodTopologySpread(Plugin, Followed):
     """Spread matching pods evenly over the values of a node label."""
 
     name = "PodTopologySpread"
@@ -156,22 +157,22 @@ class PodTopologySpread(Plugin):
             matching = at(domains.matching(pod, cluster), feasible) if constraint.topology_key == HOSTNAME else None
             if matching is not None:
                 size = len(feasible) if counted is None else int(np.count_nonzero(counted))
-                part = _weighted(matching, size, constraint)
+                part = weighted(matching, size, constraint)
             else:
                 # Nodes without the label, where they are not left out, count as one more domain.
                 if len(feasible) == spread.rows and counted is None:
                     size = domains.size
                 else:
-                    size = _distinct(here if counted is None else here[counted])
-                part = _weighted(np.append(domains.counts(pod, cluster), 0), size, constraint)
+                    size = distinct(here if counted is None else here[counted])
+                part = weighted(np.append(domains.counts(pod, cluster), 0), size, constraint)
                 if len(spread.domains) == 1:
-                    part = _round(part)  # a few numbers now, or the same ones for thousands of nodes later
+                    part = rounded(part)  # a few numbers now, or the same ones for thousands of nodes later
                 part = part.take(here)
             if not domains.everywhere:
                 part = np.where(here >= 0, part, 0)
             total = part if total is None else total + part
-        rounded: Ints = total if total.dtype == np.int64 else _round(total)
-        return rounded if counted is None else np.where(counted, rounded, 0)
+        whole: Ints = total if total.dtype == np.int64 else rounded(total)
+        return whole if counted is None else np.where(counted, whole, 0)
 
     def normalize(self, scores: Ints, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
         """Turn fewest into best; nodes without the topology keys get nothing."""
@@ -187,6 +188,11 @@ class PodTopologySpread(Plugin):
             return np.full_like(scores, MAX_SCORE) if counted is None else np.where(counted, MAX_SCORE, 0)
         stretched: Ints = MAX_SCORE * (highest + lowest - scores) // highest
         return stretched if counted is None else np.where(counted, stretched, 0)
+
+    def following(self, pod: Pod, cluster: Cluster) -> Following:
+        """The pod's equals count in each other's domains."""
+        hard, soft = self._spread(pod, cluster, hard=True), self._spread(pod, cluster, hard=False)
+        return SpreadFollowing(pod, cluster, hard, soft)
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that gained or lost a topology key, moved, or changed while inclusion policies look at it."""
@@ -324,19 +330,3 @@ class _Owned:
                 self.constraints.append(own)
             if keys:
                 effort.charge(3 + len(keys))
-
-
-def _distinct(codes: Codes) -> int:
-    """How many domains there are, with those that have no label as one."""
-    return int(np.count_nonzero(np.bincount(1 + codes)))
-
-
-def _weighted(matching: Ints, domains: int, constraint: SpreadConstraint) -> Any:
-    return matching.astype(np.float64) * math.log(domains + 2) + float(constraint.max_skew - 1)
-
-
-def _round(score: Any) -> Ints:
-    """Go's math.Round for numbers that are not negative: halves go up."""
-    whole = np.floor(score)
-    rounded: Ints = (whole + (score - whole >= 0.5)).astype(np.int64)
-    return rounded

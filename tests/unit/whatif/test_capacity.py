@@ -110,6 +110,16 @@ def test_a_bound_is_said() -> None:
     assert (answer.fits, answer.exhausted) == (3, False)
 
 
+def test_what_is_placed_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods with volumes of their own are placed one by one, and not for ever; those that can be counted are counted."""
+    monkeypatch.setattr("scheduler.whatif.capacity.SINGLY", 3)
+    there = [node("a", zone="a"), storage_class(volumeBindingMode="WaitForFirstConsumer")]
+    answer = asked(pod("t", "10m"), *there, volumeClaimTemplates=[CLAIM])
+    assert (answer.fits, answer.exhausted) == (3, False)
+    answer = asked(spread(pod("t", "1")), node("a", "9", zone="a"), node("b", "9", zone="b"))
+    assert (answer.fits, answer.exhausted) == (18, True)
+
+
 def test_what_is_stranded() -> None:
     """Room that is left, in all and at most on one node."""
     answer = asked(pod("t", "2", "1Gi"), node("a", "5", "2Gi"), node("b", "1", "8Gi"))

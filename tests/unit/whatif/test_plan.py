@@ -216,6 +216,30 @@ def test_claims_of_a_class_that_makes_volumes(mode: str, waits: bool) -> None:
     ]
 
 
+def test_what_is_decided_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods with claims of their own are no equals: so many are tried, and the answer says that the rest was not."""
+    monkeypatch.setattr("scheduler.whatif.plan.SINGLY", 3)
+    there = [LARGE, storage_class(volumeBindingMode="Immediate")]
+    found = outcome(there, [workload("StatefulSet", pod("t"), replicas=9, volumeClaimTemplates=[CLAIM])])
+    assert [(each.placed, each.waiting) for each in found.workloads] == [(3, 6)]
+    assert [(each.pod, each.pods, each.message) for each in found.waiting] == [("default/w-3", 6, "was not tried")]
+    assert found.notes[-1] == (
+        "StatefulSet default/w: stopped after deciding 3 pods one by one; the other 6 were not tried"
+    )
+    assert found.good is False
+
+
+def test_a_crowd_is_counted_beside_pods_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that waits before does not have the pods of a crowd decided one by one; it hears of each."""
+    monkeypatch.setattr("scheduler.whatif.plan.SINGLY", 2)
+    waits = pod("follower", near=["app=w per host"])
+    made = pod("t", apart=["app=w per host"], labels={"app": "w"})
+    there = [node(f"n{i}", cpu="1") for i in range(9)]
+    found = outcome([*there, waits], [workload("Deployment", made, replicas=9)])
+    assert [each.placed for each in found.workloads] == [9]
+    assert [each.pod for each in found.others.freed] == ["default/follower"]
+
+
 def test_a_claim_that_is_there_is_used() -> None:
     """The claim of an earlier life holds its pod to its volume's node, and says nothing of the next pod."""
     there = [

@@ -13,7 +13,7 @@ from scheduler.model.pod import Pod
 from scheduler.plugins.registry import IN_TREE
 from scheduler.state.validate import validate
 from scheduler.whatif.simulation import Simulation
-from tests.builders import node, pod
+from tests.builders import namespace, node, pod
 from tests.unit.whatif.story import world
 
 Object = dict[str, Any]
@@ -88,20 +88,120 @@ def test_in_one_go_asone_by_one(
     assert together[1] == []
 
 
+TERMS = ["app=web per host", "app=web per zone", "app=db per zone", "app=web per rack", "app=db per host"]
+WEIGHTED = st.lists(st.tuples(st.sampled_from([1, 7, 100]), st.sampled_from(TERMS)), max_size=2)
+CONSTRAINT = st.fixed_dictionaries(
+    {
+        "topologyKey": st.sampled_from(["kubernetes.io/hostname", "topology.kubernetes.io/zone", "rack"]),
+        "maxSkew": st.sampled_from([1, 1, 2, 5]),
+        "whenUnsatisfiable": st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
+        "labelSelector": st.sampled_from([{"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "db"}}, {}]),
+        "nodeAffinityPolicy": st.sampled_from(["Honor", "Ignore"]),
+        "nodeTaintsPolicy": st.sampled_from(["Honor", "Ignore"]),
+    }
+)
+CROWD = st.fixed_dictionaries(
+    {
+        "ports": st.sampled_from([[], [], [], ["80"]]),
+        "prefer": st.lists(
+            st.tuples(st.sampled_from([1, 10, 60]), st.sampled_from(["zone in a", "rack in r0,r1", "rack in r1"])),
+            max_size=2,
+        ),
+        "select": st.sampled_from([{}, {}, {"rack": "r0"}]),
+        "tolerate": st.sampled_from([[], ["a"]]),
+        "near": st.lists(st.sampled_from(TERMS), max_size=1),
+        "apart": st.lists(st.sampled_from(TERMS), max_size=1),
+        "rather_near": WEIGHTED,
+        "rather_apart": WEIGHTED,
+    }
+)
+BESIDE = st.lists(
+    st.tuples(
+        st.integers(0, 7),
+        st.sampled_from(["web", "db", "other"]),
+        st.sampled_from([{}, {}, {"apart": ["app=web per zone"]}, {"rather_near": [(50, "app=web per zone")]}]),
+    ),
+    max_size=5,
+)
+LABELLED = st.tuples(NODE, st.sampled_from(["r0", "r1", "r2", None]), st.booleans())
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(sorted(CONFIGURATIONS)),
+    st.lists(LABELLED, min_size=1, max_size=8),
+    BESIDE,
+    CROWD,
+    st.lists(CONSTRAINT, max_size=2, unique_by=lambda c: (c["topologyKey"], c["whenUnsatisfiable"])),
+    st.booleans(),
+    st.integers(1, 40),
+)
+def test_crowds_with_terms_and_constraints(
+    kind: str,
+    nodes: list[tuple[Object, str | None, bool]],
+    placed: list[tuple[int, str, Object]],
+    crowd: Object,
+    constraints: list[Object],
+    served: bool,
+    count: int,
+) -> None:
+    """What is counted is what was decided pod by pod, and every column is right afterwards."""
+    objects: list[Object] = [namespace("default")]
+    for i, (fields, rack, tainted) in enumerate(nodes):
+        soft = ["slow=yes:PreferNoSchedule"] if tainted else []
+        taints = [*fields["taints"], *soft]
+        objects.append(node(f"n{i}", **{**fields, "taints": taints}, labels={"rack": rack} if rack else {}))
+    for i, (on, app, terms) in enumerate(placed):
+        objects.append(pod(f"q{i}", "100m", on=f"n{on % len(nodes)}", labels={"app": app}, **terms))
+    if served:
+        spec = {"selector": {"app": "web"}}
+        objects.append(
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+        )
+    made = pod("web", "100m", "10Mi", labels={"app": "web"}, **crowd)
+    if constraints:
+        made["spec"]["topologySpreadConstraints"] = constraints
+    configuration = CONFIGURATIONS[kind]
+    together = where(configuration, objects, made, count, one_by_one=False)
+    assert together == where(configuration, objects, made, count, one_by_one=True)
+    assert together[1] == []
+
+
+SPREAD: Object = {"maxSkew": 1, "labelSelector": {"matchLabels": {"app": "web"}}}
+
+
+def spread(key: str, when: str) -> Object:
+    """A pod with one constraint that counts its equals."""
+    made = pod("web", "1", labels={"app": "web"})
+    made["spec"]["topologySpreadConstraints"] = [{**SPREAD, "topologyKey": key, "whenUnsatisfiable": when}]
+    return made
+
+
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+
+
 @pytest.mark.parametrize(
     ("made", "wanted"),
     [
         (pod("web", "1", labels={"app": "web"}), True),
-        (pod("web", "1", near=["app=db per host"]), False),
-        (pod("web", "1", apart=["app=web per host"]), False),
-        (pod("web", "1", ports=["80"]), False),
-        (pod("web", "1", prefer=[(1, "zone in a")]), False),
+        (pod("web", "1", near=["app=db per host"]), True),
+        (pod("web", "1", near=["app=web per zone"], labels={"app": "web"}), False),
+        (pod("web", "1", apart=["app=web per host"], labels={"app": "web"}), True),
+        (pod("web", "1", apart=["app=web per zone"], labels={"app": "web"}), True),
+        (pod("web", "1", rather_near=[(1, "app=web per zone")], labels={"app": "web"}), True),
+        (pod("web", "1", rather_apart=[(1, "app=web per host")], labels={"app": "web"}), True),
+        (pod("web", "1", ports=["80"]), True),
+        (pod("web", "1", prefer=[(1, "zone in a")]), True),
+        (spread(HOST, "DoNotSchedule"), True),
+        (spread(HOST, "ScheduleAnyway"), True),
+        (spread(ZONE, "DoNotSchedule"), True),
+        (spread(ZONE, "ScheduleAnyway"), True),
     ],
 )
 def test_what_is_decided_in_one_go(made: Object, wanted: bool) -> None:
-    """Only pods that change nothing but the node that they go to."""
+    """Pods of which it is known what each changes for those that follow."""
     framework = build(default_configuration(), IN_TREE)["berth"]
-    there = world([node("n", "4", zone="a"), node("m", "4", zone="b")])
+    there = world([node(name, "4", zone=name) for name in ("n", "m")])
     first = there.decode(made)
     assert isinstance(first, Pod)
     assert (framework.ahead(first, there.cluster) is not None) is wanted

@@ -1,0 +1,75 @@
+"""How terms see pods that are placed one after the other and have those terms themselves."""
+
+import numpy as np
+
+from scheduler.framework.following import Following, Kinds, columns_of
+from scheduler.model.affinity import AffinityTerm
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Codes, Ints
+
+
+class TermsFollowing(Following):
+    """Terms that do not mean the pods themselves see what they saw of the first; others count them by domain."""
+
+    def __init__(self, pod: Pod, cluster: Cluster, rejects: Bools, raw: Ints | None, hard_weight: int) -> None:
+        """`rejects`, `raw`: what the plugin says of all rows now. Placed pods do not make more rows near ones."""
+        self._rejects = rejects
+        self._raw = raw
+        shape = pod.shape
+        selects = cluster.incidence.selects
+        apart = {term.topology_key for term in shape.anti_affinity_terms if selects(term, pod)}
+        weights: dict[str, int] = {}
+        for each in shape.preferred_pod_terms:
+            if selects(each.term, pod):  # a pod's term means its equals, and theirs mean the pod
+                _add(weights, each.term, 2 * each.weight)
+        for term in shape.affinity_terms:
+            if selects(term, pod):
+                _add(weights, term, hard_weight)
+        nodes = cluster.nodes
+        alive = nodes.alive[: nodes.rows]
+        self.columns = [rejects.astype(np.int64)] + ([] if raw is None else [raw])
+        self._closing: list[tuple[Codes, Bools]] = []
+        self._counting: list[tuple[Codes, Ints, int]] = []
+        for key in apart | weights.keys():
+            column = nodes.topology(key)
+            if column is None:
+                continue
+            codes = column.codes[: nodes.rows]
+            columns, own = columns_of(codes, alive & (codes >= 0))
+            self.columns += columns
+            self.by_pods |= own
+            if key in apart:
+                self._closing.append((codes, np.zeros(len(column.values) + 1, dtype=np.bool_)))
+            if weights.get(key):
+                self._counting.append((codes, np.zeros(len(column.values) + 1, dtype=np.int64), weights[key]))
+        self.moves = bool(self._counting)
+
+    def rejected(self, kinds: Kinds) -> Bools | None:
+        """Domains with one of the pods, where they are to be apart."""
+        found = self._rejects[kinds.rows]
+        for codes, closed in self._closing:
+            found |= closed[codes[kinds.rows]]
+        return found
+
+    def raw(self, kinds: Kinds) -> Ints | None:
+        """What it was, and the weight of each of the pods in the domains."""
+        if self._raw is None and not self._counting:
+            return None
+        found = np.zeros(len(kinds.rows), dtype=np.int64) if self._raw is None else self._raw[kinds.rows]
+        for codes, counts, weight in self._counting:
+            found = found + weight * counts[codes[kinds.rows]]
+        return found
+
+    def placed(self, row: int) -> None:
+        """The last place of each array stays as it is: it is that of rows without the label."""
+        for codes, closed in self._closing:
+            if (code := codes.item(row)) >= 0:
+                closed[code] = True
+        for codes, counts, _ in self._counting:
+            if (code := codes.item(row)) >= 0:
+                counts[code] += 1
+
+
+def _add(weights: dict[str, int], term: AffinityTerm, weight: int) -> None:
+    weights[term.topology_key] = weights.get(term.topology_key, 0) + weight

@@ -1,0 +1,108 @@
+"""How constraints see pods that are placed one after the other and have those constraints themselves."""
+
+from typing import Any
+
+import numpy as np
+
+from scheduler.framework.following import Following, Kinds, columns_of
+from scheduler.model.pod import Pod
+from scheduler.plugins.pod_topology_spread.domains import Domains, Spread
+from scheduler.plugins.pod_topology_spread.weights import distinct, rounded, weighted
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Ints
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+class SpreadFollowing(Following):
+    """The hard constraints reject, the soft ones score; each counts the pods that it selects itself."""
+
+    def __init__(self, pod: Pod, cluster: Cluster, hard: Spread | None, soft: Spread | None) -> None:
+        self.columns = []
+        self._hard = hard
+        self._soft = soft
+        self._limits = [_Count(each, pod, cluster, self) for each in _domains(hard)]
+        self._parts = [_Count(each, pod, cluster, self, scores=True) for each in _domains(soft)]
+        if soft is not None:
+            self.columns.append(soft.labelled.astype(np.int64))
+        self.moves = any(count.itself for count in self._parts)
+
+    def rejected(self, kinds: Kinds) -> Bools | None:
+        """Kinds without a topology key, and those where a pod would make the skew larger than allowed."""
+        if self._hard is None:
+            return None
+        found = np.full(len(kinds.rows), self._hard.nowhere, dtype=np.bool_)
+        for count in self._limits:
+            domains = count.domains
+            codes = domains.codes[kinds.rows]
+            most = domains.constraint.max_skew - count.itself + domains.lowest(count.counts[:-1])
+            uneven = count.counts[codes] > most
+            found |= uneven if domains.everywhere else uneven | (codes < 0)
+        return found
+
+    def raw(self, kinds: Kinds) -> Ints | None:
+        """Matching pods in the domains, weighted by how many domains there are."""
+        if self._soft is None:
+            return None
+        rows = kinds.rows
+        if self._soft.nowhere:
+            return np.zeros(len(rows), dtype=np.int64)
+        counted = None if self._soft.whole else self._soft.labelled[rows]
+        total: Any = None
+        for count in self._parts:
+            here = count.domains.codes[rows]
+            if count.by_row:
+                size = int(kinds.sizes.sum() if counted is None else kinds.sizes[counted].sum())
+                part = weighted(count.counts[rows], size, count.domains.constraint)
+            else:
+                size = distinct(here if counted is None else here[counted])
+                part = weighted(count.counts[here], size, count.domains.constraint)
+            if not count.domains.everywhere:
+                part = np.where(here >= 0, part, 0)
+            total = part if total is None else total + part
+        found = rounded(total)
+        return found if counted is None else np.where(counted, found, 0)
+
+    def placed(self, row: int) -> None:
+        """Each constraint that selects the pod counts it, where it counts."""
+        for count in (*self._limits, *self._parts):
+            count.placed(row)
+
+
+class _Count:
+    """The pods that one constraint counts, by domain; by row where a soft one is about host names."""
+
+    def __init__(
+        self, domains: Domains, pod: Pod, cluster: Cluster, to: SpreadFollowing, *, scores: bool = False
+    ) -> None:
+        selector = domains.constraint.selector
+        nodes = cluster.nodes
+        self.domains = domains
+        self.itself = int(selector.matches(pod.labels))
+        self._counts_any = not (selector.nothing or selector.is_everything)
+        self.by_row = scores and domains.constraint.topology_key == HOSTNAME
+        if self.by_row:
+            self.counts: Ints = domains.matching(pod, cluster).copy()
+            """By row, or by topology value with one place more: it is that of rows without the label."""
+            columns, own = [self.counts.copy(), domains.missing.astype(np.int64)], True
+        else:
+            self.counts = np.append(domains.counts(pod, cluster), 0)
+            columns, own = columns_of(domains.codes, nodes.alive[: nodes.rows] & ~domains.missing)
+            if scores:  # the score goes by the number of domains, and so by which there are
+                columns, own = [domains.codes.astype(np.int64)], False
+            elif own:
+                columns += [self.counts[domains.codes], domains.eligible.astype(np.int64)]
+        to.columns += columns
+        to.by_pods |= own
+
+    def placed(self, row: int) -> None:
+        if not (self.itself and self._counts_any):
+            return
+        if self.by_row:
+            self.counts[row] += 1
+        elif self.domains.eligible[row]:
+            self.counts[self.domains.codes[row]] += 1
+
+
+def _domains(spread: Spread | None) -> list[Domains]:
+    return [] if spread is None else spread.domains
