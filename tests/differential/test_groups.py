@@ -101,7 +101,9 @@ def test_a_topology_constraint_keeps_a_gang_in_one_domain(oracle: Oracle) -> Non
     assert outside["groups"]["g"][2].startswith(text)
 
 
-@pytest.mark.parametrize(("family", "seeds"), [("gangs", range(6)), ("mixed", range(3, 6)), ("topology", range(4))])
+@pytest.mark.parametrize(
+    ("family", "seeds"), [("gangs", range(6)), ("mixed", range(3, 6)), ("topology", range(4)), ("devices", range(4))]
+)
 def test_both_do_the_same(oracle: Oracle, family: str, seeds: range) -> None:
     """Outcome, messages and conditions, of cases that have differed by most of what can differ."""
     cases = [case(family, seed, number) for seed in seeds for number in range(PER_SEED)]
@@ -143,6 +145,16 @@ def test_the_judge_sees_that_groups_were_tried_again_for_nothing(oracle: Oracle)
     assert verdict == Verdict([], restless=True)
     answered["want"][1]["bound"] = {"p9": "n0"}
     assert judge(one, answered).lines != []
+
+
+def test_the_judge_knows_when_kube_schedulers_pods_ran_into_each_other() -> None:
+    """Only where something differs, and only if they did."""
+    one = asked([node(0), group(needed=1), member(0)])
+    (same,) = answer(one)
+    other = {**same, "bound": {}}
+    assert judge(one, {"want": [{**same, "conflicts": 1}]}) == Verdict([])
+    assert judge(one, {"want": [{**other, "conflicts": 1}]}) == Verdict([], conflicted=True)
+    assert judge(one, {"want": [{**other, "conflicts": 0}]}).lines != []
 
 
 def test_gangs_that_are_short_of_pods_are_left_apart() -> None:
