@@ -6,7 +6,6 @@ It never reads a clock, never logs and never waits. Mirrors kube-scheduler `even
 """
 
 import zlib
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,10 +16,7 @@ from scheduler.engine.attempts import Attempts, CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.changes import (
-    device_changes,
     key_of,
-    node_changes,
-    storage_changes,
 )
 from scheduler.engine.extender_calls import ExtenderCalls
 from scheduler.engine.given_twice import GivenTwice
@@ -30,19 +26,18 @@ from scheduler.engine.instructions import (
     AskExtenders,
     Instruction,
     PostFilterWrite,
-    Preempt,
     RecordConflict,
 )
 from scheduler.engine.left_claims import LeftClaims
 from scheduler.engine.no_fits import NoFit
 from scheduler.engine.nominator import Nominator
+from scheduler.engine.object_changes import ObjectChanges
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.placement_conflicts import PlacementConflicts
 from scheduler.engine.pod_changes import PodChanges
 from scheduler.engine.pod_groups.cycle import GroupCycles
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
-from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import (
     Broke,
     Cycle,
@@ -61,27 +56,19 @@ from scheduler.engine.story_writer import StoryWriter
 from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.timeline import Timeline, told
 from scheduler.engine.turns import ORDINARY
+from scheduler.engine.victims import Victims
 from scheduler.framework.binding_plugins import Rejected
 from scheduler.framework.config import Extender
 from scheduler.framework.decision import Decision
-from scheduler.framework.events import ClusterEvent
 from scheduler.framework.extenders import EXTENDER, NodesQuestion, in_order, interested
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
 from scheduler.framework.status import PluginError
 from scheduler.framework.verify import Verifier
-from scheduler.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from scheduler.model.kinds import Modelled
-from scheduler.model.namespaced import Namespace, Selecting
-from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
-from scheduler.model.storage import STORAGE_KINDS
+from scheduler.model.pod_group import GroupKey
 from scheduler.state.cluster import Cluster
-
-_EVICTED_AT_ONCE = 32
-"""How many victims are told to go in one turn."""
 
 
 class Engine:
@@ -117,8 +104,6 @@ class Engine:
         self._frameworks = frameworks
         self._seed = seed
         self._at_hand: QueuedPod | None = None
-        self._leaving: deque[tuple[Pod, str, tuple[Pod, ...]]] = deque()
-        """(preemptor, node, victims that are still to be told to go)."""
         self._binders = tuple(binders)
         rotation = Rotation()
         self._extender_calls = ExtenderCalls(self.cluster, frameworks, rotation, in_order(extenders))
@@ -137,6 +122,7 @@ class Engine:
         self._story_writer = StoryWriter(self.queue.stories)
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
         self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
+        self._victims = Victims(self.cluster, self.binding, self._nominator, self._outbox, self._story_writer)
         self.groups = GroupCycles(
             self.cluster,
             self.queue,
@@ -146,7 +132,7 @@ class Engine:
             budget,
             self._assume_in_group,
             self.pick,
-            self._remove,
+            self._victims.remove,
         )
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
         self.left_claims = LeftClaims(self.cluster, self._outbox)
@@ -163,6 +149,9 @@ class Engine:
         )
         self.queue.term_indexing.unread.ready = self._read
         self._given_twice = GivenTwice(self.cluster, self.binding, self._outbox)
+        self._objects = ObjectChanges(
+            self.cluster, self.queue, self.binding, self._nominator, self._given_twice, self.left_claims
+        )
 
     @property
     def in_flight(self) -> int:
@@ -192,7 +181,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether a Cycle would schedule a pod."""
-        return self.queue.has_active or self.groups.has_work or bool(self._leaving)
+        return self.queue.has_active or self.groups.has_work or self._victims.has_work
 
     def next_tick(self) -> float | None:
         """Engine time at which a Tick has something to do."""
@@ -225,10 +214,16 @@ class Engine:
                 self.binding.handle(stimulus, now)
                 self._given_twice.answered(stimulus)
             case Put(thing):
-                self._put(thing, now)
+                if isinstance(thing, Pod):
+                    self._pods.put(thing, now)
+                else:
+                    self._objects.put(thing, now)
                 self.binding.changed(key_of(thing), now)
             case Gone(kind, namespace, name):
-                self._gone(stimulus, now)
+                if kind == "Pod":
+                    self._pods.gone(stimulus, now)
+                else:
+                    self._objects.gone(stimulus, now)
                 self.binding.changed((kind, namespace, name), now)
             case Follows(api, followed):
                 for pod in self.cluster.pod_groups.follow(api, followed=followed):
@@ -272,69 +267,10 @@ class Engine:
                 return self._pods.only_waits(pod) and self.groups.trying(pod.uid) is None
         return False
 
-    def _put(self, thing: Modelled, now: float) -> None:
-        match thing:
-            case Pod():
-                self._pods.put(thing, now)
-            case Node():
-                old = self.cluster.put_node(thing)
-                room = room_on(self.cluster, self.cluster.nodes.row_of(thing.name))
-                changes = node_changes(old, thing)
-                if changes:
-                    self.binding.look_again(thing.name, now)
-                wakes.for_node(self.queue, changes, old, thing, now, room)
-            case Namespace():
-                if self.cluster.put_namespace(thing) != thing.labels:
-                    wakes.everyone(self.queue, ClusterEvent.NAMESPACE, now, thing)
-            case Selecting():
-                self.cluster.put_selecting(thing)
-                wakes.everyone(self.queue, ClusterEvent.SELECTING, now, thing)
-            case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
-                device = self.cluster.put_device(thing)
-                wakes.for_storage(self.queue, device_changes(device, thing), device, thing, now)
-                self._given_twice.look(now)
-                if isinstance(thing, ResourceClaim):
-                    self.left_claims.look(thing)
-            case PodGroup():
-                group = self.cluster.pod_groups.put(thing)
-                self.queue.group_put(group, thing, now)
-                self.binding.gathering.look(thing.key)
-            case _:
-                before = self.cluster.storage.put(thing)
-                wakes.for_storage(self.queue, storage_changes(before, thing), before, thing, now)
-
     def _read(self, pod: Pod, now: float) -> None:
         """A large pod that others placed has been read."""
         self._pods.put(pod, now)
         self.binding.changed(key_of(pod), now)
-
-    def _gone(self, gone: Gone, now: float) -> None:
-        match gone.kind:
-            case "Pod":
-                self._pods.gone(gone, now)
-            case "Node":
-                self._nominator.end_all(self.cluster.nominations.on(gone.name), None, now)
-                if self.cluster.drop_node(gone.name) is not None:
-                    self.binding.look_again(gone.name, now)
-                    wakes.everyone(self.queue, ClusterEvent.NODE_GONE, now, gone)
-            case "Namespace":
-                self.cluster.drop_namespace(gone.name)
-            case kind if kind in DEVICE_KINDS:
-                device = self.cluster.drop_device(kind, gone.namespace, gone.name)
-                if isinstance(device, ResourceClaim):
-                    self.left_claims.gone(device.key)
-                wakes.for_storage(self.queue, device_changes(device, None), device, None, now)
-            case kind if kind in POD_GROUP_KINDS:
-                key = GroupKey(gone.namespace, gone.name, api_of_kind(kind))
-                if self.cluster.pod_groups.drop(key) is not None:
-                    self.queue.group_gone(key, now)
-            case kind if kind in STORAGE_KINDS:
-                before = self.cluster.storage.drop(kind, gone.namespace, gone.name)
-                if kind == "VolumeAttachment":
-                    wakes.for_storage(self.queue, ClusterEvent.ATTACHMENT_GONE, before, None, now)
-            case kind:
-                self.cluster.drop_selecting(kind, gone.namespace, gone.name)
-                wakes.everyone(self.queue, ClusterEvent.SELECTING, now, gone)
 
     def _look_for_conflicts(self, now: float) -> None:
         """Tell of pods of ours that another scheduler's choice has broken; each look is charged to its namespace."""
@@ -345,8 +281,8 @@ class Engine:
 
     def _cycle(self, now: float) -> None:
         self._at_hand = None
-        if self._leaving:
-            self._remove_more(now)
+        if self._victims.has_work:
+            self._victims.remove_more(now)
             return
         if not self.queue.term_indexing.begin(self._budget.slice, now):
             return
@@ -452,43 +388,7 @@ class Engine:
         if result.writes:
             self._outbox.add(PostFilterWrite(pod, result.writes))
         if result.node:
-            self._preempt(pod, result.node, result.victims, now)
-
-    def _preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> None:
-        """Nominate the pod for the node and have its victims removed; from now on they count as terminating."""
-        nominations = self.cluster.nominations
-        nominations.put(pod, node)
-        here = self.cluster.nodes.live_row(node)
-        if len(victims) > _EVICTED_AT_ONCE:
-            # Those of the node first: while they leave, the pod waits for them.
-            victims = tuple(sorted(victims, key=lambda victim: victim.node_name != node))
-            self._leaving.append((pod, node, victims[_EVICTED_AT_ONCE:]))
-        self._remove(pod, node, victims[:_EVICTED_AT_ONCE], now)
-        lower = [other for other in nominations.on(node) if other.priority < pod.priority]
-        self._nominator.end_all(lower, here, now)
-
-    def _remove_more(self, now: float) -> None:
-        """Have some more pods of a large group removed for a pod that took it as a whole."""
-        pod, node, victims = self._leaving.popleft()
-        if len(victims) > _EVICTED_AT_ONCE:
-            self._leaving.appendleft((pod, node, victims[_EVICTED_AT_ONCE:]))
-        self._remove(pod, node, victims[:_EVICTED_AT_ONCE], now)
-
-    def _remove(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float, group: PodGroup | None = None) -> None:
-        """Have victims removed for a pod, or for its group; from now on they count as terminating."""
-        placements = (self.cluster.placement(victim.uid) for victim in victims)
-        victims = tuple(placement.pod for placement in placements if placement is not None)
-        there = [victim for victim in victims if not victim.terminating]
-        for victim in victims:
-            self.binding.note_assumed(victim.uid)
-        self._story_writer.preempted(pod, node, victims, now)
-        # Victims that are not bound yet are reverted instead of deleted.
-        reverted = tuple(victim for victim in there if self.binding.preempt(victim.uid, now))
-        going = tuple(victim for victim in there if victim not in reverted)
-        for victim in going:
-            self.cluster.replace(replace(victim, terminating=True, preempted=True))
-        if there:
-            self._outbox.add(Preempt(pod, node, going, reverted, group))
+            self._victims.preempt(pod, result.node, result.victims, now)
 
     def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> None:
         story_writer.failed(queued, SCHEDULER_ERROR, message, plugins, now)

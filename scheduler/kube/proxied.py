@@ -15,7 +15,8 @@ from yarl import URL
 
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import Unreachable
-from scheduler.kube.exchange import CONNECT_SECONDS, KEEPALIVE_SECONDS, Response, keep_alive
+from scheduler.kube.exchange import CONNECT_SECONDS, KEEPALIVE_SECONDS, keep_alive
+from scheduler.kube.line import Response
 
 
 class Proxied:

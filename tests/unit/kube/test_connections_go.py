@@ -19,7 +19,8 @@ import pytest
 from cryptography import x509
 
 from scheduler.kube.errors import Unreachable
-from scheduler.kube.exchange import Exchange, _Line
+from scheduler.kube.exchange import Exchange
+from scheduler.kube.line import Line
 from scheduler.kube.streaming import DirectStream
 from tests.certificates import Authority
 from tests.unit.kube.conftest import ScriptedServer, until
@@ -85,9 +86,9 @@ class Watched(Exchange):
 
     def __init__(self, url: str) -> None:
         super().__init__(url, None, time.monotonic)
-        self.lines: list[weakref.ref[_Line]] = []
+        self.lines: list[weakref.ref[Line]] = []
 
-    async def _handshake(self, context: ssl.SSLContext | None, seconds: float) -> _Line:
+    async def _handshake(self, context: ssl.SSLContext | None, seconds: float) -> Line:
         line = await super()._handshake(context, seconds)
         self.lines.append(weakref.ref(line))
         return line
@@ -129,7 +130,7 @@ async def fails(wanted: Awaitable[object]) -> None:
 
 def lines() -> int:
     """How many connections of clients there are that carry no stream, open or not."""
-    return sum(isinstance(one, _Line) for one in gc.get_objects())
+    return sum(isinstance(one, Line) for one in gc.get_objects())
 
 
 @pytest.mark.usefixtures("without_collector")

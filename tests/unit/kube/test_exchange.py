@@ -13,6 +13,7 @@ import pytest
 from scheduler.kube import exchange
 from scheduler.kube.errors import Unreachable
 from scheduler.kube.exchange import CONNECTING, Exchange
+from scheduler.kube.line import Response
 from tests.unit.kube.conftest import until
 from tests.unit.kube.test_streaming import Raw
 
@@ -38,7 +39,7 @@ class Gated(Exchange):
             raise ConnectionRefusedError("refused")
         return await self._create(*args, **more)
 
-    def ask(self, within: float | None = None) -> asyncio.Task[exchange.Response]:
+    def ask(self, within: float | None = None) -> asyncio.Task[Response]:
         """A request under way."""
         message = self.message("GET", "/x", "", None, "")
         return asyncio.ensure_future(self.send("GET", message, None, LONG, within))

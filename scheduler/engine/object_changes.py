@@ -1,0 +1,104 @@
+"""Nodes, namespaces, claims and other objects that come, change and go: what follows for the columns and the queue.
+
+Mirrors the handlers of everything but pods in kube-scheduler `eventhandlers.go`; pods are `pod_changes`'.
+"""
+
+from scheduler.engine import wakes
+from scheduler.engine.binding_cycle import BindingCycles
+from scheduler.engine.changes import device_changes, node_changes, storage_changes
+from scheduler.engine.given_twice import GivenTwice
+from scheduler.engine.left_claims import LeftClaims
+from scheduler.engine.nominator import Nominator
+from scheduler.engine.queue import Queue
+from scheduler.engine.room import room_on
+from scheduler.engine.stimuli import Gone
+from scheduler.framework.events import ClusterEvent
+from scheduler.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from scheduler.model.kinds import Modelled
+from scheduler.model.namespaced import Namespace, Selecting
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.model.pod_group import POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
+from scheduler.model.storage import STORAGE_KINDS
+from scheduler.state.cluster import Cluster
+
+
+class ObjectChanges:
+    """Follows what the watches show of objects that are no pods."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: Queue,
+        binding: BindingCycles,
+        nominator: Nominator,
+        given_twice: GivenTwice,
+        left_claims: LeftClaims,
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._binding = binding
+        self._nominator = nominator
+        self._given_twice = given_twice
+        self._left_claims = left_claims
+
+    def put(self, thing: Modelled, now: float) -> None:
+        """An object was added or updated."""
+        cluster, queue = self._cluster, self._queue
+        match thing:
+            case Pod():
+                raise TypeError("pods are followed by PodChanges")
+            case Node():
+                old = cluster.put_node(thing)
+                room = room_on(cluster, cluster.nodes.row_of(thing.name))
+                changes = node_changes(old, thing)
+                if changes:
+                    self._binding.look_again(thing.name, now)
+                wakes.for_node(queue, changes, old, thing, now, room)
+            case Namespace():
+                if cluster.put_namespace(thing) != thing.labels:
+                    wakes.everyone(queue, ClusterEvent.NAMESPACE, now, thing)
+            case Selecting():
+                cluster.put_selecting(thing)
+                wakes.everyone(queue, ClusterEvent.SELECTING, now, thing)
+            case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
+                device = cluster.put_device(thing)
+                wakes.for_storage(queue, device_changes(device, thing), device, thing, now)
+                self._given_twice.look(now)
+                if isinstance(thing, ResourceClaim):
+                    self._left_claims.look(thing)
+            case PodGroup():
+                group = cluster.pod_groups.put(thing)
+                queue.group_put(group, thing, now)
+                self._binding.gathering.look(thing.key)
+            case _:
+                before = cluster.storage.put(thing)
+                wakes.for_storage(queue, storage_changes(before, thing), before, thing, now)
+
+    def gone(self, gone: Gone, now: float) -> None:
+        """An object was deleted."""
+        cluster, queue = self._cluster, self._queue
+        match gone.kind:
+            case "Node":
+                self._nominator.end_all(cluster.nominations.on(gone.name), None, now)
+                if cluster.drop_node(gone.name) is not None:
+                    self._binding.look_again(gone.name, now)
+                    wakes.everyone(queue, ClusterEvent.NODE_GONE, now, gone)
+            case "Namespace":
+                cluster.drop_namespace(gone.name)
+            case kind if kind in DEVICE_KINDS:
+                device = cluster.drop_device(kind, gone.namespace, gone.name)
+                if isinstance(device, ResourceClaim):
+                    self._left_claims.gone(device.key)
+                wakes.for_storage(queue, device_changes(device, None), device, None, now)
+            case kind if kind in POD_GROUP_KINDS:
+                key = GroupKey(gone.namespace, gone.name, api_of_kind(kind))
+                if cluster.pod_groups.drop(key) is not None:
+                    queue.group_gone(key, now)
+            case kind if kind in STORAGE_KINDS:
+                before = cluster.storage.drop(kind, gone.namespace, gone.name)
+                if kind == "VolumeAttachment":
+                    wakes.for_storage(queue, ClusterEvent.ATTACHMENT_GONE, before, None, now)
+            case kind:
+                cluster.drop_selecting(kind, gone.namespace, gone.name)
+                wakes.everyone(queue, ClusterEvent.SELECTING, now, gone)
