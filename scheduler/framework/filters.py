@@ -23,6 +23,9 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 from scheduler.state.view import row_with
 
+_SUPPOSED = 4
+"""Steps for each nominated pod that is supposed to be there, and taken away again."""
+
 
 class FilterPlugins:
     """A profile's filters, in the order in which they run."""
@@ -89,7 +92,7 @@ class FilterPlugins:
         kept = self._nominated.kept(pod, cluster)
         if kept is None:
             return passed, rejected
-        here = among[kept.rows] & kept.taken
+        here = among[kept.rows] & kept.taken & ~self._by_node_alone(rejected, len(among))[kept.rows]
         if not here.any():
             return passed, rejected
         ahead = {int(kept.rows[i]): kept.pods[i] for i in np.flatnonzero(here).tolist()}
@@ -103,6 +106,7 @@ class FilterPlugins:
         for rows, usage_only in attempts:
             mask = np.zeros(len(among), dtype=np.bool_)
             mask[rows] = True
+            cluster.effort.count(_SUPPOSED * sum([len(ahead[row]) for row in rows]))
             with cluster.supposing(((other, row) for row in rows for other in ahead[row]), usage_only=usage_only):
                 with_them, also = self.run(pod, cluster, mask, trying=trying)
             failed = mask & ~with_them
@@ -110,6 +114,19 @@ class FilterPlugins:
                 passed = passed & ~failed
                 rejected = [_without(one, failed) for one in rejected] + also
         return passed, rejected
+
+    def _by_node_alone(self, rejected: Sequence[Rejected], rows: int) -> Bools:
+        """The rows that are rejected whatever pods are there: by the first filters, which look at the node only."""
+        found = np.zeros(rows, dtype=np.bool_)
+        by_name = {one.plugin: one for one in rejected}
+        for plugin, its in self._declared:
+            if not its.static:
+                break
+            if plugin.name in by_name:
+                reasons = by_name[plugin.name].reasons
+                for where in [reasons.where] if isinstance(reasons, ManyReasons) else [mask for _, mask in reasons]:
+                    found |= where
+        return found
 
     def yielding(self, pod: Pod, cluster: Cluster, passes: Bools) -> list[int] | None:
         """The rows that pass, but where the pod does not fit beside the nominated pods that come before it.

@@ -24,7 +24,8 @@ def _services(nodes: int) -> Iterator[Write]:
     """A Service for each pod, and a pod for each Service."""
     for i in range(2_000):
         metadata = {"name": f"one-{i}", "namespace": TENANT, "uid": f"one-{i}"}
-        yield put({"kind": "Service", "metadata": metadata, "spec": {"selector": {"app": f"one-{i}"}}}, 1)
+        spec: Object = {"selector": {"app": f"one-{i}"}, "ports": [{"port": 80}]}
+        yield put({"kind": "Service", "metadata": metadata, "spec": spec}, 1)
         yield put(pod(f"one-{i}", TENANT, {"app": f"one-{i}"}), 1)
 
 

@@ -132,3 +132,30 @@ def test_nominated_pods_are_added_up_once_for_all_who_need_the_same_things(monke
         made = pod(f"q{i}", uid=f"q{i}", cpu=f"{1_000 + i}m", memory=f"{1 + i}Mi")
         framework.decide_quickly(decoder.pod(msgspec.json.encode(made)), cluster)
     assert 0 < looked <= MANY
+
+
+@pytest.mark.parametrize(("select", "supposed"), [({"nowhere": "x"}, 0), ({}, MANY)])
+def test_who_fits_no_node_by_itself_is_not_tried_beside_nominated_pods(
+    select: dict[str, str], supposed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever pods are there, a node without its label does not take it. Who needs more room is tried, and pays."""
+    cluster, framework = a_town(MANY), a_framework()
+    for i in range(MANY):
+        made = msgspec.structs.replace(a_pod(f"k{i}", 1, 1_000, labels={"app": "kept"}), namespace="other")
+        cluster.nominations.put(made, f"n{i}")
+    tried = 0
+    before = Cluster.supposing
+
+    def counting(self: Cluster, placed: Any, **how: Any) -> Any:
+        nonlocal tried
+        placed = list(placed)
+        tried += len(placed)
+        return before(self, placed, **how)
+
+    monkeypatch.setattr(Cluster, "supposing", counting)
+    cluster.effort.begin(1 << 40)
+    decision = framework.decide(a_pod("q", 2 if select else 8, select=select), cluster)
+    assert tried == supposed
+    assert cluster.effort.end() >= 2 * supposed
+    assert not len(decision.feasible)
+    assert sum(int(np.count_nonzero(mask)) for one in decision.rejected for _, mask in one.reasons) == MANY
