@@ -395,7 +395,7 @@ class Engine:
         self._assume_in_group(queued, decision, now, None)
 
     def _assume_in_group(
-        self, queued: QueuedPod, decision: Decision, now: float, group: GroupKey | None
+        self, queued: QueuedPod, decision: Decision, now: float, group: GroupKey | None, row: int | None = None
     ) -> Rejected | PluginError | None:
         """As `_assume`; with a group that is being tried, the pod waits for it. Why Reserve plugins refuse it then."""
         self._no_fits.forget()
@@ -403,7 +403,8 @@ class Engine:
         binders = self._binders
         if binders:
             binders = tuple(binder for binder in binders if interested(binder.extender, queued.pod))
-        return self.binding.assume(queued, framework, decision, self.choose(decision), now, binders, group).refused
+        row = self.choose(decision) if row is None else row
+        return self.binding.assume(queued, framework, decision, row, now, binders, group).refused
 
     def _extenders_answered(self, answer: ExtendersAnswered, now: float) -> None:
         """Go on with a pod that waited for extenders."""

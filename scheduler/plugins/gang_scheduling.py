@@ -21,17 +21,38 @@ from scheduler.state.cluster import Cluster
 _NOT_ENOUGH = Unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
 
 
-class AnyArgs(Struct, rename="camel", frozen=True):
-    """Arguments are accepted and have no effect."""
+_MOST_ORDERS = 1_000
+
+
+class GangSchedulingArgs(Struct, rename="camel", frozen=True):
+    """Other arguments are accepted and have no effect."""
+
+    further_orders: int = 0
+    """In how many other orders the pods of a group are tried when kube-scheduler's own has failed."""
+
+    def check(self, path: str) -> list[str]:
+        """Error lines."""
+        if 0 <= self.further_orders <= _MOST_ORDERS:
+            return []
+        wanted = f"must be between 0 and {_MOST_ORDERS:,}"
+        return [f"{path}.furtherOrders: Invalid value: {self.further_orders}: {wanted}"]
 
 
 class GangScheduling(Plugin):
     """Holds pods of a group back until the group is known, and a gang until it has enough pods."""
 
     name = "GangScheduling"
-    Args = AnyArgs
+    Args = GangSchedulingArgs
     events = ClusterEvent.NOTHING
     for_groups = True
+
+    def __init__(self, args: GangSchedulingArgs) -> None:
+        self.further_orders = args.further_orders
+
+    @staticmethod
+    def check(args: GangSchedulingArgs, path: str) -> list[str]:
+        """Errors of the arguments."""
+        return args.check(path)
 
     def skips(self, shape: PodShape) -> Collection[str]:
         """Everything, for pods that are in no group."""

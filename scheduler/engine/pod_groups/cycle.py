@@ -17,6 +17,7 @@ from scheduler.engine.pod_groups.agreement import disagreement
 from scheduler.engine.pod_groups.ending import Endings
 from scheduler.engine.pod_groups.entry import Entry
 from scheduler.engine.pod_groups.evicting import Evict, Evictions
+from scheduler.engine.pod_groups.further import FurtherOrders
 from scheduler.engine.pod_groups.min_resources import gap
 from scheduler.engine.pod_groups.placements import Placements
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
@@ -53,6 +54,7 @@ class GroupCycles:
             cluster, queue, binding, outbox, Evictions(cluster, queue, attempts, budget, pick, evict)
         )
         self._placements = Placements(cluster, queue, attempts, binding, pick)
+        self._further = FurtherOrders(queue, budget.whole)
         self._attempt: GroupAttempt | None = None
         self._owed = 0
         """Steps that others get before the next slice."""
@@ -177,7 +179,7 @@ class GroupCycles:
             return
         used = self._tries.charged(attempt, now, self._slice(attempt, now, answer))
         self._owed = SHARE * used
-        if attempt.decided:
+        if attempt.decided and not self._further.another(attempt):
             self._end(attempt, now)
 
     def _slice(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> int:
@@ -229,9 +231,12 @@ class GroupCycles:
         if attempt.holding:
             return False
         attempt.again = False
-        attempt.from_start()
-        if attempt.members:
-            self._placements.begin(attempt)
+        if attempt.further is not None:
+            self._further.begin(attempt, attempt.further)
+        else:
+            attempt.from_start()
+            if attempt.members:
+                self._placements.begin(attempt)
         if attempt.decided:
             self._end(attempt, now)
         return not attempt.decided

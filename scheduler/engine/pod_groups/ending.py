@@ -6,7 +6,7 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (submitPodGroupAlgorithmResult
 from scheduler.engine import story_writer
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event, State
-from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, SetGroupCondition
+from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, RecordEvent, SetGroupCondition
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.places import Cause
 from scheduler.engine.pod_groups.entry import Ended
@@ -91,7 +91,10 @@ class Endings:
                 attempt.ended, attempt.next = None, -1  # begin again from the start with the next slice
                 return False
             attempt.said = True
-            self._say(attempt, "True", "Scheduled", "")
+            note = attempt.found_further
+            self._say(attempt, "True", "Scheduled", note)
+            if note and pods:
+                self._outbox.add(RecordEvent(pods[0].queued.pod, "Normal", "FurtherOrder", note))
         if attempt.next < len(pods):
             for member in pods[attempt.next : attempt.next + _AT_ONCE]:
                 attempt.next += 1

@@ -123,6 +123,24 @@ class Search:
 
 
 @dataclass(slots=True, eq=False)
+class Further:
+    """Orders that are tried after kube-scheduler's own has failed."""
+
+    first: dict[str, Member]
+    """What came of the pods in its order."""
+    reasons: list[str]
+    most: int
+    order: tuple[str, ...] = ()
+    """The UIDs, as they are tried now."""
+    fullest: bool = False
+    """Each pod takes the fullest node that takes it, and not the one of the best score."""
+    tried: int = 0
+    seen: set[tuple[tuple[str, ...], bool]] = field(default_factory=set)
+    over: bool = False
+    """No other order is tried any more."""
+
+
+@dataclass(slots=True, eq=False)
 class GroupAttempt:
     """The attempt to schedule a group, as far as it has come."""
 
@@ -169,6 +187,8 @@ class GroupAttempt:
     """What is said of the pods that were not tried."""
     enough: bool = False
     """It failed only since no pod has found a node: those that run are enough already."""
+    further: Further | None = None
+    """If kube-scheduler's order has failed, and others are tried."""
     search: Search | None = None
     """If the group is tried on one placement after the other."""
 
@@ -188,6 +208,13 @@ class GroupAttempt:
         self.next, self.untried = 0, ""
         for member in self.members.values():
             member.forget()
+
+    @property
+    def found_further(self) -> str:
+        """What is said of a group that fits in another order only; empty: in kube-scheduler's."""
+        if self.further is None:
+            return ""
+        return f"kube-scheduler's order of the pods does not fit: order {self.further.tried} (furtherOrders) does"
 
     @property
     def decided(self) -> bool:

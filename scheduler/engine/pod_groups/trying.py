@@ -10,6 +10,7 @@ from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.entry import Ended
+from scheduler.engine.pod_groups.further import fullest
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
@@ -23,8 +24,8 @@ from scheduler.state.column import Bools
 
 _LONGEST_SEARCH = 8
 """A group that is tried on many placements may cost as much as so many other attempts."""
-Assume = Callable[[QueuedPod, Decision, float, GroupKey], "Rejected | PluginError | None"]
-"""Assume a pod on one of the best nodes; why a Reserve plugin keeps it from there."""
+Assume = Callable[[QueuedPod, Decision, float, GroupKey, int | None], "Rejected | PluginError | None"]
+"""Assume a pod on this row, or on one of the best nodes; why a Reserve plugin keeps it from there."""
 
 
 class Tries:
@@ -80,7 +81,9 @@ class Tries:
             member.plugins = step.unschedulable_plugins()
             member.nominated = "" if member.message == NO_NODES else None
         else:
-            refused = self._assume(queued, step, now, attempt.entry.key)
+            further = attempt.further
+            row = fullest(step, self._cluster) if further is not None and further.fullest else None
+            refused = self._assume(queued, step, now, attempt.entry.key, row)
             if isinstance(refused, PluginError):
                 self._broke(attempt, member, refused)
                 return steps

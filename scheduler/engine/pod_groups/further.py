@@ -1,0 +1,103 @@
+"""Looking further than kube-scheduler: other orders of a group's pods, and other nodes for them, after its own failed.
+
+kube-scheduler tries the pods in one order and takes the best node for each, so it misses what another order would find
+(its KEP says so of groups whose pods differ). The argument `furtherOrders` of GangScheduling says how many other ones
+are tried, one after the other, in the same attempt: the pod that found no node goes first, on the node of the best
+score, and then on the fullest node that takes it. Where that repeats itself, orders follow that are drawn by lot.
+"""
+
+import zlib
+from random import Random
+
+import numpy as np
+
+from scheduler.engine.pod_groups.entry import Ended
+from scheduler.engine.pod_groups.results import Further, GroupAttempt, Member
+from scheduler.engine.queue import Queue
+from scheduler.engine.turns import ORDINARY
+from scheduler.framework.decision import Decision
+from scheduler.model.pod import Pod
+from scheduler.plugins.gang_scheduling import GangScheduling
+from scheduler.state.cluster import Cluster
+
+
+class FurtherOrders:
+    """Says which order comes next, and gives the first one's words back if none is any better."""
+
+    def __init__(self, queue: Queue, most_steps: int) -> None:
+        """`most_steps`: what an attempt may cost, with all its orders."""
+        self._queue = queue
+        self._most_steps = most_steps
+
+    def another(self, attempt: GroupAttempt) -> bool:
+        """The group did not fit in this order: whether to give back what is held, and go on otherwise."""
+        further = attempt.further
+        if further is None:
+            if attempt.ended is not Ended.REJECTED or attempt.early or attempt.search is not None or not attempt.next:
+                return False
+            most = self._most(attempt)
+            if not most:
+                return False
+            further = attempt.further = Further(attempt.members, list(attempt.reasons), most)
+        elif attempt.ended not in (Ended.REJECTED, Ended.TOO_COSTLY):
+            return False
+        further.over = attempt.ended is Ended.TOO_COSTLY or not self._next(attempt, further)
+        attempt.ended, attempt.again = None, True
+        attempt.holding = [uid for uid, member in attempt.members.items() if member.fits]
+        return True
+
+    def begin(self, attempt: GroupAttempt, further: Further) -> None:
+        """Nothing is held any more: begin with the next order, or end as the first one did."""
+        there = attempt.members
+        if not further.over:
+            attempt.members = {uid: Member(there[uid].queued) for uid in further.order if uid in there}
+            attempt.from_start()
+            return
+        attempt.members = {uid: member for uid, member in further.first.items() if uid in there}
+        attempt.next = len(attempt.members)
+        attempt.fail(", ".join([*further.reasons, f"{further.tried} other orders of its pods do not fit either"]))
+        attempt.untried = ", ".join(further.reasons)
+
+    def _most(self, attempt: GroupAttempt) -> int:
+        framework = self._queue.frameworks.get(next(iter(attempt.members.values())).queued.pod.scheduler_name)
+        plugins = () if framework is None else framework.profile.plugins("pre_enqueue")
+        return max((one.further_orders for one in plugins if isinstance(one, GangScheduling)), default=0)
+
+    def _next(self, attempt: GroupAttempt, further: Further) -> bool:
+        """Have the next order, unless all are used up or the attempt has cost too much."""
+        cost = ORDINARY * len(attempt.members)
+        if further.tried >= further.most or attempt.spent + cost >= self._most_steps:
+            return False
+        attempt.spent += cost
+        order = tuple(attempt.members)
+        if not further.seen:
+            further.seen.add((order, False))
+        failed = [uid for uid in order if attempt.members[uid].reason]
+        forward = (*failed, *(uid for uid in order if uid not in failed))
+        for wanted in ((order, not further.fullest), (forward, False), (forward, True)):
+            if wanted not in further.seen:
+                break
+        else:
+            dice = Random(zlib.crc32(f"{attempt.group.uid}/{further.tried}".encode()))
+            mixed = list(order)
+            dice.shuffle(mixed)
+            wanted = (tuple(mixed), further.tried % 2 == 0)
+        further.seen.add(wanted)
+        further.order, further.fullest = wanted
+        further.tried += 1
+        return True
+
+
+def fullest(decision: Decision, cluster: Cluster) -> int:
+    """Of the nodes that a pod may go to, the one that has least left of what the pod asks for; the first of several."""
+    rows, nodes = decision.feasible, cluster.nodes
+    left = np.zeros(len(rows), dtype=np.float64)
+    for name, amount in _asked(decision.pod):
+        index = nodes.resources.get(name)
+        if index is not None:
+            left += (nodes.allocatable[index][rows] - nodes.requested[index][rows]) / amount
+    return int(rows[int(left.argmin())])
+
+
+def _asked(pod: Pod) -> list[tuple[str, int]]:
+    return [(name, amount) for name, amount in pod.shape.requests.items() if amount]
