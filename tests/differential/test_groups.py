@@ -109,6 +109,7 @@ def test_a_topology_constraint_keeps_a_gang_in_one_domain(oracle: Oracle) -> Non
         ("preempting", range(4)),
         ("evicting", range(6)),
         ("topology", range(4)),
+        ("devices", range(4)),
     ],
 )
 def test_both_do_the_same(oracle: Oracle, family: str, seeds: range) -> None:
@@ -152,6 +153,16 @@ def test_the_judge_sees_that_groups_were_tried_again_for_nothing(oracle: Oracle)
     assert verdict == Verdict([], restless=True)
     answered["want"][1]["bound"] = {"p9": "n0"}
     assert judge(one, answered).lines != []
+
+
+def test_the_judge_knows_when_kube_schedulers_pods_ran_into_each_other() -> None:
+    """Only where something differs, and only if they did."""
+    one = asked([node(0), group(needed=1), member(0)])
+    (same,) = answer(one)
+    other = {**same, "bound": {}}
+    assert judge(one, {"want": [{**same, "conflicts": 1}]}) == Verdict([])
+    assert judge(one, {"want": [{**other, "conflicts": 1}]}) == Verdict([], conflicted=True)
+    assert judge(one, {"want": [{**other, "conflicts": 0}]}).lines != []
 
 
 def test_gangs_that_are_short_of_pods_are_left_apart() -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.differential.generate.claims_of_groups import give_devices
 from tests.differential.generate.dice import HOST, REQUIRED, Dice, Object
 
 Step = list[Object]
 RACK = "rack"
 PROFILES = ("default-scheduler", "second")
-FAMILIES = ("gangs", "mixed", "preempting", "evicting", "topology")
+FAMILIES = ("gangs", "mixed", "preempting", "evicting", "topology", "devices")
 """`topology` is asked with the gate TopologyAwareWorkloadScheduling, the others without."""
 
 
@@ -82,6 +83,8 @@ class Case:
     def made(self) -> Object:
         """The case."""
         steps = [self._first(), *(self._later() for _ in range(self.dice.one(0, 0, 1, 1, 2, 3)))]
+        if self.family == "devices":
+            steps = give_devices(self.dice, steps)
         return {"id": self.id, "config": configuration(self.family), "steps": [step for step in steps if step]}
 
     def _first(self) -> Step:
@@ -213,6 +216,8 @@ class Case:
             changed["metadata"]["generation"] += 1
             self.groups[named] = changed
             return [put(changed)]
+        if what == 3 and self.family == "devices":
+            return []  # kube-scheduler leaves the devices of a pod that goes with nobody, and no controller runs here
         if what == 3:
             # Not one with a gate: kube-scheduler does not look at its group again then, and the others stay for ever.
             free = [name for name, pod in self.pods.items() if "schedulingGates" not in pod["spec"]]

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,6 +56,8 @@ type groupWant struct {
 	Pods    map[string][3]string `json:"pods"`
 	Groups  map[string][3]string `json:"groups"`
 	Deleted []string             `json:"deleted"`
+	// Conflicts counts pods that failed since another pod of their group had written the claim that they share.
+	Conflicts int `json:"conflicts"`
 }
 
 type groupAnswer struct {
@@ -182,7 +185,13 @@ func (w *groupWorld) change(change groupChange) error {
 			group.Status = before.(*schedulingv1beta1.PodGroup).Status // whoever changes the spec leaves it alone
 		}
 	}
-	return w.hand.put(object)
+	if err := w.hand.put(object); err != nil {
+		return err
+	}
+	if claim, ok := object.(*resourceapi.ResourceClaim); ok {
+		w.client.keep(claim)
+	}
+	return nil
 }
 
 func (w *groupWorld) work(ctx context.Context) error {
@@ -230,6 +239,9 @@ func (w *groupWorld) settle() error {
 			return fmt.Errorf("a binding cycle does not end")
 		}
 		time.Sleep(time.Millisecond)
+	}
+	if err := w.tellClaims(); err != nil {
+		return err
 	}
 	for _, bound := range w.client.takeBound() {
 		found, err := w.hand.get(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: bound.Namespace, Name: bound.Name}})
@@ -294,12 +306,17 @@ type groupClient struct {
 	fresh      []placed
 	conditions map[types.NamespacedName]metav1.Condition
 	victims    []types.NamespacedName
+	claims     map[string]*resourceapi.ResourceClaim
+	// freshClaims are writes of claims that nobody was shown yet; writes counts all of them.
+	freshClaims []*resourceapi.ResourceClaim
+	writes      int
+	conflicts   int
 }
 
 func newGroupClient() *groupClient {
 	return &groupClient{
 		bound: map[string]string{}, pods: map[string][3]string{}, groups: map[string][3]string{}, deleted: []string{},
-		conditions: map[types.NamespacedName]metav1.Condition{},
+		conditions: map[types.NamespacedName]metav1.Condition{}, claims: map[string]*resourceapi.ResourceClaim{},
 	}
 }
 
@@ -307,7 +324,7 @@ func (c *groupClient) seen() *groupWant {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	slices.Sort(c.deleted)
-	return &groupWant{maps.Clone(c.bound), maps.Clone(c.pods), maps.Clone(c.groups), slices.Clone(c.deleted)}
+	return &groupWant{maps.Clone(c.bound), maps.Clone(c.pods), maps.Clone(c.groups), slices.Clone(c.deleted), c.conflicts}
 }
 
 func (c *groupClient) forget(pod *v1.Pod) {
@@ -418,6 +435,9 @@ func (p groupPods) Patch(
 	for _, condition := range written.Status.Conditions {
 		if condition.Type == v1.PodScheduled {
 			last[0], last[1] = condition.Reason, condition.Message
+			if strings.Contains(condition.Message, "got allocated elsewhere in the meantime") {
+				p.to.conflicts++
+			}
 		}
 	}
 	if written.Status.NominatedNodeName != "" {
