@@ -71,6 +71,8 @@ class Port:
             **given,
         )
         self._handler = handle
+        self.on_asked: Callable[[], object] = nothing
+        """Called when something of a request has come, for whoever lets it pass."""
         self._context: Context = lambda: None
         self._clock = clock
         self._of: dict[object, _Watched] = {}
@@ -249,6 +251,7 @@ class Port:
     def asked(self) -> None:
         """Something of a request has come: handshakes let it pass."""
         self._handshakes.asked()
+        self.on_asked()
 
     def came(self, watched: _Watched) -> None:
         """Its handshake is over."""

@@ -15,6 +15,7 @@ from collections import deque
 from aiohttp import web
 
 from scheduler.policy.admission.memory import block
+from scheduler.telemetry.handshakes import ANSWER_TURNS, MOST_TURNS
 
 LIMIT = 8 << 20
 """An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""
@@ -29,11 +30,20 @@ class TooLargeError(Exception):
 
 
 class Turns:
-    """Lets one of those who wait go on in each turn of the event loop, in the order in which they came."""
+    """Lets one of those who wait go on in each turn of the event loop, in the order in which they came.
+
+    A small request goes first: after `hold` nobody goes on for as many turns as it takes to answer one.
+    """
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._going = False
+        self._held = 0
+        self._waited = 0
+
+    def hold(self) -> None:
+        """A request has arrived."""
+        self._held = ANSWER_TURNS
 
     async def next(self) -> None:
         """Until it is our turn."""
@@ -45,14 +55,22 @@ class Turns:
         await turn
 
     def _turn(self) -> None:
+        if self._held and self._waited < MOST_TURNS:
+            self._held -= 1
+            self._waited += 1
+        else:
+            self._waited = 0
+            self._next()
+        self._going = bool(self._waiting)
+        if self._going:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _next(self) -> None:
         while self._waiting:
             first = self._waiting.popleft()
             if not first.done():  # else who waited has gone away
                 first.set_result(None)
-                break
-        self._going = bool(self._waiting)
-        if self._going:
-            asyncio.get_running_loop().call_soon(self._turn)
+                return
 
 
 class LargeBody:

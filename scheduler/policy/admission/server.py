@@ -79,6 +79,7 @@ class AdmissionServer:
             lingering_time=0.0,  # see `_turned_away`
             auto_decompress=False,  # nobody packs reviews, but a few packed bytes could unpack to gigabytes
         )
+        self._listens.on_asked = self._turns.hold
         self._listens.start(listening, lambda: self._tls.context)
         self.port = int(listening[0].getsockname()[1])
 

@@ -15,6 +15,7 @@ import pytest
 
 from scheduler.policy.admission import review
 from scheduler.policy.admission.bodies import LargeBody, TooLargeError, Turns
+from scheduler.telemetry.handshakes import ANSWER_TURNS, MOST_TURNS
 from tests.unit.admission.builders import encoded, pod
 from tests.unit.admission.builders import review as asked
 from tests.unit.admission.conftest import until
@@ -89,6 +90,34 @@ async def test_one_piece_in_each_turn() -> None:
     assert [bytes(one) for one in read] == [name.encode() * 6 * PIECE for name in "abcd"]
     assert max(Counter(turn for turn, _ in seen.resumed).values()) == 1
     assert [name for _, name in seen.resumed] == [*"abcd"] * 6
+
+
+async def test_a_small_request_goes_before_the_next_piece() -> None:
+    """Where a small request has come, no large body is received in the turns in which it is answered."""
+    seen, turns = Seen(), Turns()
+    sent: list[Any] = [Sent(name, 20, seen) for name in "ab"]
+    reading = [asyncio.create_task(LargeBody(one, 20 * PIECE, turns).read(10.0)) for one in sent]
+    counting = asyncio.create_task(seen.count())
+    await until(lambda: len(seen.resumed) > 4)
+    turns.hold()
+    begun, before = seen.turn, len(seen.resumed)
+    while seen.turn < begun + ANSWER_TURNS:  # noqa: ASYNC110 - turns of the loop are what is counted
+        await asyncio.sleep(0)
+    assert len(seen.resumed) - before <= 1
+    await asyncio.gather(*reading)
+    counting.cancel()
+
+
+async def test_small_requests_do_not_keep_large_bodies_out() -> None:
+    """Requests in every turn hold a piece up for some turns, and not for ever."""
+    seen, turns = Seen(), Turns()
+    sent: Any = Sent("a", 3, seen)
+    reading = asyncio.create_task(LargeBody(sent, 3 * PIECE, turns).read(10.0))
+    for _ in range(3 * (MOST_TURNS + 8)):
+        turns.hold()
+        await asyncio.sleep(0)
+    assert reading.done()
+    await reading
 
 
 async def test_who_goes_away_takes_no_turn() -> None:

@@ -269,8 +269,8 @@ async def test_nothing_is_left_of_a_connection() -> None:
             with contextlib.closing(hostile.tcp(there.number)) as client:
                 client.sendall(said)
         for said in (b"", HEALTH, huge) * 5:
-            with contextlib.closing(hostile.tls(there.number)) as client:
-                client.sendall(said)
+            with contextlib.closing(hostile.tls(there.number)) as client, contextlib.suppress(OSError):
+                client.sendall(said)  # who says too much may be cut off before it is all said
         with contextlib.closing(hostile.tls(there.number)) as client:  # the last one is accepted after all others
             client.sendall(HEALTH)
             client.recv(4096)
