@@ -244,7 +244,7 @@ class Queue(GroupedPlaces):
     @property
     def has_pending_work(self) -> bool:
         """Whether pods are still being woken, events are pending, or terms are to be indexed."""
-        return bool(self._waves or self._entering) or self.behind
+        return bool(self._waves or self._entering) or self.wakes_groups or self.behind
 
     @property
     def behind(self) -> bool:
@@ -257,6 +257,8 @@ class Queue(GroupedPlaces):
             self._reenter(now)
         elif self._waves:
             self._waves.go_on(now, AT_ONCE)
+        elif self.wakes_groups:
+            self.wake_some(now)
         elif self.behind:
             self._catch_up(now)
 
@@ -284,7 +286,7 @@ class Queue(GroupedPlaces):
         (SchedulerPopFromBackoffQ). That happens once for each real change that woke the pod (`QueuedPod.early`).
         """
         self.unschedulable.left = unschedulable_pods.AT_ONCE
-        if not (self._waves or self._entering) and self.turns.idle and not self.behind:
+        if not (self._waves or self._entering or self.wakes_groups) and self.turns.idle and not self.behind:
             queued = self._active.pop()
             if queued is not None:
                 return self._popped(queued)
@@ -300,6 +302,8 @@ class Queue(GroupedPlaces):
             self._waves.go_on(now, AT_ONCE)
             if self._waves and not self._active_before(self._waves.priority):
                 return None  # pods of higher priority are still being woken
+        elif self.wakes_groups:
+            self.wake_some(now)
         if turns.owed <= 0 and self.behind and (self._asks_next or not turns.due):
             self._asks_next = False
             self._catch_up(now)
@@ -374,7 +378,8 @@ class Queue(GroupedPlaces):
     def tick(self, now: float) -> None:
         """End backoffs that are over and flush pods that waited long. If there are many, the others follow later."""
         self.unschedulable.left = unschedulable_pods.AT_ONCE
-        if self._waves or self._entering or self.turns.owed <= 0 or not self._counts[Place.ACTIVE]:
+        waking = self._waves or self._entering or self.wakes_groups
+        if waking or self.turns.owed <= 0 or not self._counts[Place.ACTIVE]:
             self.do_pending_work(now)
         elif self.behind:
             self.turns.owed -= ORDINARY  # others have not had their share yet; after some more ticks, they have

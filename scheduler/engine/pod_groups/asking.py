@@ -4,17 +4,30 @@ Next stage: `scheduler.engine.pod_groups.moving` has a group where it belongs. M
 `backend/queue/scheduling_queue.go` (runPreEnqueuePlugins), for pod groups.
 """
 
-from typing import Any
+from collections import deque
+from typing import Any, NamedTuple
 
 from scheduler.engine import story_entries
 from scheduler.engine.instructions import SCHEDULER_ERROR
-from scheduler.engine.places import Places
+from scheduler.engine.places import Cause, Places
 from scheduler.engine.pod_groups.entry import Entry
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queued import Place, QueuedPod
+from scheduler.engine.turns import FREE
 from scheduler.framework.status import PluginError
 from scheduler.model.pod_group import GroupKey
 
+AT_ONCE = 256
+"""About so many pods of a group the plugins are asked in one turn when the group is woken."""
 GANG_SCHEDULING = "GangScheduling"
+
+
+class _Woken(NamedTuple):
+    """A large group that is being woken."""
+
+    entry: Entry
+    cause: Cause
+    left: deque[str]
+    """UIDs of the pods about which the plugins are still to be asked."""
 
 
 class GroupsAsked(Places):
@@ -24,6 +37,7 @@ class GroupsAsked(Places):
         """As of `Places`."""
         super().__init__(*args)
         self._entries: dict[GroupKey, Entry] = {}
+        self._being_woken: dict[GroupKey, _Woken] = {}
         self._arrivals = 0
         self.group_under_way = False
         """Whether a group is being tried: no other one is begun."""
@@ -32,7 +46,8 @@ class GroupsAsked(Places):
 
     def entries(self) -> int:
         """As `Places.entries`, and what is kept of groups."""
-        return super().entries() + sum(1 + len(entry.pods) + len(entry.held) for entry in self._entries.values())
+        kept = sum(1 + len(entry.pods) + len(entry.held) for entry in self._entries.values())
+        return super().entries() + kept + sum(1 + len(woken.left) for woken in self._being_woken.values())
 
     def group_entry(self, key: GroupKey) -> Entry | None:
         """What waits of a group."""
@@ -68,6 +83,39 @@ class GroupsAsked(Places):
         for queued in list(entry.pods.values()):
             self._ask_about(entry, queued, now)
         self.turns.account(entry.key.namespace, len(entry.pods), now)
+
+    @property
+    def wakes_groups(self) -> bool:
+        """Whether a large group is being woken."""
+        return bool(self._being_woken)
+
+    def wake_some(self, now: float) -> None:
+        """Ask about more pods of a group that is being woken. After the last one, the group goes where it belongs."""
+        key, woken = next(iter(self._being_woken.items()))
+        entry, asked = woken.entry, min(AT_ONCE, len(woken.left))
+        if self._entries.get(key) is not entry or entry.trying or entry.place is Place.ACTIVE:
+            del self._being_woken[key]
+            return
+        for _ in range(asked):
+            queued = entry.pods.get(woken.left.popleft())
+            if queued is not None:
+                self._ask_about(entry, queued, now)
+        self.turns.account(key.namespace, FREE + asked, now)
+        if not woken.left:
+            del self._being_woken[key]
+            self._asked(entry, now, woken.cause)
+
+    def _ask_all_and_wake(self, entry: Entry, now: float, cause: Cause) -> None:
+        """Ask about all pods of a group, if there are many not now but in the next turns; then wake it."""
+        if len(entry.pods) > AT_ONCE:
+            self._being_woken[entry.key] = _Woken(entry, cause, deque(entry.pods))
+        else:
+            self._ask_all(entry, now)
+            self._asked(entry, now, cause)
+
+    def _asked(self, entry: Entry, now: float, cause: Cause) -> None:
+        """The plugins were asked about all pods: the group goes where it belongs."""
+        raise NotImplementedError
 
     def _release(self, entry: Entry, uid: str) -> None:
         """A pod is not held any more."""

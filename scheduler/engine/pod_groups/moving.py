@@ -63,7 +63,11 @@ class GroupsMoved(GroupsAsked):
         if entry.place is Place.ACTIVE:
             return
         if entry.place is not Place.BACKOFF or entry.held or entry.failing:
-            self._ask_all(entry, now)
+            self._ask_all_and_wake(entry, now, cause)
+        else:
+            self._asked(entry, now, cause)
+
+    def _asked(self, entry: Entry, now: float, cause: Cause) -> None:
         if entry.failing:
             self._fail(entry, now, cause)
         elif entry.held and entry.place is Place.GATED:
@@ -115,7 +119,7 @@ class GroupsMoved(GroupsAsked):
         pods = entry.pods
         self._counts[entry.place] -= len(pods)
         self._counts[place] += len(pods)
-        if place is not Place.GATED:
+        if place is not Place.GATED and entry.held:
             for uid in pods:
                 self._release(entry, uid)
         if entry.place is Place.UNSCHEDULABLE and entry.leader is not None:

@@ -8,7 +8,7 @@ from scheduler.engine.budget import Budget
 from scheduler.engine.stimuli import Broke, Cycle, Follows
 from scheduler.model.pod_group import NATIVE
 
-from .conftest import Harness, node
+from .conftest import Harness, node, pod
 from .test_gangs import bound, conditions, failures, group, member, members, settled, slices
 
 
@@ -107,3 +107,54 @@ def test_slices_of_a_large_group_are_turns_of_costly_work(gangs: Harness) -> Non
         gangs.cycle()
         assert turns.taken == cycles
     assert cycles > 5
+
+
+def test_a_large_group_is_woken_in_slices(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PreEnqueue plugins are asked about some of its pods in each turn, and others are bound in between."""
+    count = 600
+    gangs.put(node("n1", "8"), group(min_count=count), *members(count - 1, "1m"), member("last", "100"))
+    assert bound(gangs.cycles()) == []
+    framework = gangs.engine.queue.frameworks["berth"]
+    ask, asked = framework.pre_enqueue, [0]
+
+    def counted(*given: Any) -> Any:
+        asked[-1] += 1
+        return ask(*given)
+
+    monkeypatch.setattr(framework, "pre_enqueue", counted)
+    gangs.now += 60.0
+    gangs.put(node("n2", "200"))
+    others = [pod(f"p{i}", "1m") for i in range(3)]
+    before = 0
+    while gangs.engine.has_work:
+        asked.append(0)
+        names = bound(gangs.cycle())
+        before += names in (["p0"], ["p1"], ["p2"])
+        if others:
+            gangs.put(others.pop())
+    assert before == 3
+    assert sum(asked) >= count
+    assert max(asked) <= 260
+    assert len(gangs.engine.queue) + gangs.engine.cluster.assumed() == count + 3
+    settled(gangs)
+
+
+def test_pods_come_and_go_while_their_group_is_woken() -> None:
+    """It is tried with those that are there in the end; without enough of them, it is not tried."""
+    for gone in (1, 40):
+        harness = Harness()
+        harness.handle(Follows(NATIVE, True))
+        harness.put(node("n1", "1"), group(min_count=570), *members(600))
+        assert bound(harness.cycles()) == []
+        harness.now += 60.0
+        harness.put(*(node(f"n{i}", "110") for i in range(2, 8)))
+        assert harness.engine.queue.wakes_groups
+        for i in range(gone):
+            harness.gone("Pod", f"train-{i * 10}")
+        harness.put(member("late"))
+        said = harness.cycles() + harness.tick(60.0)
+        said += harness.cycles()
+        while harness.engine.binding.gathering.released:
+            said += harness.tick(0.0)
+        assert len(bound(said)) == (600 if gone == 1 else 0)
+        settled(harness)
