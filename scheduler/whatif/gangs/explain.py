@@ -57,9 +57,12 @@ def explain_group(
     `notes`: what to say besides; `claimed`: whether somebody runs the scheduler that its pods name; `written`: a pod as
     it was written, for commands. The cluster is changed while changes are tried, and changed back.
     """
-    for pod in gang.waiting:
-        cluster.nominations.drop(pod.uid)
-    return _Answer(gang, framework, cluster, [*notes], work).made(claimed=claimed, written=written)
+    kept = [(pod, node) for pod in gang.waiting if (node := cluster.nominations.drop(pod.uid)) is not None]
+    try:
+        return _Answer(gang, framework, cluster, [*notes], work).made(claimed=claimed, written=written)
+    finally:
+        for pod, node in kept:
+            cluster.nominations.put(pod, node)
 
 
 class _Answer:
