@@ -92,6 +92,11 @@ class _Answer:
                 f"the group asks for nodes with one value of {self._key}, which the profile {framework.profile.name} "
                 "does not heed: it has no plugin TopologyPlacementGenerator"
             )
+        if any(pod.shape is not gang.waiting[0].shape for pod in gang.waiting):
+            self._notes.append(
+                "its pods differ: the first of equally good nodes is taken here, and by berth run any of them, so "
+                "an attempt may come out otherwise"
+            )
         held = list(self._held())
         try:
             with limited(cluster, MOST * max(len(gang.waiting), 1)):
