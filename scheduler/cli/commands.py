@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 COMMANDS = {
-    "demo": "Watch the real scheduler place pods on a small cluster, with its reasons in numbers; about 25 seconds.",
+    "demo": "Watch the real scheduler place pods on a small cluster, with its reasons in numbers; about 30 seconds.",
     "run": "Run the scheduler: bind pods whose schedulerName is one of its profiles.",
     "evictor": "Run the evictor: evict pods whose node is no longer what they asked for, when another can take them.",
     "explain": "Show why a pod goes to a node, or to none: every node with its numbers, and changes that would help.",

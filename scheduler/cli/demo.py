@@ -29,7 +29,7 @@ def demo(
         int, typer.Option(help="The number that decides which of several equally good nodes is taken.")
     ] = 0,
 ) -> None:
-    """Watch the real scheduler place pods on a small cluster, with its reasons in numbers. It takes about 25 seconds.
+    """Watch the real scheduler place pods on a small cluster, with its reasons in numbers. It takes about 30 seconds.
 
     Without --kubeconfig it starts an API server of its own and needs no cluster.
     """

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from scheduler.demo import devices, words
 from scheduler.demo.cast import DEVICES, DISK, REPORT_CPU, TRAINER_IMAGE
+from scheduler.demo.gang import gang
 from scheduler.demo.governed import governed
 from scheduler.demo.objects import GATE, GPU, HOSTNAME, PAUSE, ZONE, Object, affinity, near, pod
 from scheduler.demo.pending import free_by_asking_less, free_by_uncordoning
@@ -153,7 +154,17 @@ async def misfit(play: Play) -> None:
         await free_by_asking_less(play, lambda cpu: pod("report-0", play.setting.scheduler, cpu=cpu, memory=32))
 
 
-ACTS: tuple[Callable[[Play], Awaitable[None]], ...] = (opening, database, web, batch, training, gated, governed, misfit)
+ACTS: tuple[Callable[[Play], Awaitable[None]], ...] = (
+    opening,
+    database,
+    web,
+    batch,
+    training,
+    gated,
+    governed,
+    misfit,
+    gang,
+)
 
 
 def _pod(play: Play, name: str, cpu: int, memory: int, *, packed: bool = False, **spec: object) -> Object:

@@ -18,6 +18,7 @@ from scheduler.kube.resources import NODES, PODS, RESOURCE_CLAIMS
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.whatif.explanation import Explanation
+from scheduler.whatif.gangs.answer import GroupExplanation
 
 PATIENCE = 15.0
 """Seconds that anything may take before the demo gives up on it."""
@@ -39,6 +40,7 @@ class Play:
         setting: Setting,
         audience: Audience,
         explain: Callable[[Pod], Explanation],
+        explain_group: Callable[[str], GroupExplanation],
         *,
         pace: float,
         has_devices: bool = False,
@@ -53,6 +55,7 @@ class Play:
         self.created: dict[str, float] = {}
         self._audience = audience
         self._explain = explain
+        self._explain_group = explain_group
         self._pace = pace
 
     # --- telling --------------------------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ class Play:
         """Create a ResourceClaim."""
         await self.client.create(RESOURCE_CLAIMS.path(self.setting.namespace), msgspec.json.encode(claim))
 
-    async def show_outcome(self, name: str, *, after: SeenDecision | None = None) -> SeenDecision:
+    async def show_outcome(self, name: str, *, after: SeenDecision | None = None, beats: float = 1.0) -> SeenDecision:
         """Wait until a pod is bound or has found no node, and show it.
 
         `after`: the failure before; only a node is waited for then.
@@ -130,7 +133,8 @@ class Play:
         else:
             node = verdict.node
             lines = words.why(verdict)
-            await self.show("bound", f"{name} → {node}", lines, pod=name, node=node, puts={name: node}, verdict=verdict)
+            title, puts = f"{name} → {node}", {name: node}
+            await self.show("bound", title, lines, beats=beats, pod=name, node=node, puts=puts, verdict=verdict)
         return verdict
 
     async def outcome(self, name: str, *, after: SeenDecision | None = None) -> SeenDecision:
@@ -172,6 +176,10 @@ class Play:
     def explain(self, name: str) -> Explanation:
         """What `berth explain` says of a pod of ours, asked of the running scheduler's cache."""
         return self._explain(self._there(name))
+
+    def explain_group(self, name: str) -> GroupExplanation:
+        """What `berth explain podgroup/NAME` says of a group of ours, asked of the running scheduler's cache."""
+        return self._explain_group(name)
 
     def shorten(self, text: str) -> str:
         """A text with the story's short names."""

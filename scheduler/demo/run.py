@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from scheduler.apiserver import podgroups
 from scheduler.apiserver.server import ApiServer
 from scheduler.controller.scheduler import Scheduler
 from scheduler.demo import cast, devices
@@ -28,9 +29,13 @@ from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.resources import NAMESPACES, NODES, PODS
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import GroupKey
 from scheduler.plugins.registry import registry
 from scheduler.whatif.explain import explain
 from scheduler.whatif.explanation import Explanation
+from scheduler.whatif.gangs.answer import GroupExplanation
+from scheduler.whatif.gangs.explain import explain_group
+from scheduler.whatif.gangs.gang import gang_in
 
 REAL_SCALE = 40
 """On nodes that are somebody's, the story's pods ask for this part of what they would."""
@@ -46,7 +51,7 @@ class Options:
 
 async def embedded(audience: Audience, options: Options) -> Recording:
     """Tell the story on an API server in this process, over real HTTP on the loopback."""
-    async with ApiServer(port=0) as server:
+    async with ApiServer(port=0, gates=[podgroups.GATE]) as server:
         connection = Connection(host=server.url, source="embedded API server")
         async with Client(connection, qps=-1) as client:
             setting = Setting(namespace="demo", scheduler="berth", own_server=True)
@@ -92,7 +97,23 @@ async def _tell(client: Client, setting: Setting, audience: Audience, options: O
             def ask(pod: Pod) -> Explanation:
                 return explain(pod, frameworks[pod.scheduler_name], scheduler.engine.cluster)
 
-            play = Play(client, mirror, witness, setting, audience, ask, pace=options.pace, has_devices=has_devices)
+            def ask_about_group(name: str) -> GroupExplanation:
+                cluster, key = scheduler.engine.cluster, GroupKey(setting.namespace, name)
+                gang = gang_in(key, cluster)
+                assert gang is not None
+                return explain_group(gang, frameworks[setting.scheduler], cluster)
+
+            play = Play(
+                client,
+                mirror,
+                witness,
+                setting,
+                audience,
+                ask,
+                ask_about_group,
+                pace=options.pace,
+                has_devices=has_devices,
+            )
             play.recording.server = where
             await _beside(running, _acts(play, scheduler))
             play.recording.summary = summarise(play, time.monotonic() - started)

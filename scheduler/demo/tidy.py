@@ -12,7 +12,7 @@ from scheduler.demo.cast import Setting
 from scheduler.demo.objects import namespace
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.resources import EVENTS, NAMESPACES, NODES, PODS, Resource
+from scheduler.kube.resources import EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, Resource
 
 NOW = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
 GRACE = 4.0
@@ -111,7 +111,7 @@ class Tidy:
     async def _finish_by_hand(self) -> bool:
         """Where no controllers run (envtest), do the namespace controller's part; False where they do.
 
-        All that ever was in such a namespace is ours: pods, deleted before, and their events.
+        All that ever was in such a namespace is ours: pods, deleted before, their events, and a pod group.
         """
         name = self._setting.namespace
         path = NAMESPACES.path(name=name)
@@ -119,6 +119,7 @@ class Tidy:
         if (found.get("status") or {}).get("conditions") or await self._exists(CONFIG_MAPS.path(name, EVERYWHERE)):
             return False
         await self._delete(EVENTS.path(name), "the events")
+        await self._delete(POD_GROUPS.path(name), "the pod groups")
         found["spec"]["finalizers"] = []
         await self._client.replace(f"{path}/finalize", msgspec.json.encode(found))
         return await self._gone(GRACE)

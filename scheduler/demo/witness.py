@@ -140,7 +140,8 @@ class Witness:
         self.errors: list[str] = []
         self._told = told
         self._short = short
-        self._read: SeenDecision | None = None
+        self._read: dict[str, SeenDecision] = {}
+        """The latest decision on each pod: those of a gang are all made before it is said what becomes of them."""
 
     def watch(self, frameworks: Mapping[str, Framework]) -> dict[str, Framework]:
         """The same frameworks under our eyes."""
@@ -150,8 +151,8 @@ class Witness:
         """Hear one instruction of the engine, in the moment it is given."""
         match instruction:
             case Bind() | Failed(decision=Decision()):
-                verdict = self._read
-                if verdict is None or verdict.pod != instruction.pod.key:
+                verdict = self._read.get(instruction.pod.key)
+                if verdict is None:
                     raise RuntimeError(f"an instruction for {instruction.pod.key} without a decision on it")
                 if isinstance(instruction, Bind):
                     _chosen(verdict, self._short(instruction.node))
@@ -174,7 +175,7 @@ class Witness:
             raise RuntimeError(f"{decision.pod.key}: the quick and the plain decision differ")
         names = [self._short(name or "") for name in cluster.nodes.names]
         totals: Any = decision.totals if decision.totals is not None else [0] * len(decision.feasible)
-        self._read = SeenDecision(
+        self._read[decision.pod.key] = SeenDecision(
             pod=decision.pod.key,
             profile=decision.pod.scheduler_name,
             seconds=seconds,

@@ -57,9 +57,12 @@ def explain_group(
     `notes`: what to say besides; `claimed`: whether somebody runs the scheduler that its pods name; `written`: a pod as
     it was written, for commands. The cluster is changed while changes are tried, and changed back.
     """
-    for pod in gang.waiting:
-        cluster.nominations.drop(pod.uid)
-    return _Answer(gang, framework, cluster, [*notes], work).made(claimed=claimed, written=written)
+    kept = [(pod, node) for pod in gang.waiting if (node := cluster.nominations.drop(pod.uid)) is not None]
+    try:
+        return _Answer(gang, framework, cluster, [*notes], work).made(claimed=claimed, written=written)
+    finally:
+        for pod, node in kept:
+            cluster.nominations.put(pod, node)
 
 
 class _Answer:
@@ -88,6 +91,11 @@ class _Answer:
             self._notes.append(
                 f"the group asks for nodes with one value of {self._key}, which the profile {framework.profile.name} "
                 "does not heed: it has no plugin TopologyPlacementGenerator"
+            )
+        if any(pod.shape is not gang.waiting[0].shape for pod in gang.waiting):
+            self._notes.append(
+                "its pods differ: the first of equally good nodes is taken here, and by berth run any of them, so "
+                "an attempt may come out otherwise"
             )
         held = list(self._held())
         try:

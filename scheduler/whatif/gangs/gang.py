@@ -59,10 +59,15 @@ class Domain:
 
 def gang_of(key: GroupKey, world: World) -> Gang | None:
     """The gang of a group; None: there is no such object."""
-    state = world.cluster.pod_groups.state(key)
+    return gang_in(key, world.cluster)
+
+
+def gang_in(key: GroupKey, cluster: Cluster) -> Gang | None:
+    """The same of a cluster that a scheduler follows."""
+    state = cluster.pod_groups.state(key)
     if state is None or state.object is None:
         return None
-    there = [pod for pod in state.unscheduled.values() if pod.key in world.waiting and not pod.terminating]
+    there = [pod for pod in state.unscheduled.values() if not pod.terminating]
     waiting = sorted(there, key=lambda pod: (-pod.priority, pod.created, _natural(pod.name)))
     return Gang(state.object, waiting, list(state.with_node))
 

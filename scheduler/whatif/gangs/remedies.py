@@ -228,6 +228,11 @@ class Remedies:
         shape = None if stopped is None else stopped.pod.shape
         made = list[Pod]()
         edited_shape = None if stopped is None or not others else edited(stopped.pod, others).shape
+        for change in others if edited_shape is not None else ():
+            if isinstance(change, Request) and edited_shape is not None:
+                less = {name: change.instead_of[name] - amount for name, amount in change.requests.items()}
+                scored = edited_shape.scoring
+                edited_shape.scoring = {name: amount - less.get(name, 0) for name, amount in scored.items()}
         for pod in self._gang.waiting:
             if edited_shape is not None and pod.shape is shape:
                 pod = replace(pod, shape=edited_shape)

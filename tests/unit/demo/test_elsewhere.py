@@ -91,6 +91,7 @@ async def test_real_nodes_are_used_as_they_are(server: ApiServer) -> None:
     assert left_out == [
         "A GPU job that claims its device",
         "Policies decide which objects may be created, and which scheduler gets a pod",
+        "A gang: all or nothing",
     ]
     assert sum(card.cpu for card in recording.pods.values() if card.mine) < 1000
     assert recording.steps[0].puts == {"default/theirs": "n1"}
@@ -109,7 +110,7 @@ async def test_missing_labels_leave_acts_out(server: ApiServer) -> None:
     audience = Audience()
     recording = await elsewhere(connection(server), audience, Options(), audience.notices.append)
     left_out = [act.text for act in recording.acts if act.text.startswith("Left out on this cluster")]
-    assert len(left_out) == 4
+    assert len(left_out) == 5
     assert audience.step("bound", "migrate-0").node == "n1"
 
 

@@ -25,7 +25,7 @@ def test_every_act_is_told(told: Told) -> None:
 def test_everything_is_bound_in_the_end(told: Told) -> None:
     """No pod of ours waits when the curtain falls."""
     assert all(final(told).values())
-    assert ("20 of 20", "pods bound") in [row[:2] for row in told.recording.summary]
+    assert ("28 of 28", "pods bound") in [row[:2] for row in told.recording.summary]
 
 
 def test_the_database_is_in_three_zones(told: Told) -> None:
@@ -107,10 +107,27 @@ def test_the_change_frees_it(told: Told) -> None:
     assert (step.node, step.verdict.attempts) == ("c3", 2)
 
 
+def test_a_gang_starts_as_a_whole(told: Told) -> None:
+    """While six of eight fit, no worker has a node, and why is told; then all have one."""
+    workers = [f"epoch-{i}" for i in range(8)]
+    [waits] = [step for step in told.recording.steps if step.title == "epoch waits as a whole"]
+    assert waits.puts == dict.fromkeys(workers, "")
+    assert waits.lines[0] == "epoch does not start: 6 of 8 pods fit, none is bound."
+    assert waits.lines[2] == ("In kube-scheduler's words: minCount (8) cannot be satisfied: 6 scheduled, 1 remaining.")
+    at = told.recording.steps.index(waits)
+    before = {pod for step in told.recording.steps[:at] for pod, node in step.puts.items() if node}
+    assert not before & set(workers)
+    opened = told.recording.steps[at + 1]
+    assert f"  uncordon {opened.node}" in waits.lines
+    assert opened.cordons == {opened.node: False}
+    bound = told.recording.steps[at + 2 :]
+    assert [(step.kind, step.pod) for step in bound] == [("bound", name) for name in workers]
+
+
 def test_told_scores_add_up(told: Told) -> None:
     """Totals are the sums of the plugins' weighted scores, and the chosen node has the best."""
     verdicts = [step.verdict for step in told.recording.steps if step.verdict is not None and step.kind == "bound"]
-    assert len(verdicts) == 20
+    assert len(verdicts) == 28
     for verdict in verdicts:
         assert verdict.node == verdict.winner.node
         assert verdict.regret == 0
