@@ -13,6 +13,7 @@ from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import CONFIRM, EVENT, EVICT, Lane
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
+from scheduler.model.pod_group import GroupKey, PodGroup
 from tests.builders import pod
 
 CHANGED = ApiError(409, "Conflict", "the object has been modified")
@@ -91,3 +92,36 @@ async def test_a_victim(
     assert all(body["preconditions"] == {"uid": victim.uid} for body in api.bodies)
     lanes = {"patch": EVICT, "delete": EVICT, "get": CONFIRM, "Preempted": EVENT}
     assert all(lane is lanes[verb] for verb, lane in api.seen), "no victim waits behind thirty thousand conditions"
+
+
+@pytest.mark.parametrize(
+    ("group", "condition", "event"),
+    [
+        (None, "a higher priority pod", "Preempted by pod default/big on node n"),
+        (
+            PodGroup(GroupKey("default", "train"), "uid-train", "", 1, "", False, 2),
+            "a higher priority podgroup",
+            "Preempted by podgroup uid-train on node n",
+        ),
+    ],
+    ids=["a pod", "a group"],
+)
+async def test_who_needs_the_room(group: PodGroup | None, condition: str, event: str) -> None:
+    """Said in kube-scheduler's words, in the victim's condition and in its event."""
+    written: list[Any] = []
+
+    class Written(Api):
+        async def patch(self, path: str, body: bytes, *rest: Any, lane: Lane) -> bytes:
+            written.append(json.loads(body)["status"]["conditions"][0]["message"])
+            return await super().patch(path, body, *rest, lane=lane)
+
+        async def create(self, path: str, body: bytes, *, lane: Lane) -> bytes:
+            written.append(json.loads(body)["note"])
+            return await super().create(path, body, lane=lane)
+
+    writer = Writer(cast(Client, Written(None, None, None)), list[Stimulus]().append, "berth-test")
+    decode = Decoder().pod
+    victims = (decode(wire.encode(pod("victim"))),)
+    writer.preempt(Preempt(decode(wire.encode(pod("big"))), "n", victims, group=group))
+    assert await writer.drain(30.0) == 0
+    assert written == [f"berth: preempting to accommodate {condition}", event]

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
-from scheduler.engine.stimuli import Follows
+from scheduler.engine.stimuli import Follows, VictimStays
 from scheduler.model.pod_group import NATIVE
 from scheduler.state.validate import validate
 from tests.builders import Object
@@ -314,3 +314,44 @@ def test_a_large_group_is_told_to_go_in_turns(gangs: Harness) -> None:
     gone = sorted(left)[0]
     gangs.gone("Pod", gone)
     assert victims(gangs.cycles()) == left - {gone}
+
+
+# -- when a write fails, or the process ends ---------------------------------------------------------------------------
+
+
+def test_a_victim_that_stays_is_removed_with_the_next_plan(gangs: Harness) -> None:
+    """Its deletion has failed: the group is tried again, and does not wait for it for ever."""
+    gangs.put(*(node(f"n{i}", "1") for i in range(2)), *(running(f"low-{i}", f"n{i}") for i in range(2)))
+    gangs.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(2)))
+    (removed,) = [one for one in gangs.cycles() if isinstance(one, Preempt)]
+    stays = next(victim for victim in removed.victims if victim.name == "low-1")
+    gangs.gone("Pod", "low-0")
+    gangs.handle(VictimStays(stays))
+    gangs.after(10)
+    assert victims(gangs.cycles()) == {"low-1"}
+    gangs.gone("Pod", "low-1")
+    gangs.after(20)
+    assert sorted(bound(gangs.cycles())) == ["high-0", "high-1"]
+
+
+def test_after_a_restart_the_rest_of_a_group_is_removed(gangs: Harness) -> None:
+    """The process before has ended after the first of three victims; those that are not in the way any more stay."""
+    gangs.put(*(node(f"n{i}", "1") for i in range(3)), node("n3", "8"), running("free", "n3", "7"))
+    gangs.put(group("low", 1, mode="all"), member("low", 1, "n1"), member("low", 2, "n2"))
+    waiting = [member("high", i, priority=5) for i in range(3)]
+    for i, one in enumerate(waiting):
+        one["status"]["nominatedNodeName"] = f"n{i}"
+    gangs.put(group("high", 3, 5), *waiting)
+    assert victims(gangs.cycles()) == {"low-1", "low-2"}
+
+
+def test_after_a_restart_a_gang_that_fits_by_now_removes_nobody(gangs: Harness) -> None:
+    gangs.put(*(node(f"n{i}", "1") for i in range(3)))
+    gangs.put(group("low", 1, mode="all"), member("low", 1, "n2"))
+    waiting = [member("high", i, priority=5) for i in range(2)]
+    for i, one in enumerate(waiting):
+        one["status"]["nominatedNodeName"] = f"n{i}"
+    gangs.put(group("high", 2, 5), *waiting)
+    said = gangs.cycles()
+    assert victims(said) == set()
+    assert bound(said) == {"high-0": "n0", "high-1": "n1"}
