@@ -24,6 +24,7 @@ from scheduler.framework.binding import Write
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import NodesQuestion, Question
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import PodGroup
 
 OURS, OTHERS = "berth", "others"
 
@@ -56,6 +57,13 @@ class StoryWriter:
             theirs = self._stories.get(victim.uid)
             if theirs is not None:
                 theirs.note(ChosenAsVictim(now, node, pod.key))
+
+    def preempted_by_group(self, group: PodGroup, victims: tuple[Pod, ...], now: float) -> None:
+        """These victims have to make room for a pod group. What its own pods wait for, their failure says."""
+        for victim in victims:
+            theirs = self._stories.get(victim.uid)
+            if theirs is not None:
+                theirs.note(ChosenAsVictim(now, victim.node_name or "its node", f"podgroup {group.key}"))
 
     def passed_over(self, pods: Iterable[Pod], why: str, now: float) -> None:
         """These pods are not nominated any more."""

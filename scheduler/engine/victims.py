@@ -71,7 +71,10 @@ class Victims:
         there = [victim for victim in victims if not victim.terminating]
         for victim in victims:
             self._binding.note_assumed(victim.uid)
-        self._story_writer.preempted(pod, node, victims, now)
+        if group is None:
+            self._story_writer.preempted(pod, node, victims, now)
+        else:
+            self._story_writer.preempted_by_group(group, victims, now)
         # Victims that are not bound yet are reverted instead of deleted.
         reverted = tuple(victim for victim in there if self._binding.preempt(victim.uid, now))
         going = tuple(victim for victim in there if victim not in reverted)

@@ -170,6 +170,18 @@ def test_while_victims_leave_nobody_else_has_to(gangs: Harness) -> None:
     assert {gangs.engine.cluster.nominations.node_of("high-0")} < {"n0", "n1"}
 
 
+def test_the_story_of_a_victim_names_the_group(gangs: Harness) -> None:
+    gangs.put(node("n0", "1"), pod("low", "1"))
+    assert gangs.binds() == {"low": "n0"}
+    gangs.bound("low")
+    gangs.put(running("low", "n0"), group("high", 1, 5), member("high", 0, priority=5))
+    assert victims(gangs.cycles()) == {"low"}
+    story = gangs.engine.story("low")
+    assert story is not None
+    texts = [entry["text"] for entry in story.entries]
+    assert "chosen as a victim: has to leave n0 for podgroup default/high" in texts
+
+
 def test_members_that_had_a_node_in_vain_are_nominated_too(gangs: Harness) -> None:
     """And are told what the group is told."""
     gangs.put(node("n0", "1"), node("n1", "1"), running("low", "n1"))
