@@ -56,6 +56,6 @@ def _new(document: Object, name: str) -> Object:
     document["metadata"]["name"] = name
     if document["kind"] == "Namespace":
         del document["metadata"]["labels"]["kubernetes.io/metadata.name"]
-    if document["kind"] == "Pod":
+    if document["kind"] in ("Pod", "PodGroup"):
         document["spec"].pop("priority", None)  # of a class, which the server looks up
     return document
