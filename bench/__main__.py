@@ -8,6 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import msgspec
+
 from bench import history, page
 from bench.contenders import CONTENDERS, Contender
 from bench.goals import goals, lines
@@ -32,6 +34,9 @@ FIRST = (
     "hetero",
 )
 """The first table; the other files follow in the order of their names."""
+QUICK = (*FIRST, "csi", "daemonset")
+"""What a short run measures: the first table, and the two workloads where each pod is another one to the scheduler."""
+QUICK_PODS = 0.2
 ALL_NODES = ("basic", "hetero")
 """Workloads for which kube-scheduler is also made to score all nodes."""
 
@@ -40,7 +45,7 @@ def main() -> int:
     """Run, print, and record if asked to."""
     chosen = _options().parse_args()
     try:
-        workloads = [workload.scaled(chosen.scale, chosen.pods) for workload in load(chosen.workloads)]
+        workloads = planned(chosen)
     except WorkloadError as error:
         print(*(f"bench: {line}" for line in str(error).splitlines()), sep="\n", file=sys.stderr)
         return 2
@@ -58,11 +63,16 @@ def main() -> int:
         print(f"{time.monotonic() - began:6.0f} s  {text}", file=sys.stderr, flush=True)
 
     kinds = [kind for kind in CONTENDERS if kind.key in chosen.contenders.split(",")]
+    if chosen.quick:
+        kinds = [kind for kind in kinds if kind.key != "kube-all"]
     server: Cluster = NullServer() if chosen.ceiling else ControlPlane()
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as directory, server as cluster:
         contenders: list[Contender] = [kind(cluster, Path(directory)) for kind in kinds]
         runner = Runner(cluster, Path(directory), say)
-        for workload in workloads:
+        for done, workload in enumerate(workloads):
+            if chosen.minutes is not None and time.monotonic() - began > 60 * chosen.minutes:
+                say(f"{chosen.minutes:g} minutes are over, left out: {', '.join(w.name for w in workloads[done:])}")
+                break
             rows += runner.run(
                 workload, [each for each in contenders if each.key != "kube-all" or workload.name in ALL_NODES]
             )
@@ -71,6 +81,18 @@ def main() -> int:
                 page.write(history.record(run, rows, chosen.scale, chosen.pods, seconds, ceiling=chosen.ceiling))
     print(tables(lines(rows), goals().of_ceiling() if chosen.ceiling else goals()))
     return 0
+
+
+def planned(chosen: argparse.Namespace) -> list[Workload]:
+    """The workloads that the options ask for, at their size.
+
+    Raises WorkloadError.
+    """
+    if not chosen.quick:
+        return [workload.scaled(chosen.scale, chosen.pods) for workload in load(chosen.workloads)]
+    found = load(chosen.workloads or ",".join(QUICK))
+    scaled = [workload.scaled(chosen.scale, QUICK_PODS * chosen.pods) for workload in found]
+    return [msgspec.structs.replace(workload, modes=workload.modes[:1]) for workload in scaled]
 
 
 def load(names: str) -> list[Workload]:
@@ -103,6 +125,13 @@ def _options() -> argparse.ArgumentParser:
     options.add_argument(
         "--ceiling", action="store_true", help="on a server that does almost nothing: what schedulers do by themselves"
     )
+    options.add_argument(
+        "--quick",
+        action="store_true",
+        help="a fifth of the measured pods, each workload in its first mode, the first table with csi and daemonset, "
+        "and no kube-scheduler that scores all nodes",
+    )
+    options.add_argument("--minutes", type=float, help="begin no further workload after so many minutes")
     options.add_argument("--record", action="store_true", help="write bench/history, docs/benchmarks.md and its chart")
     return options
 
