@@ -112,7 +112,8 @@ def ahead(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask) -> 
     Raises PluginError.
     """
     shape, nodes = pod.shape, cluster.nodes
-    if shape.volumes is not NO_VOLUMES or shape.claims or cluster.nominations or cluster.supposed:
+    one_by_one = shape.volumes is not NO_VOLUMES or shape.claims or pod.scheduling_group is not None
+    if one_by_one or cluster.nominations or cluster.supposed:
         return None
     if any(nodes.resources.get(name) is None for name in shape.requests) or classes.asks_foreign:
         return None

@@ -88,7 +88,7 @@ def explain(
             effects = SideEffects(asking, others)
             if outcome == shown.UNSCHEDULABLE:
                 meant = list(misspelt(pod, cluster))
-                offered += _preempting(pod, framework, cluster, decision, effects)
+                offered += _preempting(pod, framework, cluster, effects)
                 why = cause(asking, decision, stuck, meant)
                 about.notes += meant
             offered = [told(each, asking, written, effects) for each in offered]
@@ -111,14 +111,14 @@ def explain(
     )
 
 
-def _preempting(
-    pod: Pod, framework: Framework, cluster: Cluster, decision: Decision, effects: SideEffects
-) -> list[shown.Remedy]:
+def _preempting(pod: Pod, framework: Framework, cluster: Cluster, effects: SideEffects) -> list[shown.Remedy]:
     """What preemption would do for a pod that may not preempt."""
     if pod.preempts:
         return []
+    allowed = structs.replace(pod, preempts=True)
     try:
-        made = framework.post_filter_result(structs.replace(pod, preempts=True), cluster, decision)
+        # Decided again: nodes that were tried have left rows, which the first decision does not know.
+        made = framework.post_filter_result(allowed, cluster, framework.find(allowed, cluster))
     except PluginError:
         return []
     if not made.node:

@@ -12,6 +12,7 @@ from tests.integration.devices import ROOT, Devices
 from tests.integration.objects import ZONE, apart, near, node, on, pod, pods_path
 from tests.integration.volumes import Disks, claims_path
 
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 EVEN: Object = {"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1}
 SICK: Object = {"key": "sick", "value": "ecc", "effect": "NoSchedule"}
 
@@ -162,6 +163,15 @@ def _gated(at: Place) -> Object:
     return at.pod(schedulingGates=[{"name": "example.com/wait"}])
 
 
+def _calm(at: Place) -> Object:
+    at.nodes(1)
+    name = f"{at.own}-calm"
+    at.cluster.api.create(PRIORITIES, {"metadata": {"name": name}, "value": 5, "preemptionPolicy": "Never"})
+    at.left.extend([f"{PRIORITIES}/{name}", f"{PRIORITIES}/{name}-preempting"])
+    at.there(1, cpu="4")
+    return at.pod(cpu="4", priorityClassName=name)
+
+
 def _using(at: Place, name: str) -> Object:
     return at.pod(volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": name}}])
 
@@ -245,6 +255,7 @@ WAITING: dict[str, tuple[Callable[[Place], Object], str]] = {
     "too-many": (_too_many, "move "),
     "two": (_two, "ask for"),
     "gated": (_gated, "remove the scheduling gate"),
+    "calm": (_calm, "drop preemptionPolicy Never"),
     "no-claim": (_no_claim, "create the claim gone"),
     "no-class": (_no_class, "create the claim no-class again"),
     "selector": (_selector, "drop the selector"),

@@ -96,6 +96,15 @@ def test_a_pod_that_may_not_preempt_is_told_so() -> None:
     assert found.effects is not None and found.effects.moved == {"default/low": None}
 
 
+def test_leave_to_preempt_is_offered_beside_nodes_that_never_suit() -> None:
+    """Also after a node more was tried: there are more rows then than the pod was decided with."""
+    made = pod("p", "4", priority=5, select={"disk": "ssd"})
+    made["spec"] |= {"preemptionPolicy": "Never", "priorityClassName": "calm"}
+    there = [namespace("default"), node("n", "4", labels={"disk": "ssd"}), node("m", "4"), pod("low", "4", on="n")]
+    text = "drop preemptionPolicy Never: it would preempt one pod of lower priority"
+    assert text in {each.text for each in explained(made, there).remedies}
+
+
 SPREAD: Object = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
 UNEVEN = [node("a", "9", zone="a"), node("b", "0", zone="b")]
 UNEVEN += [pod(f"w{i}", "1", on="a", labels={"app": "w"}) for i in range(2)]
