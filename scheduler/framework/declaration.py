@@ -34,6 +34,7 @@ _ARGUMENTS = {
 _METHODS = (
     *(point for point in POINTS if point != "pre_score"),
     "unreserve",
+    "post_filter_group",
     "normalize_placements",
     "skips",
     "signature",

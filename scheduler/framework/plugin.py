@@ -221,6 +221,11 @@ class Plugin:
         """When no node passed (preemption): the end of the FailedScheduling message, and where the pod could go."""
         raise NotImplementedError
 
+    def post_filter_group(self, pods: Sequence[Pod], cluster: Cluster) -> Iterable[tuple[Pod, Write]]:
+        """When a pod group did not fit, and its pods have given back what they held: what to write so that it fits
+        later, and for which of its pods. Asked of plugins that are enabled for post_filter. Optional."""
+        raise NotImplementedError
+
     def score(self, pod: Pod, cluster: Cluster, feasible: Rows) -> Ints | int | None:
         """int64[len(feasible)] for the feasible rows, which are given as row numbers in ascending order; one int for
         all of them; or None to take no part."""

@@ -4,7 +4,7 @@ Mirrors kube-scheduler `schedule_one.go` (schedulePod, findNodesThatFitPod, prio
 `framework/runtime/framework.go`, with every node scored.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from scheduler.framework.attempt_record import AGAIN
 from scheduler.framework.binding import Write
 from scheduler.framework.binding_plugins import BindingPlugins, by_point
 from scheduler.framework.decision import Decision, PluginScores, Rows
+from scheduler.framework.declaration import declaration_of
 from scheduler.framework.equivalence import EquivalenceClasses, KeptResults
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.filters import FilterPlugins
@@ -308,6 +309,17 @@ class Framework:
             in_the_way |= result.in_the_way
         self._reached("PostFilter", UNSCHEDULABLE)
         return PostFilterResult(", ".join(text for text in texts if text), writes=writes, in_the_way=in_the_way)
+
+    def post_filter_group(self, pods: Sequence[Pod], cluster: Cluster) -> list[tuple[Pod, Write]]:
+        """What PostFilter plugins have to write for a pod group that did not fit, and for which of its pods.
+
+        Raises PluginError.
+        """
+        writes: list[tuple[Pod, Write]] = []
+        for plugin in self.profile.plugins("post_filter"):
+            if "post_filter_group" in declaration_of(type(plugin)).methods:
+                writes += self.guard(plugin, plugin.post_filter_group, pods, cluster)
+        return writes
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision) -> str:
         """The end of the FailedScheduling message."""

@@ -6,14 +6,23 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (submitPodGroupAlgorithmResult
 from scheduler.engine import story_writer
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event, State
-from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, RecordEvent, SetGroupCondition
+from scheduler.engine.instructions import (
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    Misbehaved,
+    PostFilterWrite,
+    RecordEvent,
+    SetGroupCondition,
+)
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.places import Cause
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.evicting import Evictions
-from scheduler.engine.pod_groups.freeing import freed_for
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, verdict
 from scheduler.engine.queue import ATTEMPT_FAILED, Queue
+from scheduler.framework.runtime import Framework
+from scheduler.framework.status import PluginError
+from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
 _AT_ONCE = 128
@@ -73,8 +82,7 @@ class Endings:
                 first = back[0].queued.pod
                 framework = self._queue.frameworks[first.scheduler_name]
                 if not (attempt.group.topology_key and framework.placements.wanted):
-                    for write in freed_for((one.queued.pod for one in back), framework, self._cluster):
-                        self._outbox.add(write)
+                    self._post_filter([one.queued.pod for one in back], framework)
             if back:
                 reason = UNSCHEDULABLE if attempt.ended is Ended.REJECTED else SCHEDULER_ERROR
                 self._say(attempt, "False", reason, attempt.message)
@@ -82,6 +90,16 @@ class Endings:
             attempt.told += 1
             self._failed(member, *verdict(attempt, member), now)
         return attempt.told == len(back) and self._close(attempt, back, now)
+
+    def _post_filter(self, pods: list[Pod], framework: Framework) -> None:
+        """Have plugins change what keeps the group from nodes. The group stays unschedulable if one of them fails."""
+        try:
+            writes = framework.post_filter_group(pods, self._cluster)
+        except PluginError as error:
+            self._outbox.add(Misbehaved(pods[0], error))
+            return
+        for pod, write in writes:
+            self._outbox.add(PostFilterWrite(pod, (write,)))
 
     def _send(self, attempt: GroupAttempt, now: float) -> bool:
         """Enough pods have a node: they go on to Permit, some at a time. Then the others are told why they failed."""

@@ -1,11 +1,11 @@
 """Upstream: plugins/dynamicresources (dynamicresources.go, extendeddynamicresources.go)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from scheduler.framework.binding import AssumedPod, Patch, Wait, Write
+from scheduler.framework.binding import AssumedPod, Wait, Write
 from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
@@ -22,7 +22,7 @@ from scheduler.framework.plugin import (
     PostFilterResult,
 )
 from scheduler.framework.status import ErrorByNode, PluginError, Reason, Reject, Rejections, Unresolvable
-from scheduler.model.devices import AllocatedDevice, ResourceClaim
+from scheduler.model.devices import AllocatedDevice, ClaimKey, ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
 from scheduler.model.shape import PodShape
@@ -189,7 +189,22 @@ class DynamicResources(Plugin):
             return PostFilterResult("deletion of ResourceClaim completed", writes=tuple(removed(made)))
         return PostFilterResult("")
 
-    def to_free(self, pod: Pod, cluster: Cluster) -> ResourceClaim | None:
+    def post_filter_group(self, pods: Sequence[Pod], cluster: Cluster) -> Iterable[tuple[Pod, Write]]:
+        """Free claims that keep the group from nodes and that nobody else uses: one for each pod, as in PostFilter."""
+        done: set[ClaimKey] = set()
+        claiming = [pod for pod in pods if pod.shape.claims]
+        for pod in claiming:
+            claim = self._to_free(pod, cluster)
+            if claim is not None and claim.key not in done:
+                done.add(claim.key)
+                yield pod, freed(claim)
+        group = self._claiming(claiming[0], cluster) if claiming and not done else None
+        if group is not None and is_idle(group, cluster):
+            out = unreserved(group, cluster.devices)
+            if out is not None:
+                yield claiming[0], out
+
+    def _to_free(self, pod: Pod, cluster: Cluster) -> ResourceClaim | None:
         """A claim that some node can't use, and that is reserved for nobody else."""
         devices, group = cluster.devices, self._claiming(pod, cluster)
         try:
@@ -204,11 +219,6 @@ class DynamicResources(Plugin):
             if unusable is not None and (unusable & cluster.nodes.alive[: cluster.nodes.rows]).any():
                 return claim
         return None
-
-    def to_unreserve(self, pod: Pod, cluster: Cluster) -> Patch | None:
-        """Take the pod's group out of a claim of its own, if none of its pods has a node."""
-        group = self._claiming(pod, cluster)
-        return None if group is None or not is_idle(group, cluster) else unreserved(group, cluster.devices)
 
     def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Reservation | None:
         """Take the devices before the next pod is decided."""
