@@ -42,6 +42,8 @@ _CHUNK_PLAIN = 64
 """Victims, where filters are asked."""
 _ROWS_A_STEP = 256
 """Rows of which one step tells that nobody on them may be preempted, where that is known."""
+_ELSEWHERE = 20
+"""So many pods that go with those of a row count as one victim."""
 _ONE_BY_ONE = 2
 """Up to so many rows, plain integers are quicker than arrays."""
 
@@ -180,7 +182,10 @@ class DryRun:
             if whole is not None:
                 found.whole[row] = whole
                 all_count = plain or dry_runs.budgets.any
-                found.victims += sum(len(one.everywhere if all_count else one.here) for one in whole)
+                found.victims += sum(
+                    len(one.everywhere) if all_count else len(one.here) + len(one.everywhere) // _ELSEWHERE
+                    for one in whole
+                )
             elif lower:
                 over = dry_runs.overdrawing(lower, cluster)
                 found.rows.append(row)
