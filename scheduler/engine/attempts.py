@@ -10,7 +10,7 @@ from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
 from scheduler.engine.instructions import AskExtenders, Misbehaved, Verified
 from scheduler.engine.long_terms import LongTerms
-from scheduler.engine.no_fits import STEPS, NoFit, NoFits
+from scheduler.engine.no_fits import NoFit, NoFits
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import Cost, Place, QueuedPod
@@ -122,9 +122,10 @@ class Attempts:
             self._done(queued, spent, now)
             queued.overruns = 0
         if isinstance(outcome, NoFit) and not outcome.result.node:
-            # Pods that fit nowhere may be woken again and again: their namespace is charged for it.
-            looked = STEPS if outcome.taken_over else NO_NODE + self._cluster.nodes.rows // ROWS_PER_STEP
-            self._queue.turns.account(queued.pod.namespace, FREE + looked, now)
+            # Pods that fit nowhere may be woken again and again: their namespace is charged for it, and for what is
+            # written of each.
+            looked = 0 if outcome.taken_over else self._cluster.nodes.rows // ROWS_PER_STEP
+            self._queue.turns.account(queued.pod.namespace, FREE + NO_NODE + looked, now)
         return outcome
 
     def _index_terms(self, queued: QueuedPod, now: float) -> None:

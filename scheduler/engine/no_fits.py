@@ -15,8 +15,6 @@ from scheduler.state.cluster import Cluster
 
 MOST = 512
 """Attempts that are kept. Each is a message and a few names."""
-STEPS = 50
-"""About how many steps it takes to try a pod whose equal has found no node."""
 
 
 class NoFit:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.instructions import AskExtenders, Failed
+from scheduler.engine.instructions import AskExtenders, Bind, Failed
 from scheduler.framework.attempt_record import AttemptRecord
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
@@ -55,6 +55,14 @@ def big(name: str, **more: Any) -> dict[str, Any]:
 
 def failures(done: list[Any]) -> list[Failed]:
     return [one for one in done if isinstance(one, Failed)]
+
+
+def test_pods_of_others_do_not_wait_behind_a_crowd_without_a_node(harness: Harness) -> None:
+    """Though each pod of the crowd costs a look-up only: its event and its condition are written, too."""
+    harness.put(node("n0"), *(big(f"p{i}") for i in range(CROWD)))
+    harness.put(namespace("other"), pod("fits", meta={"namespace": "other"}))
+    tried = [one.pod.name for one in harness.cycles() if isinstance(one, Failed | Bind)]
+    assert tried.index("fits") < CROWD / 2
 
 
 def test_equal_pods_without_a_node_cost_one_decision(harness: Harness) -> None:
