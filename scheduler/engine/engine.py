@@ -281,7 +281,7 @@ class Engine:
 
     def _cycle(self, now: float) -> None:
         self._at_hand = None
-        if self._victims.has_work:
+        if self._victims.take_turn():
             self._victims.remove_more(now)
             return
         if not self.queue.term_indexing.begin(self._budget.slice, now):

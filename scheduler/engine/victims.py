@@ -36,6 +36,8 @@ class Victims:
         self._nominator = nominator
         self._outbox = outbox
         self._story_writer = story_writer
+        self._others_had = True
+        """Since the last of those, somebody else had a turn."""
         self._leaving: deque[tuple[Pod, str, tuple[Pod, ...]]] = deque()
         """(preemptor, node, victims that are still to be told to go)."""
 
@@ -43,6 +45,11 @@ class Victims:
     def has_work(self) -> bool:
         """Whether some are still to be told to go."""
         return bool(self._leaving)
+
+    def take_turn(self) -> bool:
+        """Whether this turn is theirs: every other one is, so that nobody waits until a large group is told to go."""
+        theirs, self._others_had = self._others_had and self.has_work, True
+        return theirs
 
     def preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> None:
         """Nominate the pod for the node and have its victims removed."""
@@ -59,6 +66,7 @@ class Victims:
 
     def remove_more(self, now: float) -> None:
         """Have some more pods of a large group removed for a pod that took it as a whole."""
+        self._others_had = False
         pod, node, victims = self._leaving.popleft()
         if len(victims) > _AT_ONCE:
             self._leaving.appendleft((pod, node, victims[_AT_ONCE:]))

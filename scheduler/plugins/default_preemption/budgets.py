@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from scheduler.model.namespaced import Selecting
 from scheduler.model.pod import Pod
-from scheduler.state.cluster import Cluster
+from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.effort import Effort
 
 _KIND = "PodDisruptionBudget"
@@ -22,6 +22,10 @@ _REMEMBERED = 1 << 22
 """So many pairs of label sets and budgets are remembered of one namespace."""
 _TOGETHER = 512
 """So many requirements are looked at between two charges."""
+_IN_PARTS = 64
+"""So many pods that go together draw between two charges."""
+_STATES, _LONG_STATES = 8, 2
+"""After so many states of the budgets it is kept what pods that go together draw; and where there are many budgets."""
 _NEVER_OVERDRAWN = 1 << 60
 """What a budget that went allows."""
 
@@ -51,6 +55,8 @@ class _Namespace:
         self.allowed: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
         self.disrupting: set[int] = set()
         """Those that have accounted for somebody's eviction already."""
+        self.version = 0
+        """Another one after each change."""
         self.looked = 0
         """How often a budget was held against a set of labels."""
         self._coming = list(names)
@@ -78,6 +84,7 @@ class _Namespace:
 
     def put(self, budget: Selecting) -> int:
         """Add or update one; returns the steps that it took."""
+        self.version += 1
         number = self._number.get(budget.name)
         if number is not None and self.budgets[number].selector == budget.selector:
             self._write(number, budget)
@@ -103,6 +110,7 @@ class _Namespace:
 
     def drop(self, name: str) -> None:
         """Remove one, if it is there. Its number stays in use, as a budget that is never overdrawn."""
+        self.version += 1
         number = self._number.pop(name, None)
         if number is not None:
             self.allowed[number] = _NEVER_OVERDRAWN
@@ -156,6 +164,53 @@ class Drawn:
         """How often each budget was drawn on, where there are few."""
         self.left: dict[str, NDArray[np.int64]] = {}
         """What is left of each budget, where there are many."""
+
+    def take(self, namespace: str, other: "Drawn") -> None:
+        """In this namespace, the same is drawn."""
+        if namespace in other.times:
+            self.times[namespace] = dict(other.times[namespace])
+        if namespace in other.left:
+            self.left[namespace] = other.left[namespace].copy()
+
+
+class _Drawing:
+    """What pods that go together draw after a state of the budgets, as far as it is counted."""
+
+    __slots__ = ("drawn", "over", "upto")
+
+    def __init__(self) -> None:
+        self.drawn = Drawn()
+        """What is drawn by now in their namespace, by them and before."""
+        self.over = 0
+        """How many of them overdraw a budget."""
+        self.upto = 0
+        """So many of the pods are counted."""
+
+
+class DrawnTogether:
+    """What pods that go together draw on the budgets of their namespace, after different states of these."""
+
+    __slots__ = ("_after", "_namespace", "_version")
+
+    def __init__(self) -> None:
+        self._namespace: _Namespace | None = None
+        self._version = 0
+        self._after: dict[object, _Drawing] = {}
+
+    def after(self, name: str, namespace: _Namespace, before: Drawn) -> _Drawing:
+        """What they draw after others have; it may not be counted yet."""
+        if self._namespace is not namespace or self._version != namespace.version:
+            self._namespace, self._version = namespace, namespace.version
+            self._after.clear()
+        times, left = before.times.get(name), before.left.get(name)
+        state = frozenset((times or {}).items()), None if left is None else left.tobytes()
+        found = self._after.get(state)
+        if found is None:
+            if len(self._after) >= (_STATES if len(namespace.budgets) <= _FEW else _LONG_STATES):
+                self._after.clear()
+            found = self._after[state] = _Drawing()
+            found.drawn.take(name, before)
+        return found
 
 
 class Budgets:
@@ -214,6 +269,36 @@ class Budgets:
         finally:
             effort.resume(end)
 
+    def together(self, placements: Sequence[Placement], known: DrawnTogether, cluster: Cluster, drawn: Drawn) -> int:
+        """How many of these would overdraw one, if they go together; all are of one namespace.
+
+        `known`: what is known of these pods. `drawn`: what victims that are more important have drawn, and then these,
+        too. Raises SliceOver; `drawn` is as it was then.
+        """
+        name, effort = placements[0].pod.namespace, cluster.effort
+        written = cluster.selecting.get(_KIND, {}).get(name)
+        if not written:
+            return 0
+        found = known.after(name, self._namespace(name, written, effort), drawn)
+        while found.upto < len(placements):
+            some = [placement.pod for placement in placements[found.upto : found.upto + _IN_PARTS]]
+            before = self.steps
+            flags = self.overdrawing(some, cluster, found.drawn)
+            found.over += sum(flags or ())
+            found.upto += len(some)
+            taken, self.steps = self.steps - before, before
+            effort.charge(len(some) + taken)
+        drawn.take(name, found.drawn)
+        return found.over
+
+    def _namespace(self, name: str, written: Mapping[str, Selecting], effort: Effort) -> _Namespace:
+        """What is known of a namespace with these budgets."""
+        namespace = self._namespaces.get(name)
+        if namespace is None:
+            namespace = self._namespaces[name] = _Namespace(written)
+        namespace.read(written, effort)
+        return namespace
+
     def _drawing(self, pods: Sequence[Pod], cluster: Cluster, before: Drawn) -> list[bool] | None:
         budgets = cluster.selecting.get(_KIND, {})
         effort = cluster.effort
@@ -223,10 +308,7 @@ class Budgets:
             written = budgets.get(pod.namespace)
             if not written or not pod.labels:
                 continue
-            namespace = self._namespaces.get(pod.namespace)
-            if namespace is None:
-                namespace = self._namespaces[pod.namespace] = _Namespace(written)
-            namespace.read(written, effort)
+            namespace = self._namespace(pod.namespace, written, effort)
             match = namespace.matching(pod.labels, effort)
             if not match.found:
                 continue
@@ -248,10 +330,7 @@ class Budgets:
         for pod in pods:
             written = budgets.get(pod.namespace)
             if written and pod.labels:
-                namespace = self._namespaces.get(pod.namespace)
-                if namespace is None:
-                    namespace = self._namespaces[pod.namespace] = _Namespace(written)
-                namespace.read(written, effort)
+                namespace = self._namespace(pod.namespace, written, effort)
                 namespace.matching(pod.labels, effort)
 
 

@@ -6,12 +6,14 @@ results are kept by row: an attempt that used up its slice goes on where it was,
 tries only the rows that changed.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.framework.plugin import Filters
 from scheduler.model.pod import Pod
-from scheduler.plugins.default_preemption.budgets import Budgets
+from scheduler.plugins.default_preemption.budgets import Budgets, Drawn
 from scheduler.plugins.default_preemption.dry_run_results import (
     HELPS,
     TODO,
@@ -20,14 +22,12 @@ from scheduler.plugins.default_preemption.dry_run_results import (
 )
 from scheduler.plugins.default_preemption.importance import Ranking, rows_of_groups
 from scheduler.plugins.default_preemption.select_victims import DryRun
-from scheduler.plugins.default_preemption.victims import OfGroups
+from scheduler.plugins.default_preemption.whole_groups import Whole, WholeGroups
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools
 from scheduler.state.nodes import Nodes
 
 _KEPT_MOST = 16
-_GROUPS = 1_000
-"""Of so many groups their pods are kept from row to row."""
 _DELAYS = 3
 """How often rows are tried again because budgets changed; after that, only the chosen row is."""
 
@@ -40,7 +40,7 @@ class DryRuns:
         self._ranking = Ranking()
         self.budgets = Budgets()
         self._ranks: tuple[Nodes, tuple[int, int], NDArray[np.intp]] | None = None
-        self.of_groups: OfGroups = {}
+        self.whole_groups = WholeGroups()
         self.tried = 0
         """How often a row was tried."""
 
@@ -58,8 +58,7 @@ class DryRuns:
             return results, None
         self._ranking.renew(cluster)
         self.budgets.renew(cluster)
-        if len(self.of_groups) > _GROUPS:
-            self.of_groups.clear()
+        self.whole_groups.make_room()
         lasting = filters.goes_by_shape(pod) and not filters.looks_elsewhere(pod, cluster, ())
         key = (pod.shape, pod.priority) if lasting else pod.uid
         ahead = dict(_rows_ahead(pod, cluster)) if rows.any() else {}
@@ -148,6 +147,20 @@ class DryRuns:
         if not self.budgets.any:
             return None
         return self.budgets.overdrawing([placement.pod for placement in lower], cluster)
+
+    def violations(self, victims: Sequence[Whole], cluster: Cluster) -> list[int]:
+        """For each of these, how many of its pods would overdraw a disruption budget. Raises SliceOver."""
+        if not self.budgets.any:
+            return [0] * len(victims)
+        drawn = Drawn()
+        over = []
+        for one in victims:
+            if one.group is None:
+                flags = self.budgets.overdrawing([placement.pod for placement in one.here], cluster, drawn)
+                over.append(sum(flags or ()))
+            else:
+                over.append(self.budgets.together(one.group.placements, one.group.drawn, cluster, drawn))
+        return over
 
     @property
     def steps(self) -> int:

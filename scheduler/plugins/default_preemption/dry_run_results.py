@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scheduler.framework.decision import Rejected, Rows
 from scheduler.model.pod import Pod
 from scheduler.plugins.default_preemption.candidates import PRIORITY_OFFSET
-from scheduler.plugins.default_preemption.importance import started
+from scheduler.plugins.default_preemption.whole_groups import Together
 from scheduler.state.cluster import Placement
 from scheduler.state.column import Bools
 from scheduler.state.nodes import Nodes
@@ -43,7 +43,8 @@ class DryRunResults:
         """Violations of budgets, highest priority, sum of priorities, number of victims."""
         self._starts: list[str] = [""] * size
         """When the first of the most important victims started."""
-        self._victims: dict[int, list[Placement]] = {}
+        self._victims: dict[int, tuple[list[Placement], ...]] = {}
+        """By row, in parts: those of a group that goes as a whole are one list on all its rows."""
         self._explained: Bools = np.zeros(size, dtype=np.bool_)
         self._reasons: dict[tuple[str, str], Bools] = {}
         """(plugin, text) → rows that it rejects even when they are emptied."""
@@ -78,15 +79,14 @@ class DryRunResults:
         """Set the state of some rows where preemption does not help."""
         self.states[rows] = state
 
-    def helps(self, row: int, victims: list[Placement], violations: int) -> None:
+    def helps(self, row: int, victims: Sequence[Together], violations: int) -> None:
         """Preemption helps on a row, if these pods leave, the most important first."""
         self.states[row] = HELPS
-        self._victims[row] = victims
-        first = victims[0].pod
-        highest = max(victim.pod.priority for victim in victims)
-        total = sum(victim.pod.priority + PRIORITY_OFFSET for victim in victims)
-        self._costs[:, row] = violations, first.priority, total, len(victims)
-        self._starts[row] = min(started(victim.pod) for victim in victims if victim.pod.priority == highest)
+        parts = self._victims[row] = tuple([some.placements for some in victims])
+        highest = max(some.highest for some in victims)
+        total = sum(some.total for some in victims)
+        self._costs[:, row] = violations, parts[0][0].pod.priority, total, sum(map(len, parts))
+        self._starts[row] = min(some.start for some in victims if some.highest == highest)
 
     def help(self, rows: Rows, victims: list[Placement], first: Rows, violations: NDArray[np.int64]) -> None:
         """As `helps`, for many rows: `victims` are those of all rows, `first` is where those of each row begin."""
@@ -97,7 +97,7 @@ class DryRunResults:
         self._costs[:, rows] = violations, priorities[first], totals, numbers
         begins = first.tolist()
         for row, begin, end in zip(rows.tolist(), begins, [*begins[1:], len(victims)], strict=True):
-            self._victims[row] = victims[begin:end]
+            self._victims[row] = (victims[begin:end],)
             self._starts[row] = victims[begin].pod.started or "~"
 
     def explain(self, rows: Sequence[int] | Rows, rejected: Iterable[Rejected]) -> None:
@@ -121,11 +121,7 @@ class DryRunResults:
 
     def victims(self, row: int) -> tuple[Pod, ...]:
         """The victims on a row."""
-        return tuple(placement.pod for placement in self._victims[row])
-
-    def placements(self, row: int) -> list[Placement]:
-        """As `victims`, and where they are."""
-        return self._victims[row]
+        return _pods(self._victims[row])
 
     def pick(self, rows: Rows, ranks: NDArray[np.intp]) -> int:
         """As `victims.pick`, among rows where preemption helps; `ranks`: the places of rows in the order of names."""
@@ -164,7 +160,11 @@ class Offers(Mapping[str, tuple[tuple[Pod, ...], int]]):
     """Node → (victims, how many of them overdraw a disruption budget); put together when it is read."""
 
     def __init__(
-        self, rows: Rows, names: list[str | None], victims: dict[int, list[Placement]], violations: NDArray[np.int64]
+        self,
+        rows: Rows,
+        names: list[str | None],
+        victims: dict[int, tuple[list[Placement], ...]],
+        violations: NDArray[np.int64],
     ) -> None:
         self._rows = rows
         self._names = names
@@ -177,13 +177,17 @@ class Offers(Mapping[str, tuple[tuple[Pod, ...], int]]):
 
     def __getitem__(self, node: str) -> tuple[tuple[Pod, ...], int]:
         row = self._where[node]
-        return tuple(placement.pod for placement in self._victims[row]), int(self._violations[row])
+        return _pods(self._victims[row]), int(self._violations[row])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._where)
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+def _pods(parts: tuple[list[Placement], ...]) -> tuple[Pod, ...]:
+    return tuple([placement.pod for some in parts for placement in some])
 
 
 def _longer(mask: Bools, more: int) -> Bools:

@@ -31,7 +31,7 @@ def importance(pod: Pod) -> tuple[int, str]:
 
 
 def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
-    """Rows with pods of groups that have changed since a version of their log; None: all rows."""
+    """Rows with pods of groups that have changed since a version of their log; None: all rows. It is charged."""
     groups = cluster.pod_groups
     if version == groups.log.version:
         return set()
@@ -39,7 +39,9 @@ def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
     if changed is None:
         return None
     placements = (cluster.placement(uid) for uid in groups.with_node(changed))
-    return {placement.row for placement in placements if placement is not None}
+    rows = {placement.row for placement in placements if placement is not None}
+    cluster.effort.count(len(rows))
+    return rows
 
 
 class Ranking:
@@ -71,7 +73,6 @@ class Ranking:
             if len(self._lowest) < nodes.rows:
                 more = np.full(nodes.rows - len(self._lowest), _NOT_RANKED, dtype=np.int64)
                 self._lowest = np.concatenate((self._lowest, more))
-            self.steps += len(of_groups)
             for row in changed | of_groups:
                 self._rows.pop(row, None)
                 self._lowest[row] = _NOT_RANKED

@@ -26,10 +26,9 @@ from scheduler.plugins.default_preemption.victims import (
     Batch,
     NodeDryRun,
     all_give_back,
-    moving,
     order_of,
-    wholes,
 )
+from scheduler.plugins.default_preemption.whole_groups import Together, Whole
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools, Ints
 
@@ -42,8 +41,8 @@ _CHUNK_PLAIN = 64
 """Victims, where filters are asked."""
 _ROWS_A_STEP = 256
 """Rows of which one step tells that nobody on them may be preempted, where that is known."""
-_ELSEWHERE = 20
-"""So many pods that go with those of a row count as one victim."""
+_A_VICTIM = 12
+"""Steps of a victim on a row with pods of groups that go as a whole: such rows are tried without arrays."""
 _ONE_BY_ONE = 2
 """Up to so many rows, plain integers are quicker than arrays."""
 
@@ -127,7 +126,7 @@ class DryRun:
             if not self._lasting and self._apart(batch):
                 batch = batch.first()
             these = [*batch.rows, *batch.whole]
-            apart = (one for some in batch.whole.values() for whole in some for one in whole.everywhere)
+            apart = (one for some in batch.whole.values() for whole in some for one in self._move(whole))
             once = {id(one): one for one in chain((one for lower in batch.lower for one in lower), apart)}
             placements = list(once.values())
             self._count(placements, -1)
@@ -164,7 +163,8 @@ class DryRun:
         """Steps that it took to try, when filters were asked so many times."""
         everywhere = 100 + self._cluster.nodes.rows // 10
         moved = 0 if not asked else batch.victims if self._lasting else 20 * batch.victims
-        return 50 + len(batch.without) + 2 * len(batch.rows) + batch.victims + asked * everywhere + moved
+        tried = 2 * len(batch.rows) + batch.victims + _A_VICTIM * batch.one_by_one
+        return 50 + len(batch.without) + tried + asked * everywhere + moved
 
     def _apart(self, batch: Batch) -> bool:
         """Whether these rows have to be tried one after the other."""
@@ -178,14 +178,11 @@ class DryRun:
         before = dry_runs.steps
         for row in todo[:_CHUNK].tolist():
             lower = dry_runs.below(row, priority, cluster)
-            whole = wholes(lower, cluster, dry_runs.of_groups)
+            whole = dry_runs.whole_groups.of_row(lower, cluster)
             if whole is not None:
                 found.whole[row] = whole
-                all_count = plain or dry_runs.budgets.any
-                found.victims += sum(
-                    len(one.everywhere) if all_count else len(one.here) + len(one.everywhere) // _ELSEWHERE
-                    for one in whole
-                )
+                found.victims += sum(len(self._move(one)) for one in whole)
+                found.one_by_one += len(whole)
             elif lower:
                 over = dry_runs.overdrawing(lower, cluster)
                 found.rows.append(row)
@@ -194,7 +191,8 @@ class DryRun:
                 found.victims += len(lower)
             else:
                 found.without.append(row)
-            if found.victims + dry_runs.steps - before >= _CHUNK or (plain and found.victims >= _CHUNK_PLAIN):
+            steps = found.victims + _A_VICTIM * found.one_by_one + dry_runs.steps - before
+            if steps >= _CHUNK or (plain and found.victims >= _CHUNK_PLAIN):
                 break
         return found
 
@@ -255,13 +253,10 @@ class DryRun:
 
     def _try_wholes(self, batch: Batch, *, plain: bool) -> int:
         """As `_try_each`, on rows with pods of groups that go as a whole, also from other rows."""
-        spare, tried = self._spare if batch.whole else None, []
+        spare, asked = self._spare if batch.whole else None, 0
         for row, victims in batch.whole.items():
             assert spare is not None
-            over: list[int] = []
-            pods = [placement for victim in victims for placement in victim.everywhere]
-            flags = iter(self._dry_runs.overdrawing(pods, self._cluster) or [False] * len(pods))
-            over = [sum(next(flags) for _ in victim.everywhere) for victim in victims]
+            over = self._dry_runs.violations(victims, self._cluster)
             taken = []
             for victim in victims:
                 each = [self._takes[code] for code in self._coded(victim.here)]
@@ -271,21 +266,18 @@ class DryRun:
             if not (spare.allowed[row] and one.fits()):
                 self._results.note([row], FAILS)
                 continue
-            tried.append(one)
             one.violations = over
-        # One after the other, since two rows may have pods of the same group.
-        asked = sum(self._ask_about([one]) if plain else all_give_back([one]) for one in tried)
-        for one in tried:
-            self._note_wholes(one)
+            # One after the other, since two rows may have pods of the same group.
+            asked += self._ask_about([one]) if plain else all_give_back([one])
+            self._note(one, [victims[i].together() for i in sorted(one.victims)])
         return asked
 
-    def _note_wholes(self, one: NodeDryRun) -> None:
+    def _note(self, one: NodeDryRun, victims: list[Together]) -> None:
         if one.failed:
             self._results.note([one.row], FAILS)
-        elif not one.victims:
+        elif not victims:
             self._results.note([one.row], SPARED)
         else:
-            victims = [placement for i in sorted(one.victims) for placement in moving(one.lower[i])]
             self._results.helps(one.row, victims, sum(one.violations[i] for i in one.victims))
 
     def _try_each(self, batch: Batch, *, plain: bool) -> int:
@@ -295,24 +287,21 @@ class DryRun:
         """
         spare, results = self._spare, self._results
         needs = spare.needs.tolist()
-        tried = []
+        tried, gathered = [], []
         for i, column in enumerate(self._free(batch.rows).T.tolist()):
             lower, over = batch.lower[i], batch.over[i]
             taken = [self._takes[code] for code in self._coded(lower)]
             one = NodeDryRun(batch.rows[i], lower, over, taken, column, needs)
             if spare.allowed[one.row] and one.fits():
+                one.violations = [0] * len(lower) if over is None else [int(flag) for flag in over]
                 tried.append(one)
+                gathered.append(lower)
             else:
                 results.note([one.row], FAILS)
         asked = self._ask_about(tried) if plain else all_give_back(tried)
-        for one in tried:
-            if one.failed:
-                results.note([one.row], FAILS)
-            elif not one.victims:
-                results.note([one.row], SPARED)
-            else:
-                victims = [placement for i in sorted(one.victims) for placement in moving(one.lower[i])]
-                results.helps(one.row, victims, sum(one.over[i] for i in one.victims) if one.over else 0)
+        for i, one in enumerate(tried):
+            lower = gathered[i]
+            self._note(one, [Together([lower[k] for k in sorted(one.victims)])] if one.victims else [])
         return asked
 
     def _ask_about(self, tried: list["NodeDryRun"]) -> int:
@@ -331,7 +320,7 @@ class DryRun:
                 del lifted[placement.pod.uid]
 
         try:
-            lift([placement for one in tried for victim in one.lower for placement in moving(victim)])
+            lift([placement for one in tried for victim in one.lower for placement in self._move(victim)])
             fits, rejected = self._asked([one.row for one in tried])
             asked = 1
             for one in tried:
@@ -343,11 +332,11 @@ class DryRun:
                 back = [one for one in going if step < len(one.lower) and one.can_give_back(step)]
                 if not back:
                     continue
-                lower([placement for one in back for placement in one.at(step)])
+                lower([placement for one in back for placement in self._move(one.at(step))])
                 fits, _ = self._asked([one.row for one in back])
                 asked += 1
                 again = [one for one in back if not fits[one.row]]
-                lift([placement for one in again for placement in one.at(step)])
+                lift([placement for one in again for placement in self._move(one.at(step))])
                 for one in again:
                     one.keep_away(step)
         finally:
@@ -359,6 +348,12 @@ class DryRun:
         among = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
         among[rows] = True
         return self._filters.passing(self._pod, self._cluster, among, trying=True)
+
+    def _move(self, victim: Placement | Whole) -> list[Placement]:
+        """The pods of a victim that are taken away where filters are asked: the others are of no account to them."""
+        if not isinstance(victim, Whole):
+            return [victim]
+        return victim.here if self._lasting else victim.everywhere
 
     def _count(self, placements: list[Placement], sign: int) -> None:
         """Take placed pods away (-1) or give them back (1); where only their usage matters, in `nodes` alone."""

@@ -4,58 +4,15 @@ Upstream: plugins/defaultpreemption (SelectVictimsOnNode), for one row in plain 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.framework.decision import Rows
-from scheduler.model.pod_group import GroupKey
-from scheduler.state.cluster import Cluster, Placement
+from scheduler.plugins.default_preemption.whole_groups import Whole
+from scheduler.state.cluster import Placement
 from scheduler.state.column import Bools
-
-
-@dataclass(slots=True, eq=False)
-class Whole:
-    """A victim on a row: a pod, or all pods of a group that goes as a whole."""
-
-    here: list[Placement]
-    """Its pods on this row."""
-    everywhere: list[Placement]
-    """All its pods."""
-
-
-OfGroups = dict[GroupKey, tuple[int, list[Placement]]]
-"""Group → its version, and its pods with a node."""
-
-
-def wholes(lower: list[Placement], cluster: Cluster, known_pods: OfGroups) -> list[Whole] | None:
-    """The victims that these pods of a row are, in the same order; None: each goes for itself.
-
-    `known_pods`: what is kept from row to row.
-    """
-    groups = cluster.pod_groups
-    if not len(groups):
-        return None
-    found: list[Whole] = []
-    known: dict[GroupKey, Whole] = {}
-    for placement in lower:
-        state = groups.native(placement.pod)
-        if state is None or state.object is None or state.object.disruption_mode != "all":
-            found.append(Whole([placement], [placement]))
-            continue
-        whole = known.get(state.key)
-        if whole is None:
-            version, pods = known_pods.get(state.key, (-1, []))
-            if version != state.version:
-                there = (cluster.placement(pod.uid) for pod in state.with_node)
-                pods = [one for one in there if one is not None]
-                known_pods[state.key] = state.version, pods
-            whole = known[state.key] = Whole([], pods)
-            found.append(whole)
-        whole.here.append(placement)
-    return found if known else None
 
 
 class Batch:
@@ -71,6 +28,8 @@ class Batch:
         self.without: list[int] = []
         """Rows without a pod that may be preempted."""
         self.victims = 0
+        self.one_by_one = 0
+        """Victims in `whole`, a group counting once on each row."""
 
     def first(self) -> "Batch":
         """Only the first row to try, and all rows without a pod to preempt, which are decided already."""
@@ -82,6 +41,7 @@ class Batch:
         first.victims = sum(map(len, first.lower)) + sum(
             len(one.everywhere) for some in first.whole.values() for one in some
         )
+        first.one_by_one = sum(map(len, first.whole.values()))
         return first
 
 
@@ -102,7 +62,7 @@ class NodeDryRun:
         self.over = over
         self.victims: list[int] = []
         self.violations: list[int] = []
-        """Where groups go as a whole: how many pods of each overdraw a budget."""
+        """How many pods of each of `lower` overdraw a budget."""
         self.failed = False
         self._order = list(range(len(lower)))
         if over is not None:
@@ -115,9 +75,9 @@ class NodeDryRun:
         """Whether the pod fits by the amounts."""
         return all(left >= need for left, need in zip(self._free, self._needs, strict=True))
 
-    def at(self, step: int) -> list[Placement]:
+    def at(self, step: int) -> Placement | Whole:
         """What is to be put back at a step."""
-        return moving(self.lower[self._order[step]])
+        return self.lower[self._order[step]]
 
     def can_give_back(self, step: int) -> bool:
         """Put one pod back, unless the amounts say that it has to go: then it is a victim."""
@@ -135,11 +95,6 @@ class NodeDryRun:
         i = self._order[step]
         self._free = [left + amount for left, amount in zip(self._free, self._taken[i], strict=True)]
         self.victims.append(i)
-
-
-def moving(victim: Placement | Whole) -> list[Placement]:
-    """All pods of a victim."""
-    return victim.everywhere if isinstance(victim, Whole) else [victim]
 
 
 def all_give_back(tried: list[NodeDryRun]) -> int:

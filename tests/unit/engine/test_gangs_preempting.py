@@ -328,6 +328,19 @@ def test_a_large_group_is_told_to_go_in_turns(gangs: Harness) -> None:
     assert victims(gangs.cycles()) == left - {gone}
 
 
+def test_others_have_turns_while_a_large_group_is_told_to_go(gangs: Harness) -> None:
+    gangs.put(*(node(f"n{i}", "2") for i in range(50)), node("free", "2", disk="ssd"))
+    gangs.put(group("low", 1, mode="all"), *(member("low", i, f"n{i}", "2") for i in range(50)))
+    gangs.put(pod("high", "2", priority=5, nodeSelector=ON_N0))
+    first = gangs.cycle()
+    gangs.put(pod("other", "1", nodeSelector={"disk": "ssd"}))
+    # A turn for others, and one for the rest of the group.
+    second = gangs.cycle() + gangs.cycle()
+    assert len(victims(first)) == 32
+    assert len(victims(second)) == 50 - 32
+    assert bound(second) == {"other": "free"}
+
+
 # -- when a write fails, or the process ends ---------------------------------------------------------------------------
 
 

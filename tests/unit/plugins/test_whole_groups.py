@@ -1,0 +1,194 @@
+"""Groups that go as a whole: what all their pods cost is counted once, not on each row that they touch."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.framework.runtime import Framework
+from scheduler.model.pod import Pod
+from scheduler.model.pod_group import PodGroup
+from scheduler.plugins.default_preemption.budgets import Budgets, Drawn, DrawnTogether
+from scheduler.state.cluster import Cluster, Placement
+from scheduler.state.effort import SliceOver
+from tests.builders import node, pod
+from tests.unit.plugins.preempting import a_budget, a_framework, answer, decoder
+
+ROWS = 40
+"""Nodes that the preemptor may go to."""
+MOST_SLICES = 1_000
+
+
+class Calls:
+    """How often a function of Python was called, or a generator asked for one more."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def _one(self, _frame: FrameType, event: str, _what: Any) -> None:
+        self.number += event == "call"
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        before = sys.getprofile()
+        sys.setprofile(self._one)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+
+def _pod(name: str, cpu: int, priority: int, on: str = "", labels: dict[str, str] | None = None, **spec: Any) -> Pod:
+    made = pod(name, cpu=f"{cpu}")
+    made["metadata"]["labels"] = labels or {"app": "low"}
+    made["spec"] |= {"priority": priority, **spec}
+    placed = decoder.pod(msgspec.json.encode(made))
+    return msgspec.structs.replace(placed, node_name=on) if on else placed
+
+
+def _group(name: str) -> PodGroup:
+    document = {
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}, "priority": 0, "disruptionMode": {"all": {}}},
+    }
+    made = decoder.of_kind("PodGroup")(msgspec.json.encode(document))
+    assert isinstance(made, PodGroup)
+    return made
+
+
+def _cluster(size: int, *budgets: int) -> Cluster:
+    """A pod of one large group on each node that the preemptor may go to, and all its other pods on another node.
+
+    `budgets`: what each of some budgets over all of them allows.
+    """
+    cluster = Cluster()
+    cluster.pod_groups.put(_group("large"))
+    for i in range(ROWS):
+        made = node(f"n{i}", cpu="4", pods="5", labels={"disk": "ssd"})
+        cluster.put_node(decoder.node(msgspec.json.encode(made)))
+    cluster.put_node(decoder.node(msgspec.json.encode(node("rest", cpu="4", pods="10000"))))
+    for i in range(size):
+        where = f"n{i}" if i < ROWS else "rest"
+        of_group = {"schedulingGroup": {"podGroupName": "large"}}
+        cluster.put_pod(_pod(f"p{i}", 2 if i < ROWS else 0, i % 3, where, **of_group))
+    for i in range(ROWS):
+        cluster.put_pod(_pod(f"alone-{i}", 2, -1, f"n{i}"))
+    for i, allowed in enumerate(budgets):
+        cluster.put_selecting(a_budget(f"b{i}", allowed, {"matchLabels": {"app": "low"}}))
+    return cluster
+
+
+def _preemptor() -> Pod:
+    return _pod("q", 4, 5, labels={"app": "q"}, nodeSelector={"disk": "ssd"})
+
+
+def _framework(*, asks: bool) -> Framework:
+    """The default profile; `asks`: amounts do not tell everything."""
+    framework = a_framework()
+    exact = framework.filters.spare
+
+    def unsure(pod: Pod, cluster: Cluster) -> Any:
+        found = exact(pod, cluster)
+        found.exact = False
+        return found
+
+    if asks:
+        framework.filters.spare = unsure  # type: ignore[method-assign]
+    return framework
+
+
+@pytest.mark.parametrize(
+    ("budgets", "asks"),
+    [((), False), ((3,), False), ((3,) * 30, False), ((), True)],
+    ids=["amounts", "a budget", "many budgets", "filters are asked"],
+)
+def test_a_row_costs_the_same_however_large_its_group_is(budgets: tuple[int, ...], asks: bool) -> None:
+    """A pod more of the group is counted a few times in all, and not once for each row that has pods of the group."""
+    made = []
+    for size in (100, 500):
+        cluster, framework, calls = _cluster(size, *budgets), _framework(asks=asks), Calls()
+        preemptor = _preemptor()
+        decision = framework.decide(preemptor, cluster)
+        with calls.counted():
+            result = framework.post_filter_result(preemptor, cluster, decision)
+        assert len(result.victims) == size + 1
+        assert len(result.candidates) == ROWS
+        made.append(calls.number)
+    a_pod_more = (made[1] - made[0]) / 400
+    assert a_pod_more < ROWS
+
+
+@pytest.mark.parametrize("budgets", [(), (3,), (3,) * 30])
+def test_pods_of_a_large_group_are_counted_in_slices(budgets: tuple[int, ...]) -> None:
+    """An attempt that stops after each part gets to the same answer as one go."""
+    cluster = _cluster(700, *budgets)
+    expected = answer(a_framework(), _preemptor(), cluster)
+    framework, effort, longest, slices = a_framework(), cluster.effort, 0, 0
+    while slices < MOST_SLICES:
+        effort.begin(1)
+        try:
+            found = answer(framework, _preemptor(), cluster)
+            break
+        except SliceOver:
+            longest = max(longest, effort.spent)
+            slices += 1
+        finally:
+            effort.end()
+    else:
+        raise AssertionError(f"no answer after {MOST_SLICES} slices")
+    assert found == expected
+    assert slices > 1
+    assert longest < 1_000
+
+
+def test_a_group_that_changes_while_it_is_counted() -> None:
+    """What was counted of it is counted anew."""
+    cluster, framework = _cluster(700), a_framework()
+    cluster.effort.begin(1)
+    with pytest.raises(SliceOver):
+        answer(framework, _preemptor(), cluster)
+    cluster.effort.end()
+    cluster.drop_pod("default/p100")
+    cluster.drop_pod("default/p600")
+    assert len(answer(framework, _preemptor(), cluster)[1]) == 698 + 1
+
+
+labels = st.sampled_from(({"app": "a"}, {"app": "b"}, {"app": "a", "and": "b"}, {"app": "c"}))
+parts = st.lists(st.lists(labels, min_size=1, max_size=12), min_size=1, max_size=5)
+allowed = st.lists(st.tuples(st.sampled_from(("app=a", "app=b", "and=b", "app")), st.integers(0, 6)), max_size=4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(parts, allowed, allowed, st.booleans())
+def test_pods_draw_together_what_they_draw_one_by_one(
+    parts: list[list[dict[str, str]]], first: list[Any], then: list[Any], many: bool
+) -> None:
+    """Each time it is asked, in any place among others, and after the budgets have changed."""
+    cluster, budgets = Cluster(), Budgets()
+    groups = [
+        [Placement(_pod(f"p{i}-{k}", 1, 0, labels=its), 0, assumed=False) for k, its in enumerate(part)]
+        for i, part in enumerate(parts)
+    ]
+    known = [DrawnTogether() for _ in groups]
+    for written in (first, then):
+        for i, (selector, number) in enumerate(written * (10 if many else 1)):
+            key, _, value = selector.partition("=")
+            what = (
+                {"matchLabels": {key: value}} if value else {"matchExpressions": [{"key": key, "operator": "Exists"}]}
+            )
+            cluster.put_selecting(a_budget(f"b{i}", number, what))
+        budgets.renew(cluster)
+        for begin in (0, 1, 0):
+            pods = [placement.pod for group in groups[begin:] for placement in group]
+            flags = iter(budgets.overdrawing(pods, cluster) or [False] * len(pods))
+            expected = [sum(next(flags) for _ in group) for group in groups[begin:]]
+            drawn = Drawn()
+            there = zip(groups[begin:], known[begin:], strict=True)
+            assert [budgets.together(group, its, cluster, drawn) for group, its in there] == expected
