@@ -45,6 +45,8 @@ class Held:
         self._waits = ObjectWaits()
         self._deadlines = Deadlines(self._deadline, self._cycles.__len__)
         self._idle = 0
+        self.left_deciding = 0
+        """How many pods have left the state in which they wait for what is decided of their group."""
         self._assuming = ""
         """UID of the pod that is being assumed: nobody has noticed yet that it takes room, and nobody is woken."""
 
@@ -112,6 +114,7 @@ class Held:
         if isinstance(cause, (PreBindWritten, PreBindWriteFailed)):
             cycle.plugins.wrote(cause.written, cause.status if isinstance(cause, PreBindWriteFailed) else None)
         self._story(cycle)
+        self.left_deciding += cycle.state is State.GROUP_DECIDING
         del self._cycles[pod.uid]
         if cycle.group is not None:
             self.gathering.leaves(cycle.group, pod.uid)
@@ -130,6 +133,7 @@ class Held:
     def _waits_no_longer(self, cycle: BindingCycle, event: Event, state: State, now: float) -> None:
         """An idle pod does not wait any more: what it waited for has happened, or the pod is reverted."""
         self._idle -= 1
+        self.left_deciding += cycle.state is State.GROUP_DECIDING
         pod = cycle.queued.pod
         if cycle.state is State.WAITING_ON_PERMIT:
             waited = now - self.waiting_pods.remove(pod.uid).since

@@ -33,6 +33,8 @@ AT_ONCE = 256
 """Pods that are moved from place to place in one turn; the others follow in the next ones."""
 _PUT_OFF_AT_ONCE = 256
 """How many pods of namespaces in debt are sent to their lanes in one turn."""
+_STORIES_AT_ONCE = 256
+"""How many stories have their entries counted in one turn, after a large group has moved."""
 _KEPT_FOR_ASKED = 64
 """Of the pods nominated for one node, this many are looked at closely; the others are woken."""
 
@@ -243,8 +245,8 @@ class Queue(GroupedPlaces):
 
     @property
     def has_pending_work(self) -> bool:
-        """Whether pods are still being woken, events are pending, or terms are to be indexed."""
-        return bool(self._waves or self._entering) or self.wakes_groups or self.behind
+        """Whether pods are still being woken, events are pending, or terms or stories are behind."""
+        return bool(self._waves or self._entering) or self.wakes_groups or self.behind or self.stories.late
 
     @property
     def behind(self) -> bool:
@@ -286,6 +288,7 @@ class Queue(GroupedPlaces):
         (SchedulerPopFromBackoffQ). That happens once for each real change that woke the pod (`QueuedPod.early`).
         """
         self.unschedulable.left = unschedulable_pods.AT_ONCE
+        self.stories.catch_up(_STORIES_AT_ONCE)
         if not (self._waves or self._entering or self.wakes_groups) and self.turns.idle and not self.behind:
             queued = self._active.pop()
             if queued is not None:
@@ -378,6 +381,7 @@ class Queue(GroupedPlaces):
     def tick(self, now: float) -> None:
         """End backoffs that are over and flush pods that waited long. If there are many, the others follow later."""
         self.unschedulable.left = unschedulable_pods.AT_ONCE
+        self.stories.catch_up(_STORIES_AT_ONCE)
         waking = self._waves or self._entering or self.wakes_groups
         if waking or self.turns.owed <= 0 or not self._counts[Place.ACTIVE]:
             self.do_pending_work(now)

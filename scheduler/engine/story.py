@@ -10,6 +10,9 @@ loses a story: first of its pods that are bound or gone, the one without an entr
 that still wait, in the same order. A namespace with less than its equal share loses nothing, so a tenant with 100,000
 pods displaces only stories of its own pods. A waiting pod whose story was dropped begins a new one with its next entry;
 the story says how many entries were dropped.
+
+When a large pod group moves, its pods' stories say so at once, but their entries are counted some pods at a time, in
+the next turns (`note_later`). Until then, fewer than `AT_ONCE` entries of each of these pods are not counted.
 """
 
 from scheduler.engine.story_entries import Entry, PreBindWaits, SetAside
@@ -67,6 +70,16 @@ class Story:
         kept.append(entry)
         if len(kept) > self._paid:
             self._stories.pay(self)
+
+    def note_later(self, entry: Entry) -> None:
+        """As `note`, of one of very many pods to which this happens: the entry is there, and counted later."""
+        kept = self.kept
+        kept.append(entry)
+        more = len(kept) - self._paid
+        if more >= AT_ONCE:
+            self._stories.pay(self)
+        elif more > 0:
+            self._stories.pay_later(self)
 
     def set_aside(self, entry: SetAside) -> None:
         """A slice is used up. All slices of one attempt are one entry: a costly pod has hundreds."""
@@ -129,9 +142,16 @@ class Stories:
         self._by_namespace: dict[str, _OfNamespace] = {}
         """By namespace; the one that lost a story last comes first."""
         self._paid = 0
+        self._late: dict[str, Story] = {}
+        """Stories with entries that are not counted yet, by UID."""
 
     def __len__(self) -> int:
         return len(self._stories)
+
+    @property
+    def late(self) -> bool:
+        """Whether there are entries that are not counted yet."""
+        return bool(self._late)
 
     @property
     def entries(self) -> int:
@@ -140,7 +160,7 @@ class Stories:
 
     def begin(self, uid: str, namespace: str, name: str, profile: str) -> Story:
         """The story of a pod that is to be scheduled. A pod that was there before continues its story."""
-        story = self._stories.get(uid)
+        story = self.get(uid)
         if story is None:
             return Story(self, uid, namespace, name, profile)
         if story.ended:
@@ -151,14 +171,15 @@ class Stories:
 
     def get(self, uid: str) -> Story | None:
         """The story of a pod; None where nothing is kept."""
-        return self._stories.get(uid)
+        return self._stories.get(uid) or self._late.get(uid)
 
     def named(self, namespace: str, name: str) -> list[Story]:
         """The stories of all pods that had this name, as far as they are kept: the latest first."""
-        own = self._by_namespace.get(namespace)
-        if own is None:
-            return []
+        own = self._by_namespace.get(namespace) or _OfNamespace()
         found = [story for of in (own.ended, own.waiting) for story in of.values() if story.name == name]
+        for uid, story in self._late.items():
+            if (story.namespace, story.name) == (namespace, name) and story.kept and uid not in self._stories:
+                found.append(story)
         return sorted(found, key=lambda story: story.kept[0].at, reverse=True)
 
     def end(self, story: Story) -> None:
@@ -185,6 +206,18 @@ class Stories:
         self._paid += AT_ONCE
         while self._paid > MOST:
             self._make_room()
+
+    def pay_later(self, story: Story) -> None:
+        """As `pay`, when there is time for it."""
+        self._late[story.uid] = story
+
+    def catch_up(self, most: int) -> None:
+        """Count the entries of so many stories that are late."""
+        for _ in range(min(most, len(self._late))):
+            uid = next(iter(self._late))
+            story = self._late.pop(uid)
+            if len(story.kept) > story.paid:
+                self.pay(story)
 
     def _make_room(self) -> None:
         """Drop one story."""

@@ -89,6 +89,11 @@ class GroupsAsked(Places):
         """Whether a large group is being woken."""
         return bool(self._being_woken)
 
+    def _being_asked(self, entry: Entry) -> bool:
+        """Whether plugins are still to be asked about pods of the group. After that, it goes where it belongs."""
+        woken = self._being_woken.get(entry.key)
+        return woken is not None and woken.entry is entry
+
     def wake_some(self, now: float) -> None:
         """Ask about more pods of a group that is being woken. After the last one, the group goes where it belongs."""
         key, woken = next(iter(self._being_woken.items()))

@@ -14,6 +14,7 @@ from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.agreement import disagreement
+from scheduler.engine.pod_groups.asking import AT_ONCE
 from scheduler.engine.pod_groups.ending import Endings
 from scheduler.engine.pod_groups.entry import Entry
 from scheduler.engine.pod_groups.evicting import Evict, Evictions
@@ -127,6 +128,8 @@ class GroupCycles:
             attempt.untried = attempt.message
         if attempt.decided:
             self._end(attempt, now)
+        elif len(members) > AT_ONCE:
+            self._owed = SHARE * ORDINARY  # to look at all of them was enough for one turn
         else:
             self._go_on(attempt, now, None)
 

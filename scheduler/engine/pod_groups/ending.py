@@ -44,10 +44,18 @@ class Endings:
 
     def lost(self, attempt: GroupAttempt) -> bool:
         """Whether a pod of the group is not assumed any more, although it was."""
-        return attempt.next < 0 or any(
+        if attempt.next < 0:
+            return True
+        left = self._binding.left_deciding
+        if attempt.looked_at == left:
+            return False
+        if any(
             member.fits and self._binding.state(uid) is not State.GROUP_DECIDING
             for uid, member in attempt.members.items()
-        )
+        ):
+            return True
+        attempt.looked_at = left
+        return False
 
     def begin(self, attempt: GroupAttempt, now: float) -> bool:
         """The attempt is decided. Returns as `go_on`."""

@@ -6,10 +6,13 @@ Mirrors kube-scheduler `framework/types.go` (QueuedPodGroupInfo).
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from operator import attrgetter
 from typing import Any
 
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.model.pod_group import GroupKey
+
+_ARRIVAL, _ATTEMPTS, _PRIORITY = attrgetter("arrival"), attrgetter("attempts"), attrgetter("pod.priority")
 
 
 class Ended(Enum):
@@ -61,4 +64,7 @@ class Entry:
 
 def in_order(pods: Iterable[QueuedPod]) -> tuple[QueuedPod, ...]:
     """The order in which the pods of a group are tried (PodGroupMemberPodsOrderingFunc)."""
-    return tuple(sorted(pods, key=lambda queued: (-queued.pod.priority, -queued.attempts, queued.arrival)))
+    ordered = sorted(pods, key=_ARRIVAL)
+    ordered.sort(key=_ATTEMPTS, reverse=True)
+    ordered.sort(key=_PRIORITY, reverse=True)
+    return tuple(ordered)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from scheduler.engine import story_entries
 from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.places import FLUSH_AFTER, Cause
-from scheduler.engine.pod_groups.asking import GroupsAsked
+from scheduler.engine.pod_groups.asking import AT_ONCE, GroupsAsked
 from scheduler.engine.pod_groups.entry import Entry
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.framework.status import PluginError
@@ -43,7 +43,7 @@ class GroupsMoved(GroupsAsked):
         elif entry.held:
             if entry.new or entry.place is not Place.GATED:
                 self._move(entry, Place.GATED, now + FLUSH_AFTER, now, cause)
-        elif entry.place is Place.GATED:
+        elif entry.place is Place.GATED and not self._being_asked(entry):
             self._ready(entry, now, cause)
 
     def _wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
@@ -70,7 +70,7 @@ class GroupsMoved(GroupsAsked):
     def _asked(self, entry: Entry, now: float, cause: Cause) -> None:
         if entry.failing:
             self._fail(entry, now, cause)
-        elif entry.held and entry.place is Place.GATED:
+        elif entry.held and entry.place is Place.GATED and not entry.new:
             self._lead(entry, now + FLUSH_AFTER)
         elif entry.held:
             self._settle(entry, now, cause)
@@ -128,13 +128,17 @@ class GroupsMoved(GroupsAsked):
         entry.place = place
         self._ticket += 1
         entry.ticket = self._ticket
+        many = len(pods) > AT_ONCE
         noted: dict[tuple[frozenset[str], str], story_entries.Queued] = {}
         for queued in pods.values():
             queued.place = place
             told = queued.plugins, self._reason(queued, entry)
             if told not in noted:
                 noted[told] = self._queued(queued, entry, now, cause, order)
-            queued.story.note(noted[told])
+            if many:
+                queued.story.note_later(noted[told])
+            else:
+                queued.story.note(noted[told])
         self._lead(entry, order)
         self.turns.account(entry.key.namespace, len(pods), now)
 

@@ -159,17 +159,14 @@ class GroupedPlaces(GroupsMoved):
             # Permit or Reserve may have refused some of them: these must not come back at once, over and over.
             entry.rejections = max((queued.rejections for queued in came), default=0)
             entry.errors = max((queued.errors for queued in came), default=0)
-        waits = ended is Ended.REJECTED and not (missed or came)
-        if waits:
-            self._ask_about(entry, next(iter(entry.pods.values())), now)  # all are asked when something wakes them
-        else:
-            self._ask_all(entry, now)
+        if ended is not Ended.REJECTED or missed or came:
+            self._ask_all_and_wake(entry, now, cause)
+            return
+        self._ask_about(entry, next(iter(entry.pods.values())), now)  # all are asked when something wakes them
         if entry.held or not entry.pods:
             self._settle(entry, now, cause)
-        elif waits:
-            self._wait_together(entry, now, cause)
         else:
-            self._ready(entry, now, cause)
+            self._wait_together(entry, now, cause)
 
     def _wait_together(self, entry: Entry, now: float, cause: Cause) -> None:
         """No pod could go on: the group waits until something happens.

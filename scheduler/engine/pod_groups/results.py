@@ -191,11 +191,19 @@ class GroupAttempt:
     """If kube-scheduler's order has failed, and others are tried."""
     search: Search | None = None
     """If the group is tried on one placement after the other."""
+    looked_at: int = -1
+    """`left_deciding` of the binding cycles when all pods were found that should be assumed."""
+    _listed: tuple[dict[str, Member], int, list[Member]] = field(default_factory=lambda: ({}, 0, []))
+    """The members, how many they were, and their list: it is asked for with each slice."""
 
     @property
     def pods(self) -> list[Member]:
-        """Its pods, in the order in which they are tried."""
-        return list(self.members.values())
+        """Its pods, in the order in which they are tried. Not to be changed."""
+        members, count, pods = self._listed
+        if members is not self.members or count != len(members):
+            pods = list(self.members.values())
+            self._listed = self.members, len(pods), pods
+        return pods
 
     def fail(self, reason: str, *, early: bool = False) -> None:
         """It has failed: not enough pods can find a node."""

@@ -125,6 +125,61 @@ def test_a_pod_that_comes_back_goes_on(stories: Stories) -> None:
     assert kept(stories, "a", ["back"]) == {"back"}
 
 
+def test_entries_that_are_counted_later_are_there_at_once(stories: Stories) -> None:
+    """Those of very many pods to which the same happens: they are told, and paid some pods at a time."""
+    moved = [stories.begin(f"a/p{i}", "a", f"p{i}", "berth") for i in range(10)]
+    for story in moved:
+        story.note_later(queued(1.0))
+    assert (stories.entries, stories.late) == (0, True)
+    assert stories.get("a/p3") is moved[3]
+    assert stories.named("a", "p3") == [moved[3]]
+    assert stories.begin("a/p3", "a", "p3", "berth") is moved[3]
+    stories.catch_up(4)
+    assert (stories.entries, stories.late) == (4 * AT_ONCE, True)
+    stories.catch_up(10)
+    assert (stories.entries, stories.late) == (10 * AT_ONCE, False)
+    assert [entry.at for entry in moved[3].kept] == [1.0]
+    assert stories.named("a", "p3") == [moved[3]]
+
+
+def test_few_entries_of_a_pod_are_counted_later(stories: Stories) -> None:
+    """However often all pods move: what is kept stays bounded, and so is one story."""
+    moved = [stories.begin(f"a/p{i}", "a", f"p{i}", "berth") for i in range(30)]
+    for at in range(1_000):
+        for story in moved:
+            story.note_later(queued(float(at)))
+        assert sum(len(story.kept) for story in moved) <= 20 * AT_ONCE + 30 * (AT_ONCE - 1)
+        assert max(len(story.kept) - story.paid for story in moved) < AT_ONCE
+    stories.catch_up(100)
+    assert sum(len(story.kept) for story in moved) <= stories.entries <= 20 * AT_ONCE
+    assert all(story.left_out + len(story.kept) == 1_000 for story in moved)
+
+
+def test_a_pod_ends_before_its_entries_are_counted(stories: Stories) -> None:
+    """Its story is whole, and counts as one that has ended."""
+    story = stories.begin("a/gone", "a", "gone", "berth")
+    story.note_later(queued(1.0))
+    story.end(Left(2.0, "deleted"))
+    stories.catch_up(10)
+    assert [entry.at for entry in story.kept] == [1.0, 2.0]
+    for i in range(20):
+        lived(stories, "a", f"p{i}")
+    assert kept(stories, "a", ["gone"]) == set()
+    assert len(kept(stories, "a", [f"p{i}" for i in range(20)])) == 20
+
+
+def test_a_story_goes_before_its_entries_are_counted(stories: Stories) -> None:
+    """What is not there any more is not counted, nor found by name."""
+    story = lived(stories, "a", "first", AT_ONCE)
+    story.note_later(queued(9.0))
+    for i in range(20):
+        lived(stories, "a", f"p{i}")
+    assert (story.kept, story.left_out) == ([], AT_ONCE + 1)
+    assert stories.named("a", "first") == []
+    stories.catch_up(10)
+    assert (stories.entries, stories.late) == (20 * AT_ONCE, False)
+
+
 def test_the_engine_tells_of_what_went(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that waits is known though its story went; who is gone and whose story went is not."""
     monkeypatch.setattr(story_module, "MOST", 5 * AT_ONCE)
