@@ -77,20 +77,22 @@ class Events:
         try:
             await asyncio.sleep(GATHER_SECONDS)
             while self._waiting:
-                turns = await self._client.turns(EVENT, min(len(self._waiting), TOGETHER))
+                together = self._client.protobuf and self._unanswered < TRUST
+                # An event that goes by itself waits for its turn when it is sent.
+                turns = await self._client.turns(EVENT, min(len(self._waiting), TOGETHER)) if together else 1
                 events = [self._waiting.popleft() for _ in range(min(turns, len(self._waiting)))]
                 self._sending += len(events)
                 try:
-                    await self._write(events)
+                    await self._write(events, together)
                 finally:
                     self._sending -= len(events)
         finally:
             self._workers -= 1
 
-    async def _write(self, events: list[Event]) -> None:
+    async def _write(self, events: list[Event], together: bool) -> None:
         """Together, and those by themselves that were not taken that way."""
         statuses: list[int] = []
-        if len(events) > 1 and self._client.protobuf and self._unanswered < TRUST:
+        if events and together:
             try:
                 statuses = await record_all(self._client, events)
             except Unreachable as error:

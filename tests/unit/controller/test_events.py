@@ -124,9 +124,21 @@ async def test_many_take_several_connections_and_no_more_than_that(world: World)
     assert world.server.connections <= room.CONNECTIONS
 
 
-async def test_one_alone_goes_as_any_request(world: World) -> None:
+async def test_one_alone(world: World) -> None:
     world.write(1)
     assert await world.written_all() == (1, 0)
+
+
+async def test_an_event_takes_one_turn_of_the_rate() -> None:
+    """Whether it goes alone or not: three are let through here, and a fourth would wait for a quarter of an hour."""
+    server = ApiServer()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with listening, Client(Connection(server.url), qps=0.001, burst=3, protobuf=True) as client:
+        world = World(server, client)
+        for i in range(3):
+            world.write(1)
+            assert await world.written_all() == (i + 1, 0)
 
 
 @pytest.mark.parametrize("after", [0, 1, 7])
