@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from tests.controlplane.api import Api, ApiError
 
-
 NO_SUCH_KIND = 404
 
 
