@@ -31,10 +31,11 @@ CONNECTIONS = 8
 TRUST = 3
 """After so many connections in a row that did not answer everything, events go one by one: what stands between may not
 take a request before it has answered the one before."""
-_ALREADY_EXISTS = 409
+_ALREADY_EXISTS = "AlreadyExists"
 """It was written, and the answer lost."""
-_LATER = frozenset((401, 406, 408, 415, 429))
-"""Answers after which the client knows what to do: renew its credentials, speak JSON, wait."""
+_LATER = frozenset((401, 406, 408, 409, 415, 429))
+"""Answers after which the client knows what to do (renew its credentials, speak JSON, wait), or whose text has to be
+read: a 409 may say that the event is there, or that a quota could not be charged."""
 
 
 @dataclass(slots=True)
@@ -102,7 +103,7 @@ class Events:
             self._unanswered = 0 if len(statuses) == len(events) else self._unanswered + 1
         again = events[len(statuses) :]
         for event, status in zip(events, statuses, strict=False):
-            if 200 <= status < 300 or status == _ALREADY_EXISTS:
+            if 200 <= status < 300:
                 self._written.events += 1
             elif status >= 500 or status in _LATER:
                 again.append(event)
@@ -117,7 +118,7 @@ class Events:
             await record(self._client, event)
         except (ApiError, Unreachable) as error:
             refused = error if isinstance(error, ApiError) else None
-            if refused is not None and refused.status == _ALREADY_EXISTS:
+            if refused is not None and refused.reason == _ALREADY_EXISTS:
                 self._written.events += 1
                 return
             self._written.events_dropped += 1

@@ -20,8 +20,8 @@ OK = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
 LAST = b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
 
 
-def answer(status: int, *headers: bytes) -> bytes:
-    body = b'{"kind":"Status","message":"no","reason":"Because"}'
+def answer(status: int, *headers: bytes, reason: bytes = b"Because") -> bytes:
+    body = b'{"kind":"Status","message":"no","reason":"%b"}' % reason
     lines = b"".join(header + b"\r\n" for header in headers)
     return b"HTTP/1.1 %d No\r\n%bContent-Length: %d\r\n\r\n%b" % (status, lines, len(body), body)
 
@@ -153,9 +153,17 @@ async def test_what_a_connection_took_with_it_is_written_by_itself(world: World,
 
 
 async def test_written_although_the_answer_was_lost(world: World) -> None:
-    world.server.says = iter((OK, answer(409), OK))
+    there = answer(409, reason=b"AlreadyExists")
+    world.server.says = iter((OK, there, OK, there))
     world.write(3)
     assert await world.written_all() == (3, 0)
+
+
+async def test_a_quota_that_can_not_be_charged_is_no_event_that_is_there(world: World) -> None:
+    refused = answer(409, reason=b"Conflict")
+    world.server.says = iter((OK, refused, OK, refused))
+    world.write(3)
+    assert await world.written_all() == (2, 1)
 
 
 async def test_a_busy_server_is_asked_again(world: World) -> None:
